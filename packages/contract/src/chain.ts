@@ -1,0 +1,71 @@
+import type { ErrorInfo } from './error.ts'
+import type { Json, JsonObject } from './json.ts'
+import type { Result, ResultStatus } from './result.ts'
+import type { RetryRule } from './tool.ts'
+
+/** When a step runs: a value that must be truthy, or a comparison; strings may hold `{{references}}`. */
+export type Condition =
+  | string
+  | boolean
+  | { readonly value: Json; readonly equals: Json }
+  | { readonly value: Json; readonly notEquals: Json }
+  | { readonly value: Json; readonly in: Json }
+  | { readonly value: Json; readonly greaterThan: Json }
+  | { readonly value: Json; readonly lessThan: Json }
+  | { readonly exists: string }
+  | { readonly all: readonly Condition[] }
+  | { readonly any: readonly Condition[] }
+  | { readonly not: Condition }
+
+/** One tool call of a chain. Strings in `args` may hold `{{prev.…}}`, `{{steps.<id>.output.…}}`, `{{input.…}}`, `{{item}}`, `{{index}}`. */
+export interface ChainCall {
+  readonly id?: string
+  readonly tool: string
+  readonly args?: JsonObject
+  /** Puts the previous output into `args`: under this name, or as `previous` when `true`. */
+  readonly usePrevious?: boolean | string
+  readonly when?: Condition
+  /** Runs once per element of a list; the output is the list of outputs. */
+  readonly forEach?: Json
+  readonly concurrency?: number
+  readonly timeoutMs?: number
+  readonly retry?: RetryRule
+  /** `stop` (default) ends the chain, `continue` goes on with output null, `{ output }` goes on with that. */
+  readonly onError?: 'stop' | 'continue' | { readonly output: Json }
+}
+
+/** Steps that run at the same time; the output is an object of their outputs by id (by position when they have none). */
+export interface ChainParallel {
+  readonly id?: string
+  readonly parallel: readonly ChainCall[]
+  readonly when?: Condition
+  readonly concurrency?: number
+}
+
+export type ChainStep = ChainCall | ChainParallel
+
+/** What became of one step. */
+export interface StepResult {
+  readonly id: string
+  readonly tool?: string
+  /** `failed` steps that the chain survived keep their error beside the output it went on with. */
+  readonly state: 'ok' | 'failed' | 'skipped' | 'pending'
+  readonly output: Json
+  readonly error?: ErrorInfo
+  /** One per call made: one for a plain step, one per element for `forEach`, none when skipped or resumed. */
+  readonly results: readonly Result[]
+  /** The members of a parallel group. */
+  readonly steps?: readonly StepResult[]
+  readonly durationMs: number
+}
+
+/** A chain's one outcome; `steps` holds what was done whatever the status. */
+export interface ChainResult {
+  readonly chainId: string
+  readonly status: ResultStatus
+  readonly output: Json
+  readonly error?: ErrorInfo
+  readonly steps: readonly StepResult[]
+  readonly startedAt: string
+  readonly durationMs: number
+}

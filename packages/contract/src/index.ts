@@ -1,0 +1,35 @@
+export type { Call, Identity, TraceContext } from './call.ts'
+export type { ChainCall, ChainParallel, ChainResult, ChainStep, Condition, StepResult } from './chain.ts'
+export { type CodeInfo, codes, type EffectRisk, type ErrorCode, type Stage } from './codes.ts'
+export {
+  type ErrorCause,
+  type ErrorDetails,
+  type ErrorInfo,
+  type Issue,
+  ToolError,
+  type ToolErrorOptions,
+} from './error.ts'
+export type { Json, JsonObject, JsonSchema } from './json.ts'
+export type {
+  ArtifactRef,
+  Content,
+  Effect,
+  Result,
+  ResultStatus,
+  ResultTool,
+  Usage,
+  Warning,
+} from './result.ts'
+export type { LogLevel, Report, StreamEnd, StreamEvent } from './stream.ts'
+export type {
+  BackendBinding,
+  CallLimits,
+  Deprecation,
+  EffectClass,
+  RetryRule,
+  Tool,
+  ToolAnnotations,
+  ToolExample,
+  ToolIcon,
+} from './tool.ts'
+export { contractVersion } from './version.ts'
