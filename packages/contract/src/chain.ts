@@ -25,8 +25,9 @@ export interface ChainCall {
   /** Puts the previous output into `args`: under this name, or as `previous` when `true`. */
   readonly usePrevious?: boolean | string
   readonly when?: Condition
-  /** Runs once per element of a list; the output is the list of outputs. */
-  readonly forEach?: Json
+  /** Runs once per element of a list, given or referred to; the output is the list of outputs. */
+  readonly forEach?: string | readonly Json[]
+  /** Elements at a time; 1 unless told. */
   readonly concurrency?: number
   readonly timeoutMs?: number
   readonly retry?: RetryRule
@@ -34,11 +35,12 @@ export interface ChainCall {
   readonly onError?: 'stop' | 'continue' | { readonly output: Json }
 }
 
-/** Steps that run at the same time; the output is an object of their outputs by id (by position when they have none). */
+/** Steps that run at the same time; the output is an object of their outputs by id, given or made from the position (`step2_1`). */
 export interface ChainParallel {
   readonly id?: string
   readonly parallel: readonly ChainCall[]
   readonly when?: Condition
+  /** Members at a time; all of them unless told. */
   readonly concurrency?: number
 }
 
@@ -56,6 +58,8 @@ export interface StepResult {
   readonly results: readonly Result[]
   /** The members of a parallel group. */
   readonly steps?: readonly StepResult[]
+  /** What became of each element of a `forEach`, in order; a resumed chain runs only those that are not ok. */
+  readonly elements?: readonly ('ok' | 'failed' | 'pending')[]
   readonly durationMs: number
 }
 

@@ -14,7 +14,7 @@ export type Stage =
   | 'chain'
   | 'internal'
 
-/** What a failed call may have done: `none` means its tool certainly did not start. */
+/** What a failed call may have changed: `none` means that it certainly changed nothing. */
 export type EffectRisk = 'none' | 'possible'
 
 /** One row of the error table. */

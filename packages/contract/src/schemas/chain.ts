@@ -1,0 +1,77 @@
+import type { ChainCall, ChainParallel } from '../chain.ts'
+import { anyJson, anyObject, dialect, positive, type Shape, text } from './shape.ts'
+import { retry } from './tool.ts'
+
+const closed = { additionalProperties: false } as const
+const id = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_-]*$', maxLength: 128 } as const
+const when = { $ref: '#/$defs/condition' } as const
+const parts = { type: 'array', items: when } as const
+
+const comparisons = (['equals', 'notEquals', 'in', 'greaterThan', 'lessThan'] as const).map((operator) => ({
+  type: 'object' as const,
+  properties: { value: anyJson, [operator]: anyJson },
+  required: ['value', operator],
+  ...closed,
+}))
+
+const condition = {
+  description: 'When a step runs: a value that must be truthy, or a comparison; strings may hold references.',
+  anyOf: [
+    { type: ['string', 'boolean'] },
+    ...comparisons,
+    { type: 'object', properties: { exists: text }, required: ['exists'], ...closed },
+    { type: 'object', properties: { all: parts }, required: ['all'], ...closed },
+    { type: 'object', properties: { any: parts }, required: ['any'], ...closed },
+    { type: 'object', properties: { not: when }, required: ['not'], ...closed },
+  ],
+} as const
+
+const call = {
+  type: 'object',
+  properties: {
+    id,
+    tool: { ...text, minLength: 1 },
+    args: anyObject,
+    usePrevious: { type: ['boolean', 'string'] },
+    when,
+    forEach: { type: ['array', 'string'], description: 'A list, or one reference to a list.' },
+    concurrency: positive,
+    timeoutMs: positive,
+    retry,
+    onError: {
+      anyOf: [
+        { enum: ['stop', 'continue'] },
+        { type: 'object', properties: { output: anyJson }, required: ['output'], ...closed },
+      ],
+    },
+  },
+  required: ['tool'],
+  ...closed,
+} as const satisfies Shape<ChainCall>
+
+const group = {
+  type: 'object',
+  properties: {
+    id,
+    parallel: { type: 'array', items: { $ref: '#/$defs/call' } },
+    when,
+    concurrency: positive,
+  },
+  required: ['parallel'],
+  ...closed,
+} as const satisfies Shape<ChainParallel>
+
+export const chainSchema = {
+  $schema: dialect,
+  $id: 'urn:gantry:contract:1:chain',
+  title: 'Chain',
+  description:
+    'The steps of a chain. Unknown members are refused, so that a misspelt rule cannot be left out unseen. References are checked when the chain is read.',
+  type: 'array',
+  items: {
+    if: { type: 'object', required: ['parallel'] },
+    then: { $ref: '#/$defs/group' },
+    else: { $ref: '#/$defs/call' },
+  },
+  $defs: { condition, call, group },
+} as const

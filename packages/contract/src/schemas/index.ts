@@ -1,0 +1,20 @@
+import { callSchema } from './call.ts'
+import { chainSchema } from './chain.ts'
+import { chainResultSchema } from './chain-result.ts'
+import { errorSchema } from './error.ts'
+import { resultSchema } from './result.ts'
+import { streamEventSchema } from './stream-event.ts'
+import { toolSchema } from './tool.ts'
+
+export { callSchema, chainResultSchema, chainSchema, errorSchema, resultSchema, streamEventSchema, toolSchema }
+
+/** The JSON Schema of everything that crosses a process, by the last part of its `$id`; each stands alone. */
+export const schemas = {
+  tool: toolSchema,
+  call: callSchema,
+  result: resultSchema,
+  'stream-event': streamEventSchema,
+  chain: chainSchema,
+  'chain-result': chainResultSchema,
+  error: errorSchema,
+} as const

@@ -1,0 +1,96 @@
+import type { ArtifactRef, Result, ResultStatus, ResultTool, Usage, Warning } from '../result.ts'
+import { codeNames, errorDefs, issue } from './error.ts'
+import { amount, anyJson, anyObject, count, dialect, every, type Shape, text, textMap, time } from './shape.ts'
+
+export const statuses = every<ResultStatus>()(['ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown'])
+
+const content = {
+  type: 'object',
+  description: 'A piece of content for a model or a person, as in MCP.',
+  required: ['type'],
+  oneOf: [
+    { properties: { type: { const: 'text' }, text }, required: ['text'] },
+    { properties: { type: { enum: ['image', 'audio'] }, data: text, mimeType: text }, required: ['data', 'mimeType'] },
+    { properties: { type: { const: 'resource' }, resource: anyObject }, required: ['resource'] },
+    {
+      properties: { type: { const: 'resource_link' }, uri: text, name: text, mimeType: text },
+      required: ['uri', 'name'],
+    },
+  ],
+} as const
+
+const warning = {
+  type: 'object',
+  properties: {
+    code: { enum: [...codeNames, 'DEPRECATED'] },
+    message: text,
+    issues: { type: 'array', items: { $ref: '#/$defs/issue' } },
+  },
+  required: ['code', 'message'],
+} as const satisfies Shape<Warning>
+
+const artifact = {
+  type: 'object',
+  properties: { id: text, name: text, mimeType: text, bytes: count, digest: text },
+  required: ['id', 'name', 'mimeType', 'bytes', 'digest'],
+} as const satisfies Shape<ArtifactRef>
+
+const effect = {
+  type: 'object',
+  description: "A typed write-back to the caller's world.",
+  required: ['kind'],
+  oneOf: [
+    { properties: { kind: { const: 'file' }, artifact: { $ref: '#/$defs/artifact' } }, required: ['artifact'] },
+    { properties: { kind: { const: 'tool' }, tool: text }, required: ['tool'] },
+    { properties: { kind: { const: 'message' }, message: anyJson }, required: ['message'] },
+  ],
+} as const
+
+const usage = {
+  type: 'object',
+  properties: { wallMs: amount, cpuMs: amount, memoryPeakBytes: amount, enforced: textMap, hit: text },
+  required: ['wallMs', 'enforced'],
+} as const satisfies Shape<Usage>
+
+const tool = {
+  type: 'object',
+  properties: { id: text, version: text, digest: text },
+  required: ['id', 'version', 'digest'],
+} as const satisfies Shape<ResultTool>
+
+const result = {
+  type: 'object',
+  description: 'The one outcome of a call. Unknown members are allowed, so that old readers take newer results.',
+  properties: {
+    callId: text,
+    tool: { ...tool, description: 'The tool that really ran; absent when none was found.' },
+    backend: { type: 'object', properties: { kind: text, name: text }, required: ['kind', 'name'] },
+    runtime: { type: 'object', properties: { kind: text, isolation: text }, required: ['kind', 'isolation'] },
+    status: { enum: statuses },
+    output: anyJson,
+    content: { type: 'array', items: { $ref: '#/$defs/content' } },
+    error: { $ref: '#/$defs/error' },
+    warnings: { type: 'array', items: { $ref: '#/$defs/warning' } },
+    artifacts: { type: 'array', items: { $ref: '#/$defs/artifact' } },
+    effects: { type: 'array', items: { $ref: '#/$defs/effect' } },
+    usage: { $ref: '#/$defs/usage' },
+    attempts: count,
+    startedAt: time,
+    durationMs: amount,
+  },
+  required: [
+    ...(['callId', 'status', 'output', 'content', 'warnings', 'artifacts', 'effects', 'usage'] as const),
+    ...(['attempts', 'startedAt', 'durationMs'] as const),
+  ],
+} as const satisfies Shape<Result>
+
+/** What every document that carries a Result needs. */
+export const resultDefs = { ...errorDefs, issue, content, warning, artifact, effect, usage, result } as const
+
+export const resultSchema = {
+  $schema: dialect,
+  $id: 'urn:gantry:contract:1:result',
+  title: 'Result',
+  $ref: '#/$defs/result',
+  $defs: resultDefs,
+} as const

@@ -1,0 +1,149 @@
+import type { Deprecation, EffectClass, Json, JsonSchema, ToolAnnotations, ToolExample } from '@gantry/contract'
+import type { CatalogEntry } from './catalog.ts'
+import { isRecord } from './tool-fields.ts'
+
+/** How much a reader wants to know: to choose a tool, to call it, or to understand it. */
+export type DocLevel = 'summary' | 'schema' | 'full'
+
+export interface DescribeOptions {
+  /** `summary` when absent. */
+  readonly level?: DocLevel
+  /** The answer's size in tokens, as estimated by `estimateTokens`. */
+  readonly maxTokens?: number
+  /** Most examples to give; 5 at the `full` level and none below when absent. */
+  readonly examples?: number
+  /** All versions of the tool, newest first, as `catalog.versions` gives them. */
+  readonly versions?: readonly string[]
+}
+
+/** Documentation of one tool; which parts are there depends on the level and the budget. */
+export interface ToolDoc {
+  readonly id: string
+  readonly title?: string
+  /** The description's first sentences, 200 characters at most. */
+  readonly summary: string
+  readonly tags?: readonly string[]
+  readonly effect: EffectClass
+  readonly deprecated?: Deprecation
+  /** From here on: `schema`. The digest goes into a call's `schemaDigest`. */
+  readonly digest?: string
+  readonly inputSchema?: JsonSchema
+  readonly outputSchema?: JsonSchema
+  readonly required?: readonly string[]
+  readonly defaults?: { readonly [argument: string]: Json }
+  /** From here on: `full`. */
+  readonly description?: string
+  readonly annotations?: ToolAnnotations
+  readonly docs?: string
+  readonly examples?: readonly ToolExample[]
+  readonly permissions?: readonly string[]
+  readonly versions?: readonly string[]
+  /** Parts that the level has and the budget had no room for. */
+  readonly omitted: readonly (keyof ToolDoc)[]
+}
+
+/** What goes first when the budget is short: what a caller can best do without. The rest always stays. */
+const dispensable: readonly (keyof ToolDoc)[] = [
+  'docs',
+  'examples',
+  'versions',
+  'annotations',
+  'permissions',
+  'description',
+  'outputSchema',
+  'tags',
+  'defaults',
+  'required',
+  'inputSchema',
+]
+
+/** Documents a tool at one of three levels, within a token budget when there is one. */
+export function describeTool(entry: CatalogEntry, options: DescribeOptions = {}): ToolDoc {
+  const level = options.level ?? 'summary'
+  const limit = options.examples ?? (level === 'full' ? 5 : 0)
+  const parts: Partial<ToolDoc> & Omit<ToolDoc, 'omitted'> = {
+    ...summaryParts(entry),
+    ...(level === 'summary' ? {} : schemaParts(entry)),
+    ...(level === 'full' ? fullParts(entry, options.versions) : {}),
+    ...present({ examples: atMost(entry.tool.examples, limit) }),
+  }
+  return fit(parts, options.maxTokens)
+}
+
+/** Tokens of a value's JSON text at four characters each: an estimate for budgets, not a tokenizer. */
+export function estimateTokens(value: unknown): number {
+  return Math.ceil((JSON.stringify(value)?.length ?? 0) / 4)
+}
+
+function summaryParts({ id, tool }: CatalogEntry) {
+  const { title, effect, tags, deprecated } = tool
+  return {
+    id,
+    ...present({ title }),
+    summary: firstSentences(tool.description),
+    effect,
+    ...present({ tags, deprecated }),
+  }
+}
+
+function schemaParts({ digest, tool }: CatalogEntry) {
+  const { inputSchema, outputSchema } = tool
+  const shape = isRecord(inputSchema) ? inputSchema : {}
+  const required = Array.isArray(shape.required) ? shape.required.filter((name) => typeof name === 'string') : []
+  const properties = isRecord(shape.properties) ? Object.entries(shape.properties) : []
+  const defaults = properties.flatMap(([name, schema]) =>
+    isRecord(schema) && schema.default !== undefined ? [[name, schema.default as Json] as const] : [],
+  )
+  return {
+    digest,
+    inputSchema,
+    ...present({ outputSchema }),
+    ...(required.length > 0 ? { required } : {}),
+    ...(defaults.length > 0 ? { defaults: Object.fromEntries(defaults) } : {}),
+  }
+}
+
+function fullParts({ tool }: CatalogEntry, versions: readonly string[] | undefined) {
+  const { description, annotations, docs, permissions } = tool
+  return { description, ...present({ annotations, docs, permissions, versions }) }
+}
+
+function atMost<T>(list: readonly T[] | undefined, limit: number): readonly T[] | undefined {
+  return list === undefined || list.length === 0 || limit <= 0 ? undefined : list.slice(0, limit)
+}
+
+function present<T extends object>(parts: T): { [Key in keyof T]?: Exclude<T[Key], undefined> } {
+  return Object.fromEntries(Object.entries(parts).filter(([, value]) => value !== undefined)) as {
+    [Key in keyof T]?: Exclude<T[Key], undefined>
+  }
+}
+
+/** Leaves parts out, in order, until the rest fits; what must stay may still be more than the budget. */
+function fit(parts: Omit<ToolDoc, 'omitted'>, maxTokens: number | undefined): ToolDoc {
+  const kept: Omit<ToolDoc, 'omitted'> & { [part: string]: unknown } = { ...parts }
+  const omitted: (keyof ToolDoc)[] = []
+  for (const part of dispensable) {
+    if (maxTokens === undefined || estimateTokens({ ...kept, omitted }) <= maxTokens) break
+    if (kept[part] === undefined) continue
+    delete kept[part]
+    omitted.push(part)
+  }
+  return { ...kept, omitted }
+}
+
+const summaryLength = 200
+
+/** The first paragraph's whole sentences up to 200 characters, or its first words when even one is too long. */
+export function firstSentences(description: string): string {
+  const [paragraph = ''] = description
+    .slice(0, 2_000)
+    .trim()
+    .split(/\n\s*\n/, 1)
+  const line = paragraph.replace(/[\p{Cc}\s]+/gu, ' ').trim()
+  if (line.length <= summaryLength) return line
+  const head = line.slice(0, summaryLength)
+  const sentences = /^.*[.!?](?=\s)/u.exec(line.slice(0, summaryLength + 1))?.[0]
+  if (sentences !== undefined) return sentences
+  const space = head.lastIndexOf(' ')
+  return `${head.slice(0, space > 100 ? space : summaryLength - 1).toWellFormed()}…`
+}

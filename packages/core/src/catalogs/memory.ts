@@ -1,0 +1,205 @@
+import { type Tool, ToolError } from '@gantry/contract'
+import { nearest, SortedStrings } from '../search/index.ts'
+import type {
+  Catalog,
+  CatalogChange,
+  CatalogEntry,
+  ListQuery,
+  NamespaceInfo,
+  Page,
+  RegisterOptions,
+  SearchOptions,
+  SearchPage,
+} from './catalog.ts'
+import { CatalogHash } from './catalog-hash.ts'
+import { Changes } from './changes.ts'
+import type { Embedder } from './embedder.ts'
+import { pageLimit, queryText } from './filter.ts'
+import { toolDigest } from './fingerprint.ts'
+import { listPage } from './list-page.ts'
+import { Names } from './names.ts'
+import { quote } from './quote.ts'
+import { parseRange } from './range.ts'
+import { sameRun } from './same-run.ts'
+import { CatalogSearch } from './search.ts'
+import { checkTool, invalid } from './tool-check.ts'
+import { parseToolId, type ToolId } from './tool-id.ts'
+import { parseVersion } from './version.ts'
+import { Versions } from './versions.ts'
+
+export interface MemoryCatalogOptions {
+  /** Makes `search` find by meaning as well as by words. */
+  readonly embedder?: Embedder
+  /** Hears what a listener threw; without it such an error is dropped. */
+  readonly onListenerError?: (error: unknown) => void
+}
+
+/** Ids remembered with their entries; an attacker who invents ids cannot make it grow. */
+const maxRemembered = 10_000
+
+/** A catalog in this process's memory. */
+export function memoryCatalog(options: MemoryCatalogOptions = {}): Catalog {
+  return new MemoryCatalog(options)
+}
+
+class MemoryCatalog implements Catalog {
+  readonly #versions = new Map<string, Versions>()
+  readonly #keys = new SortedStrings()
+  readonly #names = new Names()
+  readonly #hash = new CatalogHash()
+  readonly #found = new Map<string, CatalogEntry>()
+  readonly #changes: Changes
+  readonly #search: CatalogSearch
+  #size = 0
+
+  constructor(options: MemoryCatalogOptions) {
+    this.#changes = new Changes(options.onListenerError ?? (() => undefined))
+    this.#search = new CatalogSearch(options.embedder)
+  }
+
+  get hash(): string {
+    return this.#hash.read()
+  }
+
+  get size(): number {
+    return this.#size
+  }
+
+  register(tool: Tool, options: RegisterOptions = {}): CatalogEntry {
+    const entry = this.#admit(tool, options)
+    const existing = this.#existing(entry)
+    if (existing === undefined) return this.#put(entry)
+    if (existing.digest === entry.digest && sameRun(existing.tool, entry.tool)) return existing
+    throw invalid(tool, [{ path: '/version', message: `${quote(existing.id)} is registered with another definition` }])
+  }
+
+  update(tool: Tool, options: RegisterOptions = {}): CatalogEntry {
+    const entry = this.#admit(tool, options)
+    const existing = this.#existing(entry)
+    if (existing?.digest === entry.digest && sameRun(existing.tool, entry.tool)) return existing
+    return this.#put(entry)
+  }
+
+  unregister(id: string): boolean {
+    const parsed = parseToolId(id)
+    const versions = this.#versions.get(keyOf(parsed))
+    const exact = parsed.version === undefined ? undefined : parseVersion(parsed.version)
+    if (versions === undefined || (parsed.version !== undefined && exact === undefined)) return false
+    const one = exact === undefined ? undefined : versions.get(exact)
+    if (exact !== undefined && one === undefined) return false
+    const gone = one === undefined ? versions.entries : [one]
+    for (const entry of gone) this.#drop(versions, entry)
+    this.#emit('unregistered', keyOf(parsed), gone)
+    return true
+  }
+
+  find(id: string): CatalogEntry {
+    const known = this.#found.get(id)
+    if (known !== undefined) return known
+    const parsed = parseToolId(id)
+    const versions = this.#named(parsed)
+    if (versions === undefined) throw this.#notFound(id, parsed)
+    const range = parsed.version === undefined ? undefined : parseRange(parsed.version)
+    const entry = range === undefined ? versions.stable : versions.match(range)
+    if (entry === undefined) throw noVersion(id, versions)
+    if (this.#found.size >= maxRemembered) this.#found.clear()
+    this.#found.set(id, entry)
+    return entry
+  }
+
+  versions(id: string): readonly string[] {
+    return this.#named(parseToolId(id))?.entries.map(({ tool }) => tool.version) ?? []
+  }
+
+  list(query: ListQuery = {}): Page<CatalogEntry> {
+    return listPage(this.#keys, this.#versions, query)
+  }
+
+  async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {
+    if (queryText(query) !== '') return this.#search.search(query, options)
+    const page = this.list({ ...options, limit: pageLimit(options.limit, 10, 100) })
+    return { ...page, items: page.items.map((entry) => ({ entry, score: 0 })) }
+  }
+
+  namespaces(): readonly NamespaceInfo[] {
+    return this.#names.namespaces()
+  }
+
+  subscribe(listener: (change: CatalogChange) => void): () => void {
+    return this.#changes.subscribe(listener)
+  }
+
+  /** Everything that can be refused is refused here, before anything changes. */
+  #admit(tool: Tool, { source = 'local' }: RegisterOptions): CatalogEntry {
+    const checked = checkTool(tool)
+    const { namespace, name, version, aliases = [] } = checked
+    const key = `${namespace}:${name}`
+    const conflicts = this.#names.conflicts(key, namespace, aliases)
+    if (conflicts.length > 0) throw invalid(tool, conflicts)
+    const owner = this.#versions.get(key)?.head?.source ?? source
+    if (owner !== source) throw invalid(tool, [{ path: '/name', message: `belongs to the source ${quote(owner)}` }])
+    return Object.freeze({ id: `${key}:${version}`, key, tool: checked, digest: toolDigest(checked), source })
+  }
+
+  #existing(entry: CatalogEntry): CatalogEntry | undefined {
+    const version = parseVersion(entry.tool.version)
+    return version && this.#versions.get(entry.key)?.get(version)
+  }
+
+  #put(entry: CatalogEntry): CatalogEntry {
+    const versions = this.#versions.get(entry.key) ?? new Versions()
+    const replaced = versions.put(entry)
+    if (replaced !== undefined) this.#forget(replaced)
+    this.#versions.set(entry.key, versions)
+    this.#keys.add(entry.key)
+    this.#names.claim(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
+    this.#hash.add(entry.digest)
+    this.#size += 1
+    this.#emit(replaced === undefined ? 'registered' : 'updated', entry.key, [entry])
+    return entry
+  }
+
+  #drop(versions: Versions, entry: CatalogEntry): void {
+    versions.delete(entry)
+    this.#forget(entry)
+    if (versions.size > 0) return
+    this.#versions.delete(entry.key)
+    this.#keys.delete(entry.key)
+  }
+
+  /** Gives back what one entry held in the shared tables. */
+  #forget(entry: CatalogEntry): void {
+    this.#names.release(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
+    this.#hash.remove(entry.digest)
+    this.#size -= 1
+  }
+
+  #emit(kind: CatalogChange['kind'], key: string, entries: readonly CatalogEntry[]): void {
+    this.#found.clear()
+    this.#search.show(key, this.#versions.get(key)?.head)
+    this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
+  }
+
+  #named(id: ToolId): Versions | undefined {
+    const key = keyOf(id)
+    return this.#versions.get(key) ?? this.#versions.get(this.#names.target(key) ?? '')
+  }
+
+  #notFound(id: string, parsed: ToolId): ToolError {
+    const near = nearest(keyOf(parsed), this.#keys.from(''))
+    const hint = near.length === 0 ? 'search the catalog' : `did you mean ${near.join(', ')}?`
+    return new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; ${hint}`, { details: { nearest: near } })
+  }
+}
+
+function keyOf({ namespace, name }: ToolId): string {
+  return `${namespace}:${name}`
+}
+
+function noVersion(id: string, held: Versions): ToolError {
+  const ids = held.entries.slice(0, 10).map((entry) => entry.id)
+  const versions = held.entries.slice(0, 10).map(({ tool }) => tool.version)
+  return new ToolError('TOOL_NOT_FOUND', `No version fits ${quote(id)}; there are ${versions.join(', ')}.`, {
+    details: { nearest: ids.slice(0, 3), versions },
+  })
+}

@@ -1,0 +1,96 @@
+import type { Issue } from '@gantry/contract'
+import type { NamespaceInfo } from './catalog.ts'
+import { quote } from './quote.ts'
+
+interface Claim {
+  /** The name as it was first written. */
+  readonly text: string
+  /** Key of the tool that it finds. */
+  readonly key: string
+  /** Versions that declare it. */
+  count: number
+}
+
+/**
+ * Who owns which name. Names that differ only in case count as one, and a key and an alias are names alike,
+ * so nothing can be registered that looks like, or stands in for, what is already there.
+ */
+export class Names {
+  readonly #claims = new Map<string, Claim>()
+  readonly #namespaces = new Map<string, { readonly namespace: string; tools: number }>()
+
+  /** What would keep this key with these aliases from being claimed. */
+  conflicts(key: string, namespace: string, aliases: readonly string[]): readonly Issue[] {
+    const issues: Issue[] = []
+    const own = this.#claims.get(key.toLowerCase())
+    if (own !== undefined && (own.text !== key || own.key !== key)) issues.push(collision('/name', key, own))
+    const space = this.#namespaces.get(namespace.toLowerCase())
+    if (space !== undefined && space.namespace !== namespace) {
+      issues.push({ path: '/namespace', message: `differs only in case from ${quote(space.namespace)}` })
+    }
+    aliases.forEach((alias, index) => {
+      const claim = this.#claims.get(alias.toLowerCase())
+      if (alias.toLowerCase() === key.toLowerCase()) {
+        issues.push({ path: `/aliases/${index}`, message: 'is the name of the tool itself' })
+      } else if (claim !== undefined && (claim.key !== key || claim.text !== alias)) {
+        issues.push(collision(`/aliases/${index}`, alias, claim))
+      }
+    })
+    return issues
+  }
+
+  claim(key: string, namespace: string, aliases: readonly string[]): void {
+    if (this.#hold(key, key) === 1) this.#count(namespace, 1)
+    for (const alias of aliases) this.#hold(alias, key)
+  }
+
+  release(key: string, namespace: string, aliases: readonly string[]): void {
+    if (this.#drop(key) === 0) this.#count(namespace, -1)
+    for (const alias of aliases) this.#drop(alias)
+  }
+
+  /** The key that an alias, written exactly, stands for. */
+  target(alias: string): string | undefined {
+    const claim = this.#claims.get(alias.toLowerCase())
+    return claim?.text === alias ? claim.key : undefined
+  }
+
+  namespaces(): readonly NamespaceInfo[] {
+    const all = [...this.#namespaces.values()].map(({ namespace, tools }) => ({ namespace, tools }))
+    return all.sort((a, b) => (a.namespace < b.namespace ? -1 : 1))
+  }
+
+  #hold(name: string, key: string): number {
+    const folded = name.toLowerCase()
+    const claim = this.#claims.get(folded)
+    if (claim === undefined) this.#claims.set(folded, { text: name, key, count: 1 })
+    else claim.count += 1
+    return claim?.count ?? 1
+  }
+
+  #drop(name: string): number {
+    const folded = name.toLowerCase()
+    const claim = this.#claims.get(folded)
+    if (claim === undefined) return 0
+    claim.count -= 1
+    if (claim.count === 0) this.#claims.delete(folded)
+    return claim.count
+  }
+
+  #count(namespace: string, by: number): void {
+    const folded = namespace.toLowerCase()
+    const space = this.#namespaces.get(folded) ?? { namespace, tools: 0 }
+    space.tools += by
+    if (space.tools === 0) this.#namespaces.delete(folded)
+    else this.#namespaces.set(folded, space)
+  }
+}
+
+function collision(path: string, name: string, claim: Claim): Issue {
+  const kind = claim.text === claim.key ? 'the tool' : `an alias of ${quote(claim.key)},`
+  const how = claim.text === name ? 'is taken by' : 'differs only in case from'
+  return {
+    path,
+    message: `${quote(name)} ${how} ${kind}${claim.text === name && claim.text === claim.key ? '' : ` ${quote(claim.text)}`}`,
+  }
+}

@@ -1,0 +1,128 @@
+import { ToolError, type Warning } from '@gantry/contract'
+import { type Hit, type Plan, pick, readPlace, type SearchPlace, TextIndex, writePlace } from '../search/index.ts'
+import { blend } from './blend.ts'
+import type { CatalogEntry, SearchOptions, SearchPage } from './catalog.ts'
+import type { Embedder } from './embedder.ts'
+import { entryFilter, filterDigest, pageLimit } from './filter.ts'
+import { Vectors } from './vectors.ts'
+
+/** Finds entries by words and, with an embedder, by meaning. It shows one entry of each key. */
+export class CatalogSearch {
+  readonly #index = new TextIndex()
+  readonly #entries = new Map<string, CatalogEntry>()
+  readonly #vectors: Vectors | undefined
+
+  constructor(embedder?: Embedder) {
+    this.#vectors = embedder && new Vectors(embedder)
+  }
+
+  /** Shows this entry for a key from now on; without one the key is not found any more. */
+  show(key: string, entry: CatalogEntry | undefined): void {
+    const shown = this.#entries.get(key)
+    if (shown === entry) return
+    if (shown !== undefined && shown.digest !== entry?.digest) this.#vectors?.forget(shown.digest)
+    if (entry === undefined) {
+      this.#entries.delete(key)
+      this.#index.remove(key)
+      return
+    }
+    const { name, namespace, title, tags, description, deprecated } = entry.tool
+    this.#entries.set(key, entry)
+    this.#index.add({
+      key,
+      name,
+      namespace,
+      ...(title === undefined ? {} : { title }),
+      ...(tags === undefined ? {} : { tags }),
+      description,
+      lowered: deprecated !== undefined,
+    })
+  }
+
+  async search(query: string, options: SearchOptions): Promise<SearchPage> {
+    const limit = pageLimit(options.limit, 10, 100)
+    const digest = filterDigest(['search', query], options)
+    const place = options.cursor === undefined ? undefined : readPlace(digest, options.cursor)
+    const meaning = await this.#meaning(query, place, options.signal)
+    const plan = place?.plan ?? this.#index.plan(query)
+    const { hits, top } = this.#hits(plan, place, limit + 1, meaning.vector, options)
+    const items = hits.slice(0, limit).flatMap(({ key, score }) => this.#item(key, score))
+    const last = hits[limit - 1]
+    const cursor = hits.length > limit && last !== undefined ? writePlace(digest, { plan, last, top }) : undefined
+    return {
+      items,
+      ...(cursor === undefined ? {} : { cursor }),
+      ...(meaning.warning === undefined ? {} : { warning: meaning.warning }),
+    }
+  }
+
+  #item(key: string, score: number): { entry: CatalogEntry; score: number }[] {
+    const entry = this.#entries.get(key)
+    return entry === undefined ? [] : [{ entry, score }]
+  }
+
+  #hits(
+    plan: Plan,
+    place: SearchPlace | undefined,
+    count: number,
+    vector: Float32Array | undefined,
+    options: SearchOptions,
+  ): { readonly hits: readonly Hit[]; readonly top: number } {
+    const matches = entryFilter(options)
+    const allow = (key: string): boolean => {
+      const entry = this.#entries.get(key)
+      return entry !== undefined && matches(entry)
+    }
+    if (vector === undefined || this.#vectors === undefined) {
+      return { hits: this.#index.search(plan, place?.last, count, allow), top: 0 }
+    }
+    const words = this.#index.scores(plan)
+    const top = place?.top ?? highest(words.values())
+    const candidates = blend([...this.#entries.values()], words, top, vector, this.#vectors)
+    return { hits: pick(candidates, place?.last, count, allow), top }
+  }
+
+  /**
+   * The query's vector, with the tools' vectors completed. When the embedder fails, a first page goes on by words and a
+   * page that began by words stays so; one that began by meaning cannot keep its order without it and is refused.
+   */
+  async #meaning(
+    query: string,
+    place: SearchPlace | undefined,
+    signal: AbortSignal = new AbortController().signal,
+  ): Promise<{ readonly vector?: Float32Array; readonly warning?: Warning }> {
+    if (signal.aborted) throw cancelled(signal)
+    if (this.#vectors === undefined || place?.top === 0) return {}
+    let vector: Float32Array | undefined
+    try {
+      vector = await this.#vectors.query(query, signal)
+      await this.#vectors.complete(this.#entries.values(), signal)
+      return { vector }
+    } catch (cause) {
+      if (signal.aborted) throw cancelled(signal)
+      if (place === undefined) return { warning: lexicalOnly }
+      if (vector !== undefined) return { vector, warning: partly }
+      throw new ToolError('BACKEND_UNAVAILABLE', 'The embedder failed; this cursor cannot go on without it.', { cause })
+    }
+  }
+}
+
+function highest(scores: Iterable<number>): number {
+  let most = 1
+  for (const score of scores) if (score > most) most = score
+  return most
+}
+
+const lexicalOnly: Warning = Object.freeze({
+  code: 'BACKEND_UNAVAILABLE',
+  message: 'The embedder failed; tools were found by their words alone.',
+})
+
+const partly: Warning = Object.freeze({
+  code: 'BACKEND_UNAVAILABLE',
+  message: 'The embedder failed; tools that are new were ranked by their words alone.',
+})
+
+function cancelled(signal: AbortSignal): ToolError {
+  return new ToolError('CANCELLED', 'The search was cancelled.', { cause: signal.reason, effect: 'none' })
+}

@@ -1,0 +1,188 @@
+import { type Issue, type Tool, ToolError } from '@gantry/contract'
+import { copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
+import { checkSchema } from '../schema/index.ts'
+import { quote } from './quote.ts'
+import {
+  type Field,
+  flag,
+  freezeDeep,
+  Issues as IssueList,
+  type Issues,
+  integer,
+  isRecord,
+  json,
+  jsonObject,
+  list,
+  oneOf,
+  record,
+  ruled,
+  text,
+} from './tool-fields.ts'
+import { namespaceFault, parseToolId, toolNameFault } from './tool-id.ts'
+import { parseVersion } from './version.ts'
+
+const maxDescription = 10_000
+const maxDocs = 100_000
+const words = list(text(256), 100)
+const tagList = list(text(64), 20)
+const goodTag = /^[a-z0-9_.-]+$/
+
+/** How each field of a Tool is checked and copied; the type makes a new field of the contract appear here. */
+const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
+  namespace: ruled(namespaceFault),
+  name: ruled(toolNameFault),
+  version: ruled((version) =>
+    parseVersion(version) === undefined ? 'must be a semantic version such as `1.0.0`' : undefined,
+  ),
+  title: text(200),
+  description: text(maxDescription),
+  inputSchema,
+  outputSchema: schema,
+  annotations: record({
+    title: text(200),
+    readOnlyHint: flag,
+    destructiveHint: flag,
+    idempotentHint: flag,
+    openWorldHint: flag,
+  }),
+  icons: list(record({ src: text(100_000), mimeType: text(100), sizes: list(text(20), 20) }, ['src']), 10),
+  tags,
+  docs: text(maxDocs),
+  examples: list(
+    record({ title: text(200), description: text(maxDescription), args: jsonObject, output: json }, ['title', 'args']),
+    50,
+  ),
+  deprecated: record({ message: text(1_000), replacement: ruled(idFault) }, ['message']),
+  aliases: list(ruled(aliasFault), 20),
+  backends: list(binding, 20, 1),
+  effect: oneOf('read', 'keyed', 'reconcilable', 'once', 'repeatable'),
+  output: oneOf('warn', 'strict'),
+  timeoutMs: integer(1, 2 ** 31 - 1),
+  limits: record({ argsBytes: integer(1), argsDepth: integer(1), resultBytes: integer(1), resultDepth: integer(1) }),
+  permissions: words,
+  secrets: words,
+  egress: words,
+  profile: text(64),
+  runtime: text(64),
+  concurrencyKey: text(256),
+  concurrency: integer(1),
+  retry: record({ attempts: integer(1, 100), delayMs: integer(0), maxDelayMs: integer(0) }, ['attempts']),
+  approval: oneOf('never', 'always'),
+  placement: jsonObject,
+}
+
+const required = ['namespace', 'name', 'version', 'description', 'inputSchema', 'backends', 'effect']
+const known: ReadonlyMap<string, Field> = new Map(Object.entries(fields))
+
+/**
+ * Checks a definition and gives the frozen copy that a catalog keeps, so that the caller's later changes change nothing.
+ * Throws TOOL_INVALID with every failing path, or SCHEMA_INVALID when only a schema is wrong.
+ * A function beside the data, as `defineTool` keeps it, is left out.
+ */
+export function checkTool(tool: Tool): Tool {
+  if (!isRecord(tool)) throw new ToolError('TOOL_INVALID', 'A tool definition must be an object.')
+  const issues = new IssueList()
+  const copy: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(tool)) {
+    const field = known.get(name)
+    if (value === undefined) continue
+    if (field !== undefined) copy[name] = field(value, `/${name}`, issues)
+    else if (typeof value !== 'function') issues.add(`/${name.slice(0, 64)}`, 'is not a known property of a tool')
+  }
+  for (const name of required) if (!(name in copy)) issues.add(`/${name}`, 'is required')
+  if (issues.list.length > 0) throw invalid(tool, issues.list)
+  return Object.freeze(copy) as unknown as Tool
+}
+
+/** The error for a definition that is wrong at the given paths. */
+export function invalid(tool: Tool, issues: readonly Issue[]): ToolError {
+  const code = issues.every((issue) => issue.schemaPath !== undefined) ? 'SCHEMA_INVALID' : 'TOOL_INVALID'
+  const first = issues[0]
+  const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : ''
+  const id = quote(`${String(tool.namespace)}:${String(tool.name)}`)
+  const reason = first === undefined ? 'it is invalid' : `${first.path} ${first.message}`
+  return new ToolError(code, `The tool ${id} is wrong: ${reason}${more}.`, { details: { issues } })
+}
+
+function inputSchema(value: unknown, path: string, issues: Issues): unknown {
+  if (!isRecord(value) || value.type !== 'object') {
+    return issues.add(path, 'must be a schema with `"type": "object"`, because arguments are an object')
+  }
+  return schema(value, path, issues)
+}
+
+/** Copies a schema, then checks the copy, so that what was checked is what is kept. */
+function schema(value: unknown, path: string, issues: Issues): unknown {
+  if (typeof value !== 'boolean' && !isRecord(value)) return issues.add(path, 'must be a JSON Schema')
+  const copy = json(value, path, issues)
+  if (copy === undefined) return undefined
+  try {
+    checkSchema(copy as Tool['inputSchema'])
+  } catch (error) {
+    if (!ToolError.is(error)) throw error
+    const found = error.details?.issues ?? [{ path: '', message: error.message }]
+    for (const issue of found) {
+      issues.list.push({ ...issue, path: `${path}${issue.path}`, schemaPath: issue.schemaPath ?? issue.path })
+    }
+  }
+  return copy
+}
+
+/** Tags are compared as text, so they are brought to one spelling and named once. */
+function tags(value: unknown, path: string, issues: Issues): unknown {
+  const given = tagList(value, path, issues)
+  if (!Array.isArray(given)) return undefined
+  const clean = new Set<string>()
+  given.forEach((tag: string | undefined, index) => {
+    if (tag === undefined) return
+    const normal = normalTag(tag)
+    if (goodTag.test(normal)) clean.add(normal)
+    else issues.add(`${path}/${index}`, 'may hold only letters, digits, `-`, `_` and `.`')
+  })
+  return Object.freeze([...clean])
+}
+
+/** The spelling under which a tag is kept and asked for. */
+export function normalTag(tag: string): string {
+  return goodTag.test(tag) ? tag : tag.trim().toLowerCase().replace(/\s+/g, '-')
+}
+
+function idFault(id: string): string | undefined {
+  try {
+    parseToolId(id)
+    return undefined
+  } catch (error) {
+    if (!ToolError.is(error)) throw error
+    return 'must be a tool id such as `namespace:name`'
+  }
+}
+
+function aliasFault(id: string): string | undefined {
+  const fault = idFault(id)
+  if (fault !== undefined) return fault
+  return parseToolId(id).version === undefined ? undefined : 'must not name a version'
+}
+
+/** A binding's options are the host's own: plain data is copied, a function or a client object stays what it is. */
+function binding(value: unknown, path: string, issues: Issues): unknown {
+  if (!isRecord(value)) return issues.add(path, 'must be an object')
+  text(64)(value.kind, `${path}/kind`, issues)
+  if (value.name !== undefined) text(128)(value.name, `${path}/name`, issues)
+  const copy: Record<string, unknown> = {}
+  for (const [key, option] of Object.entries(value)) {
+    if (key === '__proto__') issues.add(`${path}/__proto__`, 'is a key that is not allowed')
+    else if (option !== undefined) copy[key] = ownOption(option)
+  }
+  return Object.freeze(copy)
+}
+
+function ownOption(option: unknown): unknown {
+  if (typeof option !== 'object' || option === null) return option
+  try {
+    return freezeDeep(copyJson(option))
+  } catch (error) {
+    if (error instanceof JsonError) return option
+    throw error
+  }
+}

@@ -1,0 +1,97 @@
+import type { CatalogEntry } from './catalog.ts'
+import type { Embedder } from './embedder.ts'
+
+const batchSize = 64
+const maxQueries = 256
+const maxText = 2_000
+
+/**
+ * Vectors of tools by digest, and of recent queries by text, all of one embedder and of length one.
+ * A tool is embedded when the first search needs it; what was embedded stays when a later batch fails.
+ */
+export class Vectors {
+  readonly embedder: Embedder
+  readonly #tools = new Map<string, Float32Array>()
+  readonly #queries = new Map<string, Float32Array>()
+  #dimensions = 0
+
+  constructor(embedder: Embedder) {
+    this.embedder = embedder
+  }
+
+  tool(digest: string): Float32Array | undefined {
+    return this.#tools.get(digest)
+  }
+
+  forget(digest: string): void {
+    this.#tools.delete(digest)
+  }
+
+  /** The query's vector; a few hundred recent ones are kept, so that pages of one search cost one call. */
+  async query(text: string, signal: AbortSignal): Promise<Float32Array> {
+    const asked = text.slice(0, maxText)
+    const known = this.#queries.get(asked)
+    this.#queries.delete(asked)
+    const vector = known ?? (await this.#embed([asked], signal))[0]
+    if (vector === undefined) throw new TypeError('the embedder gave no vector')
+    this.#queries.set(asked, vector)
+    for (const oldest of this.#queries.keys()) {
+      if (this.#queries.size <= maxQueries) break
+      this.#queries.delete(oldest)
+    }
+    return vector
+  }
+
+  /** Embeds the entries that have no vector yet, a batch at a time. */
+  async complete(entries: Iterable<CatalogEntry>, signal: AbortSignal): Promise<void> {
+    let batch: CatalogEntry[] = []
+    for (const entry of [...entries]) {
+      if (this.#tools.has(entry.digest)) continue
+      batch.push(entry)
+      if (batch.length < batchSize) continue
+      await this.#add(batch, signal)
+      batch = []
+    }
+    if (batch.length > 0) await this.#add(batch, signal)
+  }
+
+  async #add(batch: readonly CatalogEntry[], signal: AbortSignal): Promise<void> {
+    const vectors = await this.#embed(batch.map(textOf), signal)
+    batch.forEach((entry, index) => {
+      const vector = vectors[index]
+      if (vector !== undefined) this.#tools.set(entry.digest, vector)
+    })
+  }
+
+  async #embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]> {
+    signal.throwIfAborted()
+    const vectors = await this.embedder.embed(texts, signal)
+    signal.throwIfAborted()
+    if (vectors.length !== texts.length) throw new TypeError('the embedder gave another number of vectors than texts')
+    return vectors.map((vector) => this.#unit(vector))
+  }
+
+  /** A copy of length one; a vector that cannot be compared is the embedder's failure. */
+  #unit(vector: Float32Array): Float32Array {
+    if (!(vector instanceof Float32Array) || vector.length === 0)
+      throw new TypeError('the embedder gave no Float32Array')
+    if (this.#dimensions === 0) this.#dimensions = vector.length
+    if (vector.length !== this.#dimensions) throw new TypeError('the embedder gave vectors of different lengths')
+    const norm = Math.sqrt(dot(vector, vector))
+    if (!Number.isFinite(norm)) throw new TypeError('the embedder gave a vector that is not finite')
+    return norm === 0 ? vector.slice() : vector.map((value) => value / norm)
+  }
+}
+
+/** The cosine of two vectors of length one. */
+export function dot(a: Float32Array, b: Float32Array): number {
+  let sum = 0
+  for (let index = 0; index < a.length; index += 1) sum += (a[index] ?? 0) * (b[index] ?? 0)
+  return sum
+}
+
+/** What stands for a tool's meaning. */
+function textOf({ tool }: CatalogEntry): string {
+  const words = `${tool.namespace} ${tool.name}`.replace(/[_.-]+/g, ' ')
+  return `${words}\n${tool.title ?? ''}\n${(tool.tags ?? []).join(' ')}\n${tool.description}`.slice(0, maxText)
+}

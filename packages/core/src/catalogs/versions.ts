@@ -1,0 +1,77 @@
+import type { CatalogEntry } from './catalog.ts'
+import { type Range, satisfies } from './range.ts'
+import { compareVersions, parseVersion, type Version } from './version.ts'
+
+interface Held {
+  readonly version: Version
+  readonly entry: CatalogEntry
+}
+
+/** The versions of one tool, newest first. Versions that differ only in build metadata are one. */
+export class Versions {
+  readonly #held: Held[] = []
+
+  get entries(): readonly CatalogEntry[] {
+    return this.#held.map(({ entry }) => entry)
+  }
+
+  get size(): number {
+    return this.#held.length
+  }
+
+  /** What an id without a version means: the newest stable one, however deprecated. */
+  get stable(): CatalogEntry | undefined {
+    return this.#held.find(({ version }) => version.prerelease.length === 0)?.entry
+  }
+
+  /** What a list shows: the newest stable one, or the newest of all while none is stable. */
+  get head(): CatalogEntry | undefined {
+    return this.stable ?? this.#held[0]?.entry
+  }
+
+  /** The entry of exactly this version. */
+  get(version: Version): CatalogEntry | undefined {
+    const held = this.#held[this.#position(version)]
+    return held !== undefined && compareVersions(held.version, version) === 0 ? held.entry : undefined
+  }
+
+  /** The newest version in a range. */
+  match(range: Range): CatalogEntry | undefined {
+    if (range.exact !== undefined) return this.get(range.exact)
+    return this.#held.find(({ version }) => satisfies(version, range))?.entry
+  }
+
+  /** Puts an entry in its place and gives the one that it replaced. */
+  put(entry: CatalogEntry): CatalogEntry | undefined {
+    const version = versionOf(entry)
+    const position = this.#position(version)
+    const held = this.#held[position]
+    const replaced = held !== undefined && compareVersions(held.version, version) === 0
+    this.#held.splice(position, replaced ? 1 : 0, { version, entry })
+    return replaced ? held.entry : undefined
+  }
+
+  delete(entry: CatalogEntry): void {
+    const position = this.#held.findIndex((held) => held.entry === entry)
+    if (position >= 0) this.#held.splice(position, 1)
+  }
+
+  /** Entries older than a version, newest first; all of them when none is given. */
+  after(version: Version | undefined): readonly CatalogEntry[] {
+    const older =
+      version === undefined ? this.#held : this.#held.filter((held) => compareVersions(held.version, version) < 0)
+    return older.map(({ entry }) => entry)
+  }
+
+  /** Where the first version is that is not newer. */
+  #position(version: Version): number {
+    const found = this.#held.findIndex((held) => compareVersions(held.version, version) <= 0)
+    return found < 0 ? this.#held.length : found
+  }
+}
+
+function versionOf(entry: CatalogEntry): Version {
+  const version = parseVersion(entry.tool.version)
+  if (version === undefined) throw new TypeError('an entry with an unchecked version')
+  return version
+}

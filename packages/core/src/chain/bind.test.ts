@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import fc from 'fast-check'
+import { bind } from './bind.ts'
+import { chainLimits } from './limits.ts'
+import { formatPath } from './reference.ts'
+import type { Scope } from './scope.ts'
+import { compileTemplate } from './template.ts'
+
+function scopeOf(prev: Json, input: Json = null, steps: { [id: string]: JsonObject } = {}): Scope {
+  return { prev, input, steps: new Map(Object.entries(steps)) }
+}
+
+function bound(value: Json, scope: Scope, limits = {}): Json {
+  const template = compileTemplate(value, '', {
+    issue: (path, fault) => assert.fail(path + fault),
+    reference: () => {},
+  })
+  return bind(template, scope, chainLimits(limits))
+}
+
+function errorOf(work: () => unknown): ToolError {
+  try {
+    work()
+  } catch (error) {
+    if (ToolError.is(error)) return error
+    throw error
+  }
+  return assert.fail('nothing was thrown')
+}
+
+const json = fc
+  .jsonValue({ noUnicodeString: false, maxDepth: 4 })
+  .map((value) => JSON.parse(JSON.stringify(value)) as Json)
+const hostileKey = fc.oneof(fc.string(), fc.constantFrom('__proto__', 'constructor', 'prototype', 'toString', 'length'))
+
+test('a lone reference keeps the type and the value', () => {
+  fc.assert(
+    fc.property(json, (value) => assert.deepEqual(bound({ x: '{{prev.v}}' }, scopeOf({ v: value })), { x: value })),
+  )
+})
+
+test('inside text a reference becomes text, objects as JSON', () => {
+  const prev = { n: 7, s: 'a', o: { k: [1, null] }, no: null }
+  assert.equal(bound('{{prev.n}}/{{prev.s}}/{{prev.o}}/{{prev.no}}', scopeOf(prev)), '7/a/{"k":[1,null]}/null')
+})
+
+test('what a reference brings in is never expanded again', () => {
+  const attack = fc.constantFrom('{{input.secret}}', '\\{{input.secret}}', '{{', '}}', '{{steps.a.output}}', 'x')
+  fc.assert(
+    fc.property(fc.array(attack), (pieces) => {
+      const text = pieces.join('')
+      const scope = scopeOf({ text, [text]: text }, { secret: 'S3CRET' })
+      assert.deepEqual(
+        bound({ lone: '{{prev.text}}', mixed: '<{{prev.text}}{{prev.text}}>', all: '{{prev}}' }, scope),
+        {
+          lone: text,
+          mixed: `<${text}${text}>`,
+          all: { text, [text]: text },
+        },
+      )
+    }),
+  )
+})
+
+test('bound values share nothing with what they came from', () => {
+  const prev = { list: [{ n: 1 }] }
+  const args = bound({ a: '{{prev.list}}', b: '{{prev.list}}' }, scopeOf(prev)) as {
+    a: { n: number }[]
+    b: { n: number }[]
+  }
+  for (const item of args.a) item.n = 2
+  assert.deepEqual([prev.list, args.b], [[{ n: 1 }], [{ n: 1 }]])
+})
+
+test('hostile keys are copied as plain data or refused, and never reach a prototype', () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(hostileKey, fc.constantFrom<Json>(1, { polluted: true }))), (members) => {
+      const prev = JSON.parse(
+        `{${members.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`).join()}}`,
+      )
+      const work = () => bound({ copy: '{{prev}}' }, scopeOf(prev)) as { copy: JsonObject }
+      if (Object.hasOwn(prev, '__proto__')) assert.equal(errorOf(work).code, 'REFERENCE_INVALID')
+      else {
+        const { copy } = work()
+        assert.deepEqual(copy, prev)
+        assert.equal(Object.getPrototypeOf(copy), Object.prototype)
+      }
+      assert.equal((Object.prototype as { polluted?: unknown }).polluted, undefined)
+    }),
+  )
+})
+
+test('only own members can be named, and the length of a list', () => {
+  const scope = scopeOf({ list: [1, 2], text: 'abc', o: {} })
+  assert.equal(bound('{{prev.list.length}}', scope), 2)
+  assert.equal(bound('{{prev.list.1}}', scope), 2)
+  const names = [
+    'o.constructor',
+    'o.__proto__',
+    'o.toString',
+    'list.map',
+    'list[2]',
+    'list.01',
+    'text.length',
+    'text[0]',
+  ]
+  for (const name of names)
+    assert.equal(errorOf(() => bound(`{{prev.${name}}}`, scope)).code, 'REFERENCE_INVALID', name)
+})
+
+test('every member that is there can be referred to, whatever its name', () => {
+  fc.assert(
+    fc.property(fc.string(), fc.integer(), (key, value) => {
+      fc.pre(key !== '__proto__')
+      assert.equal(bound(`{{${formatPath('prev', [key])}}}`, scopeOf({ [key]: value })), value)
+    }),
+  )
+})
+
+test('a missing path names the reference, the missing part and what is there', () => {
+  const keys = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`key${index}`, index]))
+  const error = errorOf(() =>
+    bound({ id: '{{steps.issue.output.a.nmber}}' }, scopeOf(null, null, { issue: { output: { a: keys } } })),
+  )
+  assert.equal(error.code, 'REFERENCE_INVALID')
+  assert.match(
+    error.message,
+    /^\{\{steps\.issue\.output\.a\.nmber\}\} does not exist: steps\.issue\.output\.a is an object and has no "nmber"; it has "key0", .* and 20 more\.$/,
+  )
+  assert.equal(error.details?.missing, 'nmber')
+  assert.match(errorOf(() => bound('{{prev.a}}', scopeOf(null))).message, /prev is null and has no "a"/)
+})
+
+test('arguments that grow too large or too deep by binding are refused', () => {
+  const big = 'x'.repeat(1_000)
+  const text = errorOf(() => bound('{{prev}}{{prev}}', scopeOf(big), { argsBytes: 1_500 }))
+  const list = errorOf(() => bound(['{{prev}}', '{{prev}}'], scopeOf(big), { argsBytes: 1_500 }))
+  const deep = errorOf(() => bound([['{{prev}}']], scopeOf([[1]]), { argsDepth: 3 }))
+  assert.deepEqual([text.code, list.code, deep.code], ['LIMIT_EXCEEDED', 'LIMIT_EXCEEDED', 'LIMIT_EXCEEDED'])
+  assert.deepEqual([text.effect, list.details?.limit, deep.details?.limit], ['none', 'argsBytes', 'argsDepth'])
+})

@@ -1,0 +1,139 @@
+import { randomUUID } from 'node:crypto'
+import {
+  type ChainResult,
+  type ChainStep,
+  type Issue,
+  type Json,
+  type JsonObject,
+  type StepResult,
+  ToolError,
+} from '@gantry/contract'
+import { copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
+import { checkChain } from './check-chain.ts'
+import { type ChainContext, createBudget, type RunStep, since, unrun } from './context.ts'
+import { cancelledBefore, type Failure, failureOfThrown, located } from './failure.ts'
+import { type ChainLimits, chainLimits } from './limits.ts'
+import type { PlannedStep } from './plan.ts'
+import { type Resume, type Resumed, readResume } from './resume.ts'
+import { type Scope, stepView } from './scope.ts'
+import { createSlots } from './slots.ts'
+import { runStep } from './step.ts'
+import { withStop } from './stop.ts'
+
+export interface ChainOptions {
+  /** What `{{input}}` names; null when absent. */
+  readonly input?: Json
+  /** Stops the chain between and within steps. */
+  readonly signal?: AbortSignal
+  readonly limits?: Partial<ChainLimits>
+  /** Takes up an earlier run of the same chain; finished steps are not run again. */
+  readonly resume?: Resume
+  /** Told of each step as it ends; not of resumed ones. What it throws is ignored. */
+  readonly onStep?: (step: StepResult) => void
+  readonly chainId?: string
+  readonly now?: () => number
+}
+
+/** Runs the steps in order and resolves with what became of them, whatever that was; it never rejects. */
+export async function runChain(
+  steps: readonly ChainStep[],
+  run: RunStep,
+  options: ChainOptions = {},
+): Promise<ChainResult> {
+  const limits = chainLimits(options.limits)
+  const now = options.now ?? Date.now
+  const start = now()
+  const done: StepResult[] = []
+  let plan: readonly PlannedStep[] = []
+  let failure: Failure | undefined
+  let output: Json = null
+  try {
+    plan = planOf(steps, limits)
+    const input = inputOf(options.input ?? null, limits)
+    const resumed = readResume(plan, options.resume)
+    const shared = { run, limits, now, budget: createBudget(limits.calls), slots: createSlots(limits.parallel) }
+    const ended = await withStop(options.signal, (stop) =>
+      follow(plan, resumed, input, { ...shared, stop }, options.onStep, done),
+    )
+    failure = ended.failure
+    output = ended.output
+  } catch (error) {
+    failure = failureOfThrown(error)
+  }
+  return {
+    chainId: options.chainId ?? randomUUID(),
+    status: failure?.status ?? 'ok',
+    output: failure === undefined ? output : null,
+    ...(failure && { error: failure.error }),
+    steps: [...done, ...plan.slice(done.length).map((step) => unrun(step, 'pending'))],
+    startedAt: new Date(start).toISOString(),
+    durationMs: since(start, now),
+  }
+}
+
+/** Walks the plan, adding to `done`, until it ends or a step's failure ends it. */
+async function follow(
+  plan: readonly PlannedStep[],
+  resumed: Resumed,
+  input: Json,
+  context: ChainContext,
+  onStep: ChainOptions['onStep'],
+  done: StepResult[],
+): Promise<{ readonly output: Json; readonly failure?: Failure }> {
+  const views = new Map<string, JsonObject>()
+  let prev: Json = null
+  const keep = (step: StepResult): void => {
+    done.push(step)
+    for (const each of [step, ...(step.steps ?? [])]) views.set(each.id, stepView(each))
+    if (step.state !== 'skipped') prev = step.output
+  }
+
+  resumed.finished.forEach(keep)
+  for (const step of plan.slice(done.length)) {
+    if (context.stop.signal.aborted) {
+      const effect = context.budget.made === 0 ? 'none' : 'possible'
+      return { output: null, failure: located(cancelledBefore(`step "${step.id}"`, effect), step.id) }
+    }
+    const scope: Scope = { prev, input, steps: views }
+    const earlier = step.id === resumed.partial?.id ? resumed.partial : undefined
+    const outcome = await runStep(step, scope, context, earlier)
+    keep(outcome.step)
+    tell(onStep, outcome.step)
+    if (outcome.failure !== undefined) return { output: null, failure: context.stop.failure ?? outcome.failure }
+  }
+  return { output: prev }
+}
+
+function planOf(steps: unknown, limits: ChainLimits): readonly PlannedStep[] {
+  const checked = checkChain(steps, limits)
+  if (checked.ok) return checked.plan
+  throw new ToolError('CHAIN_INVALID', problem(checked.issues), { details: { issues: checked.issues } })
+}
+
+function problem(issues: readonly Issue[]): string {
+  const [first] = issues
+  const where = first?.path === '' ? 'it' : first?.path
+  const count = issues.length === 1 ? '' : `${issues.length} problems, the first: `
+  return `The chain is not valid: ${count}${where} ${first?.message}.`
+}
+
+/** A copy of the input that the caller cannot change while the chain runs. */
+function inputOf(input: unknown, limits: ChainLimits): Json {
+  try {
+    return copyJson(input, { limits: { bytes: limits.chainBytes, depth: limits.chainDepth, nodes: limits.chainBytes } })
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    const issues = [{ path: error.path, message: error.message }]
+    throw new ToolError('CHAIN_INVALID', 'The input of the chain is not valid.', { details: { issues }, cause: error })
+  }
+}
+
+/** An observer's fault is not the chain's. */
+function tell(onStep: ChainOptions['onStep'], step: StepResult): void {
+  try {
+    onStep?.(step)
+  } catch {
+    // Nothing to do: the chain goes on.
+  }
+}

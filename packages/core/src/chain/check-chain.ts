@@ -1,0 +1,166 @@
+import type { Issue, Json, JsonObject } from '@gantry/contract'
+import { copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
+import { referenceFault, type Sight } from './check-references.ts'
+import { compileCondition } from './condition.ts'
+import { isObject, onErrorRule, onlyKeys, retryRule, wholeNumber } from './fields.ts'
+import { checkIds, type Identified, identify } from './identify.ts'
+import type { ChainLimits } from './limits.ts'
+import type { PlannedCall, PlannedGroup, PlannedStep } from './plan.ts'
+import { compileTemplate, type Template, type Visitor } from './template.ts'
+
+export type CheckedChain =
+  | { readonly ok: true; readonly plan: readonly PlannedStep[] }
+  | { readonly ok: false; readonly issues: readonly Issue[] }
+
+const callKeys = 'id tool args usePrevious when forEach concurrency timeoutMs retry onError'.split(' ')
+const groupKeys = 'id parallel when concurrency'.split(' ')
+const mostIssues = 100
+/** The longest timer Node can set. */
+const longestMs = 2_147_483_647
+
+/** Reads a chain from outside into a plan, or lists everything that is wrong with it. Nothing has run by then. */
+export function checkChain(steps: unknown, limits: ChainLimits): CheckedChain {
+  const issues: Issue[] = []
+  const issue = (path: string, message: string): void => {
+    if (issues.length < mostIssues) issues.push({ path, message })
+  }
+  const plan = readSteps(steps, limits, issue)
+  return issues.length === 0 ? { ok: true, plan } : { ok: false, issues }
+}
+
+function readSteps(steps: unknown, limits: ChainLimits, issue: Visitor['issue']): PlannedStep[] {
+  if (!Array.isArray(steps)) issue('', 'must be a list of steps')
+  const copied = plainCopy(steps, limits, issue)
+  if (copied === undefined) return []
+  const identified = identify(copied)
+  const count = identified.reduce((sum, step) => sum + Math.max(1, step.members.length), 0)
+  if (count > limits.steps) issue('', `has ${count} steps; at most ${limits.steps} are allowed`)
+  const all = checkIds(identified, issue)
+  const earlier = new Set<string>()
+  return identified.map((each, index) => {
+    const sight = { all, earlier: new Set(earlier), hasPrevious: index > 0, depth: limits.referenceDepth }
+    const planned = planStep(each, { ...sight, siblings: new Set(), self: each.id, inForEach: false }, limits, issue)
+    for (const { id } of [each, ...each.members]) earlier.add(id)
+    return planned
+  })
+}
+
+/** A copy that the caller cannot change while the chain runs. */
+function plainCopy(steps: unknown, limits: ChainLimits, issue: Visitor['issue']): Json[] | undefined {
+  try {
+    const bounds = { bytes: limits.chainBytes, depth: limits.chainDepth, nodes: limits.chainBytes }
+    const copied = copyJson(steps, { limits: bounds })
+    return Array.isArray(copied) ? copied : undefined
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    issue(error.path, error.message)
+    return undefined
+  }
+}
+
+function planStep(each: Identified, sight: Sight, limits: ChainLimits, issue: Visitor['issue']): PlannedStep {
+  const { step } = each
+  return isObject(step) && step.parallel !== undefined
+    ? planGroup(each, step, sight, limits, issue)
+    : planCall(each, sight, limits, issue)
+}
+
+function planGroup(
+  each: Identified,
+  step: JsonObject,
+  sight: Sight,
+  limits: ChainLimits,
+  issue: Visitor['issue'],
+): PlannedGroup {
+  const { id, path } = each
+  const visitor = visitorFor(sight, issue)
+  if (step.tool !== undefined) issue(path, 'has both tool and parallel; a step is a call or a group')
+  onlyKeys(step, [...groupKeys, 'tool'], { path, visitor })
+  if (!Array.isArray(step.parallel)) issue(`${path}/parallel`, 'must be a list of steps')
+  const ids = new Set(each.members.map((member) => member.id))
+  const members = each.members.map((member) =>
+    planCall(member, { ...sight, siblings: ids, self: member.id }, limits, issue),
+  )
+  const place = { path: `${path}/concurrency`, visitor }
+  return {
+    kind: 'group',
+    id,
+    members,
+    when: step.when === undefined ? undefined : compileCondition(step.when, `${path}/when`, visitor),
+    concurrency: wholeNumber(step.concurrency, 1, limits.parallel, place) ?? limits.parallel,
+  }
+}
+
+function planCall(each: Identified, sight: Sight, limits: ChainLimits, issue: Visitor['issue']): PlannedCall {
+  const { id, path } = each
+  const visitor = visitorFor(sight, issue)
+  if (!isObject(each.step)) issue(path, 'must be an object such as { tool, args }')
+  const step = isObject(each.step) ? each.step : { tool: 'none:none' }
+  if (step.parallel !== undefined) issue(path, 'is a group within a group')
+  else onlyKeys(step, callKeys, { path, visitor })
+  if (step.concurrency !== undefined && step.forEach === undefined) {
+    issue(`${path}/concurrency`, 'means something only with forEach or parallel')
+  }
+  const concurrency = wholeNumber(step.concurrency, 1, limits.parallel, { path: `${path}/concurrency`, visitor })
+  const inner = visitorFor({ ...sight, inForEach: step.forEach !== undefined }, issue)
+  return {
+    kind: 'call',
+    id,
+    tool: toolOf(step, path, issue),
+    args: argsOf(step, path, inner),
+    when: step.when === undefined ? undefined : compileCondition(step.when, `${path}/when`, visitor),
+    forEach: step.forEach === undefined ? undefined : listOf(step.forEach, `${path}/forEach`, visitor),
+    concurrency: concurrency ?? 1,
+    timeoutMs: wholeNumber(step.timeoutMs, 1, longestMs, { path: `${path}/timeoutMs`, visitor }),
+    retry: retryRule(step.retry, { path: `${path}/retry`, visitor }),
+    onError: onErrorRule(step.onError, { path: `${path}/onError`, visitor }),
+  }
+}
+
+/** The tool is fixed text: which tool runs never depends on what another tool returned. */
+function toolOf(step: JsonObject, path: string, issue: Visitor['issue']): string {
+  if (step.tool === undefined) issue(`${path}/tool`, 'is missing; a step is { tool, args } or { parallel }')
+  else if (typeof step.tool !== 'string' || step.tool === '') issue(`${path}/tool`, 'must be "namespace:name"')
+  else if (step.tool.includes('{{')) issue(`${path}/tool`, 'may not hold a reference')
+  return typeof step.tool === 'string' ? step.tool : ''
+}
+
+/** Arguments, with `usePrevious` turned into the reference it stands for. */
+function argsOf(step: JsonObject, path: string, visitor: Visitor): Template {
+  const written = step.args ?? {}
+  if (!isObject(written)) visitor.issue(`${path}/args`, 'must be an object')
+  const args = compileTemplate(isObject(written) ? written : {}, `${path}/args`, visitor)
+  const members = args.kind === 'object' ? args.members : []
+  const use = step.usePrevious ?? false
+  if (use === false) return { kind: 'object', members }
+  const at = `${path}/usePrevious`
+  const name = use === true ? 'previous' : use
+  if (typeof name !== 'string' || name === '' || name === '__proto__') {
+    visitor.issue(at, 'must be true, false or the name of an argument')
+    return { kind: 'object', members }
+  }
+  if (members.some(([key]) => key === name))
+    visitor.issue(at, `would replace the argument "${name}", which args has too`)
+  const reference = { root: 'prev', path: [], text: '{{prev}}' } as const
+  visitor.reference(at, reference)
+  return { kind: 'object', members: [...members, [name, { kind: 'reference', reference }]] }
+}
+
+function listOf(value: Json, path: string, visitor: Visitor): Template {
+  const template = compileTemplate(value, path, visitor)
+  if (template.kind !== 'list' && template.kind !== 'reference') {
+    visitor.issue(path, 'must be a list, or one reference to a list')
+  }
+  return template
+}
+
+function visitorFor(sight: Sight, issue: Visitor['issue']): Visitor {
+  return {
+    issue,
+    reference(path, reference) {
+      const fault = referenceFault(reference, sight)
+      if (fault !== undefined) issue(path, fault)
+    },
+  }
+}

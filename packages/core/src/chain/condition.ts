@@ -1,0 +1,111 @@
+import { type Json, ToolError } from '@gantry/contract'
+import { canonicalJson } from '../json/canonical.ts'
+import { evaluate } from './bind.ts'
+import type { ChainLimits } from './limits.ts'
+import { suggestion } from './suggestion.ts'
+import type { Reference } from './reference.ts'
+import { describe, hasReference, type Scope } from './scope.ts'
+import { compileTemplate, type Template, type Visitor } from './template.ts'
+
+const operators = ['equals', 'notEquals', 'in', 'greaterThan', 'lessThan'] as const
+type Operator = (typeof operators)[number]
+
+/** A `when` with its references parsed. */
+export type Check =
+  | { readonly kind: 'truthy'; readonly template: Template }
+  | { readonly kind: 'compare'; readonly operator: Operator; readonly left: Template; readonly right: Template }
+  | { readonly kind: 'exists'; readonly reference: Reference }
+  | { readonly kind: 'all' | 'any'; readonly checks: readonly Check[] }
+  | { readonly kind: 'not'; readonly check: Check }
+
+/** Reads a condition, telling the visitor of what is wrong with it; then the returned check is of no use. */
+export function compileCondition(when: Json, path: string, visitor: Visitor): Check {
+  if (typeof when === 'string' || typeof when === 'boolean') {
+    return { kind: 'truthy', template: compileTemplate(when, path, visitor) }
+  }
+  if (typeof when !== 'object' || when === null || Array.isArray(when)) {
+    return wrong(path, visitor, 'must be text, true, false or an object such as { value, equals }')
+  }
+  const keys = Object.keys(when)
+  const [only] = keys
+  if (keys.length === 1 && (only === 'all' || only === 'any'))
+    return compileList(only, when[only] ?? null, path, visitor)
+  if (keys.length === 1 && only === 'not') {
+    return { kind: 'not', check: compileCondition(when.not ?? null, `${path}/not`, visitor) }
+  }
+  if (keys.length === 1 && only === 'exists') return compileExists(when.exists ?? null, `${path}/exists`, visitor)
+  const operator = operators.find((name) => Object.hasOwn(when, name))
+  if (keys.length === 2 && operator !== undefined && Object.hasOwn(when, 'value')) {
+    const left = compileTemplate(when.value ?? null, `${path}/value`, visitor)
+    const right = compileTemplate(when[operator] ?? null, `${path}/${operator}`, visitor)
+    return { kind: 'compare', operator, left, right }
+  }
+  return wrong(path, visitor, shapeFault(keys))
+}
+
+/** Whether the step runs; `all` and `any` stop early, so a later part may rely on an `exists` before it. */
+export function holds(check: Check, scope: Scope, limits: ChainLimits): boolean {
+  switch (check.kind) {
+    case 'truthy':
+      return Boolean(evaluate(check.template, scope, limits))
+    case 'exists':
+      return hasReference(check.reference, scope)
+    case 'not':
+      return !holds(check.check, scope, limits)
+    case 'all':
+      return check.checks.every((part) => holds(part, scope, limits))
+    case 'any':
+      return check.checks.some((part) => holds(part, scope, limits))
+    case 'compare':
+      return compare(check.operator, evaluate(check.left, scope, limits), evaluate(check.right, scope, limits))
+  }
+}
+
+function compare(operator: Operator, left: Json, right: Json): boolean {
+  if (operator === 'equals') return same(left, right)
+  if (operator === 'notEquals') return !same(left, right)
+  if (operator === 'in') {
+    if (Array.isArray(right)) return right.some((item) => same(left, item))
+    if (typeof right === 'string' && typeof left === 'string') return right.includes(left)
+    throw incomparable(`"in" needs a list, or text in text; the right side ${describe(right)}`)
+  }
+  const ordered =
+    (typeof left === 'number' && typeof right === 'number') || (typeof left === 'string' && typeof right === 'string')
+  if (!ordered) {
+    throw incomparable(
+      `"${operator}" needs two numbers or two texts; the left ${describe(left)}, the right ${describe(right)}`,
+    )
+  }
+  return operator === 'greaterThan' ? left > right : left < right
+}
+
+function same(left: Json, right: Json): boolean {
+  return left === right || canonicalJson(left) === canonicalJson(right)
+}
+
+function incomparable(reason: string): ToolError {
+  return new ToolError('CHAIN_INVALID', `The condition cannot be decided: ${reason}.`)
+}
+
+function compileList(kind: 'all' | 'any', parts: Json, path: string, visitor: Visitor): Check {
+  if (!Array.isArray(parts)) return wrong(`${path}/${kind}`, visitor, 'must be a list of conditions')
+  return { kind, checks: parts.map((part, index) => compileCondition(part, `${path}/${kind}/${index}`, visitor)) }
+}
+
+function compileExists(value: Json, path: string, visitor: Visitor): Check {
+  const template = typeof value === 'string' ? compileTemplate(value, path, visitor) : undefined
+  if (template?.kind === 'reference') return { kind: 'exists', reference: template.reference }
+  return wrong(path, visitor, 'must be one reference, such as "{{prev.id}}"')
+}
+
+function shapeFault(keys: readonly string[]): string {
+  const known = ['value', ...operators, 'exists', 'all', 'any', 'not']
+  const stranger = keys.find((key) => !known.includes(key))
+  if (stranger !== undefined) return `has the unknown key "${stranger}"${suggestion(stranger, known)}`
+  return `must be one of { value, ${operators.join(' | ')} }, { exists }, { all }, { any }, { not }`
+}
+
+function wrong(path: string, visitor: Visitor, message: string): Check {
+  visitor.issue(path, message)
+  return { kind: 'truthy', template: { kind: 'value', value: false } }
+}

@@ -1,0 +1,5 @@
+export { testAudit } from './audit.ts'
+export { type BackendFixture, testBackend } from './backend.ts'
+export { testCatalog } from './catalog.ts'
+export { requestFor, testPolicy } from './policy.ts'
+export { testSecretSource } from './secret-source.ts'

@@ -1,0 +1,268 @@
+import {
+  type ChainResult,
+  type ChainStep,
+  type Identity,
+  type Result,
+  type RetryRule,
+  type StreamEvent,
+  ToolError,
+} from '@gantry/contract'
+import { memoryAudit } from './audits/memory.ts'
+import type { Backend } from './backends/backend.ts'
+import { localBackend } from './backends/local.ts'
+import { createCallIds } from './call-ids.ts'
+import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
+import { type DescribeOptions, describeTool, type ToolDoc } from './catalogs/describe.ts'
+import { memoryCatalog } from './catalogs/memory.ts'
+import type { ChainOptions } from './chain/chain.ts'
+import { checkOptions, defaultLimits, type ExecutorOptions, isPositive, localOwner } from './executor-options.ts'
+import { holds } from './pipeline/authorize.ts'
+import { systemClock } from './pipeline/clock.ts'
+import { createEvents, type Events } from './pipeline/events.ts'
+import { type Outcome, refuseCall, runCall } from './pipeline/pipeline.ts'
+import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
+import { createPreparedTools } from './pipeline/prepare.ts'
+import { backendKey } from './pipeline/resolve.ts'
+import { streamCall } from './pipeline/stream.ts'
+import type { Policy } from './policies/policy.ts'
+import { rules } from './policies/rules.ts'
+import { createSlots } from './resilience/slots.ts'
+import { memorySecrets } from './secrets/memory.ts'
+import type { SecretSource } from './secrets/secret.ts'
+import type { DefinedTool } from './tools/tool.ts'
+
+/** How one call differs from the executor's defaults. */
+export interface RunOptions {
+  readonly signal?: AbortSignal
+  readonly timeoutMs?: number
+  readonly idempotencyKey?: string
+  /** Who calls; established by the host program, never read from arguments. */
+  readonly identity?: Identity
+  /** Digest of the tool the caller saw; another one is CATALOG_STALE. */
+  readonly schemaDigest?: string
+  readonly retry?: RetryRule
+  readonly callId?: string
+}
+
+/** A tool as search shows it. */
+export interface FoundTool {
+  readonly id: string
+  readonly version: string
+  readonly title?: string
+  readonly description: string
+  readonly tags: readonly string[]
+  readonly score: number
+}
+
+export interface FindOptions extends EntryFilter {
+  readonly limit?: number
+  readonly cursor?: string
+  readonly identity?: Identity
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Runs tools. Every call, from whichever door, passes the same pipeline.
+ * - Concurrency: any number of calls at once.
+ * - Errors: `run`, `stream` and `chain` never throw for what a call does; they answer with a Result. Discovery and
+ *   registration throw ToolError.
+ * - Ownership: `close` ends what runs and closes the backends; after it every call is refused.
+ */
+export interface Executor {
+  /** Always a Result, whatever the outcome. */
+  run(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
+  /** The same, for those who prefer exceptions: throws ToolError with the Result on it unless the status is ok. */
+  runOrThrow(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
+  /** Events of one call as they happen; stopping the loop cancels the call. */
+  stream(tool: string, args?: unknown, options?: RunOptions): AsyncGenerator<StreamEvent, void>
+  chain(steps: readonly ChainStep[], options?: ChainOptions & { readonly identity?: Identity }): Promise<ChainResult>
+  /** Tools that fit the words, best first, of those the caller may use. */
+  search(query: string, options?: FindOptions): Promise<Page<FoundTool>>
+  /** What there is to know of one tool, at one of three levels. */
+  describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity }): Promise<ToolDoc>
+  /** Tools by id, of those the caller may use. */
+  tools(query?: ListQuery & { readonly identity?: Identity }): Page<CatalogEntry>
+  register(tool: DefinedTool): CatalogEntry
+  /** Replaces a version, or adds it. Calls that already run are not touched. */
+  update(tool: DefinedTool): CatalogEntry
+  unregister(id: string): boolean
+  readonly catalog: Catalog
+  readonly on: Events['on']
+  /** Takes no more calls, lets running ones end for `graceMs` (5 s), then cancels them and closes the backends. */
+  close(options?: { readonly graceMs?: number }): Promise<void>
+}
+
+const noOptions: RunOptions = {}
+
+/** Composes an executor; the only place where the parts meet. */
+export function createExecutor(options: ExecutorOptions = {}): Executor {
+  checkOptions(options)
+  const local = localBackend()
+  const backends = backendMap([local, ...(options.backends ?? [])])
+  const catalog = options.catalog ?? memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
+  const limits: PipelineLimits = { ...defaultLimits, ...options.limits }
+  const ports: Ports = {
+    catalog,
+    prepared: createPreparedTools(limits, options.format === undefined ? {} : { format: options.format }),
+    backends,
+    policy: asPolicy(options.policy),
+    approver: options.approver,
+    audit: options.audit ?? memoryAudit(),
+    secrets: asSecrets(options.secrets),
+    slots: createSlots(),
+    events: createEvents(),
+    clock: systemClock(),
+    random: options.random ?? Math.random,
+    limits,
+    active: new Set(),
+  }
+  const nextId = createCallIds()
+  const owner = options.identity ?? localOwner
+  catalog.subscribe((change) => ports.events.emit('catalog:changed', change))
+  let closing: Promise<void> | undefined
+
+  const call = (tool: string, args: unknown, given: RunOptions, report?: CallRequest['report']): Promise<Outcome> => {
+    const request = requestOf(tool, args, given, given.callId ?? nextId(), given.identity ?? owner, report)
+    const refusal = closing === undefined ? faultOf(given) : closed()
+    return refusal === undefined ? runCall(request, ports) : refuseCall(request, ports, refusal)
+  }
+  const put = (defined: DefinedTool, how: 'register' | 'update'): CatalogEntry => {
+    const entry = catalog[how](defined.tool)
+    if (defined.run !== undefined) local.add(entry.id, defined.run)
+    if (defined.input !== undefined) ports.prepared.setInput(entry.id, defined.input)
+    else ports.prepared.forget(entry.id)
+    return entry
+  }
+  const visible = (identity: Identity, also?: (entry: CatalogEntry) => boolean) => (entry: CatalogEntry) =>
+    (entry.tool.permissions ?? []).every((permission) => holds(identity, permission)) &&
+    (ports.policy?.visible?.({ identity, id: entry.id, tool: entry.tool }) ?? true) &&
+    (also?.(entry) ?? true)
+
+  for (const tool of options.tools ?? []) put(tool, 'register')
+
+  return {
+    run: async (tool, args, given = noOptions) => (await call(tool, args, given)).result,
+    runOrThrow: async (tool, args, given = {}) => {
+      const { result, failure } = await call(tool, args, given)
+      if (failure === undefined) return result
+      const { code, message, details, effect, retryable, stage } = failure
+      const facts = details === undefined ? {} : { details }
+      throw new ToolError(code, message, { cause: failure.cause, effect, retryable, stage, result, ...facts })
+    },
+    stream: (tool, args, given = {}) => {
+      const callId = given.callId ?? nextId()
+      const start = async (report: NonNullable<CallRequest['report']>, signal: AbortSignal): Promise<Result> =>
+        (await call(tool, args, { ...given, callId, signal }, report)).result
+      return streamCall(callId, start, given.signal)
+    },
+    chain: async (steps, given = {}) => {
+      // Loaded with the first chain, so that a plain call starts faster.
+      const { runChain } = await import('./chain/chain.ts')
+      const identity = given.identity === undefined ? {} : { identity: given.identity }
+      return runChain(
+        steps,
+        async (tool, args, { stepId: _step, index: _index, ...step }) =>
+          (await call(tool, args, { ...step, ...identity })).result,
+        { ...given, limits: { ...options.limits?.chain, ...given.limits } },
+      )
+    },
+    search: async (query, { identity = owner, allow, ...rest } = {}) => {
+      const page = await catalog.search(query, { ...rest, allow: visible(identity, allow) })
+      return { ...page, items: page.items.map(({ entry, score }) => foundTool(entry, score)) }
+    },
+    describe: async (tool, { identity = owner, ...how } = {}) => {
+      const entry = catalog.find(tool)
+      if (!visible(identity)(entry)) throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${entry.key} for you.`)
+      return describeTool(entry, { versions: catalog.versions(entry.key), ...how })
+    },
+    tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
+    register: (tool) => put(tool, 'register'),
+    update: (tool) => put(tool, 'update'),
+    unregister: (id) => catalog.unregister(id),
+    catalog,
+    on: ports.events.on,
+    close: (how = {}) => {
+      closing ??= shutDown(ports, backends, how.graceMs ?? 5_000)
+      return closing
+    },
+  }
+}
+
+function requestOf(
+  tool: string,
+  args: unknown,
+  given: RunOptions,
+  callId: string,
+  identity: Identity,
+  report: CallRequest['report'],
+): CallRequest {
+  return {
+    callId,
+    tool,
+    args,
+    identity,
+    idempotencyKey: given.idempotencyKey,
+    schemaDigest: given.schemaDigest,
+    signal: given.signal,
+    timeoutMs: given.timeoutMs,
+    retry: given.retry,
+    report,
+  }
+}
+
+function faultOf(given: RunOptions): ToolError | undefined {
+  if (given.timeoutMs === undefined || isPositive(given.timeoutMs)) return undefined
+  const issue = { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
+  return new ToolError('INPUT_INVALID', `The option ${issue.path} ${issue.message}.`, { details: { issues: [issue] } })
+}
+
+function closed(): ToolError {
+  return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
+}
+
+/** Lets calls end by themselves, then cancels them, then closes the backends. */
+async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backend>, graceMs: number): Promise<void> {
+  const idle = async (): Promise<void> => {
+    await Promise.all([...ports.active].map((run) => run.whenEnded))
+  }
+  // A call that came in just now is counted once it waits, which takes it no longer than this turn.
+  await new Promise((resolve) => setImmediate(resolve))
+  if (ports.active.size > 0) {
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, graceMs)
+    await Promise.race([idle(), late.promise])
+    clearTimeout(timer)
+    for (const run of ports.active) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
+    await idle()
+  }
+  const signal = AbortSignal.timeout(graceMs)
+  await Promise.allSettled([...new Set(backends.values())].map((backend) => backend.close?.(signal)))
+}
+
+function backendMap(list: readonly Backend[]): ReadonlyMap<string, Backend> {
+  const map = new Map<string, Backend>()
+  for (const backend of list) {
+    const key = backendKey(backend.kind, backend.name)
+    if (map.has(key)) throw new ToolError('CONFIG_INVALID', `Two backends are called ${key}.`)
+    map.set(key, backend)
+  }
+  return map
+}
+
+function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {
+  if (policy === undefined || 'decide' in policy) return policy
+  return rules(policy.rules, policy.default === undefined ? {} : { default: policy.default })
+}
+
+function asSecrets(secrets: ExecutorOptions['secrets']): SecretSource {
+  if (secrets === undefined) return memorySecrets({})
+  return typeof secrets.get === 'function'
+    ? (secrets as SecretSource)
+    : memorySecrets(secrets as { [name: string]: string })
+}
+
+function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool {
+  const title = tool.title === undefined ? {} : { title: tool.title }
+  const { version, description, tags = [] } = tool
+  return { id: key, version, ...title, description, tags, score }
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { copyJson } from './copy.ts'
+import { JsonError } from './limits.ts'
+
+function faultOf(work: () => unknown): JsonError {
+  try {
+    work()
+  } catch (error) {
+    assert.ok(error instanceof JsonError, String(error))
+    return error
+  }
+  return assert.fail('nothing was thrown')
+}
+
+test('a copy equals its JSON original and shares nothing with it', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      const plain: unknown = JSON.parse(JSON.stringify(value))
+      if (JSON.stringify(plain).includes('"__proto__"')) return
+      const copied = copyJson(plain)
+      assert.deepEqual(copied, plain)
+      if (typeof copied === 'object' && copied !== null) assert.notEqual(copied, plain)
+    }),
+  )
+})
+
+test('a getter is read once and a proxy leaves nothing behind', () => {
+  let reads = 0
+  const shifty = {
+    get value() {
+      return ++reads
+    },
+  }
+  const proxied = new Proxy({ a: 1 }, { get: () => 7 })
+  const copied = copyJson({ shifty, proxied }) as { shifty: { value: number }; proxied: { a: number } }
+  assert.equal(copied.shifty.value, 1)
+  assert.equal(copied.shifty.value, 1)
+  assert.deepEqual(copied.proxied, { a: 7 })
+  assert.equal(Object.getOwnPropertyDescriptor(copied.shifty, 'value')?.get, undefined)
+})
+
+test('a getter that throws is a fault at its path with the error as cause', () => {
+  const fault = faultOf(() =>
+    copyJson({
+      a: [
+        {
+          get b() {
+            throw new Error('boom')
+          },
+        },
+      ],
+    }),
+  )
+  assert.equal(fault.path, '/a/0/b')
+  assert.equal((fault.cause as Error).message, 'boom')
+})
+
+test('what JSON cannot hold is refused with its path', () => {
+  const cases: [unknown, string][] = [
+    [{ a: 1n }, '/a'],
+    [{ a: { b: () => 1 } }, '/a/b'],
+    [[Number.NaN], '/0'],
+    [{ 'x/y': Number.POSITIVE_INFINITY }, '/x~1y'],
+    [{ when: new Date(0) }, '/when'],
+    [{ set: new Set([1]) }, '/set'],
+    [{ later: Promise.resolve(1) }, '/later'],
+    [Symbol('s'), ''],
+  ]
+  for (const [value, path] of cases) assert.equal(faultOf(() => copyJson(value)).path, path)
+})
+
+test('with conversion, dates and objects with toJSON become what JSON.stringify would write', () => {
+  const value = { at: new Date(0), link: new URL('http://localhost/a'), own: { toJSON: () => 5 } }
+  const expected = { at: '1970-01-01T00:00:00.000Z', link: 'http://localhost/a' }
+  assert.deepEqual(copyJson({ at: value.at, link: value.link }, { convert: true }), expected)
+})
+
+test('a value that contains itself, or is nested too deeply, is refused without overflowing the stack', () => {
+  const loop: { self?: unknown } = {}
+  loop.self = loop
+  assert.equal(faultOf(() => copyJson(loop)).fault, 'too-deep')
+  let deep: unknown = 1
+  for (let level = 0; level < 100_000; level++) deep = [deep]
+  assert.equal(faultOf(() => copyJson(deep)).fault, 'too-deep')
+})
+
+test('size is limited in bytes and in members, also for arrays with holes', () => {
+  const limits = { bytes: 100, depth: 10, nodes: 10 }
+  assert.equal(faultOf(() => copyJson('x'.repeat(101), { limits })).fault, 'too-large')
+  assert.equal(faultOf(() => copyJson('é'.repeat(60), { limits })).fault, 'too-large')
+  assert.equal(faultOf(() => copyJson(Array(11).fill(0), { limits })).fault, 'too-large')
+  assert.equal(faultOf(() => copyJson(new Array(4_000_000_000), {})).fault, 'too-large')
+})
+
+test('a __proto__ key is refused, or dropped and counted, and never reaches a prototype', () => {
+  const hostile: unknown = JSON.parse('{"a":{"__proto__":{"polluted":true}}}')
+  assert.equal(faultOf(() => copyJson(hostile)).path, '/a/__proto__')
+  const dropped = { count: 0 }
+  const copied = copyJson(hostile, { dropped }) as { a: { polluted?: boolean } }
+  assert.equal(dropped.count, 1)
+  assert.equal(copied.a.polluted, undefined)
+  assert.equal(({} as { polluted?: boolean }).polluted, undefined)
+})
+
+test('no key of any object can change a prototype', () => {
+  fc.assert(
+    fc.property(
+      fc.dictionary(fc.constantFrom('__proto__', 'constructor', 'prototype', 'a'), fc.jsonValue()),
+      (value) => {
+        copyJson(JSON.parse(JSON.stringify(value)), { dropped: { count: 0 } })
+        assert.deepEqual(Object.keys(Object.prototype), [])
+        assert.equal(Object.getPrototypeOf(copyJson({})), Object.prototype)
+      },
+    ),
+  )
+})

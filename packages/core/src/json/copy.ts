@@ -1,0 +1,146 @@
+import type { Json } from '@gantry/contract'
+import { defaultJsonLimits, JsonError, type JsonLimits, utf8Length } from './limits.ts'
+import { escapeSegment } from './pointer.ts'
+
+export interface CopyOptions {
+  readonly limits?: JsonLimits
+  /** Accepts what `JSON.stringify` would convert (`Date`, `URL`, anything with `toJSON`), as tools return such values. */
+  readonly convert?: boolean
+  /** Leaves `__proto__` keys out and counts them here; without it such a key is refused. */
+  readonly dropped?: { count: number }
+}
+
+interface Budget {
+  bytes: number
+  nodes: number
+  readonly limits: JsonLimits
+  readonly options: CopyOptions
+}
+
+/**
+ * A fresh, plain copy of a JSON value: the one gate through which foreign values enter.
+ * Each property is read once, so getters and proxies cannot answer differently later, and nothing of theirs survives.
+ * Throws JsonError with the path of the first value that is not JSON or is over a limit.
+ */
+export function copyJson(value: unknown, options: CopyOptions = noOptions): Json {
+  const limits = options.limits ?? defaultJsonLimits
+  return copy(value, 0, { bytes: limits.bytes, nodes: limits.nodes, limits, options })
+}
+
+const noOptions: CopyOptions = {}
+
+function copy(value: unknown, depth: number, budget: Budget): Json {
+  if (typeof value === 'string') {
+    spend(budget, utf8Length(value) + 2)
+    return value
+  }
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) throw new JsonError('not-json', '', `is ${value}, which JSON cannot hold`)
+    spend(budget, 8)
+    return value
+  }
+  if (typeof value === 'boolean' || value === null) {
+    spend(budget, 4)
+    return value
+  }
+  if (typeof value === 'object') return copyObject(value, depth, budget)
+  throw new JsonError('not-json', '', `is ${describe(value)}, not JSON`)
+}
+
+function copyObject(value: object, depth: number, budget: Budget): Json {
+  if (depth >= budget.limits.depth) {
+    const message = `is nested deeper than ${budget.limits.depth} levels, or contains itself`
+    throw new JsonError('too-deep', '', message)
+  }
+  try {
+    if (Array.isArray(value)) return copyArray(value, depth, budget)
+    const prototype: unknown = Object.getPrototypeOf(value)
+    if (prototype !== Object.prototype && prototype !== null) {
+      const converted = convert(value, depth, budget)
+      if (converted !== undefined) return converted
+    }
+    return copyMembers(value as Record<string, unknown>, depth, budget)
+  } catch (error) {
+    if (error instanceof JsonError) throw error
+    throw new JsonError('not-json', '', 'could not be read', { cause: error })
+  }
+}
+
+function copyArray(value: readonly unknown[], depth: number, budget: Budget): Json[] {
+  const length = value.length
+  spend(budget, 2, length)
+  const target: Json[] = []
+  let index = 0
+  try {
+    for (; index < length; index++) {
+      const item = value[index]
+      target.push(item === undefined ? null : copy(item, depth + 1, budget))
+    }
+  } catch (error) {
+    throw below(error, index)
+  }
+  return target
+}
+
+function copyMembers(value: Record<string, unknown>, depth: number, budget: Budget): Json {
+  const target: { [key: string]: Json } = {}
+  const keys = Object.keys(value)
+  spend(budget, 2, keys.length)
+  let at = ''
+  try {
+    for (const key of keys) {
+      at = key
+      if (key === '__proto__') dropOrRefuse(budget)
+      else {
+        const member = value[key]
+        if (member === undefined) continue
+        spend(budget, utf8Length(key) + 4)
+        target[key] = copy(member, depth + 1, budget)
+      }
+    }
+  } catch (error) {
+    throw below(error, at)
+  }
+  return target
+}
+
+/** Puts the key that led to a fault before its path, on the way up; a copy that succeeds keeps no path at all. */
+function below(error: unknown, key: string | number): JsonError {
+  const fault =
+    error instanceof JsonError ? error : new JsonError('not-json', '', 'could not be read', { cause: error })
+  const segment = typeof key === 'number' ? String(key) : escapeSegment(key)
+  return new JsonError(fault.fault, `/${segment}${fault.path}`, fault.message, { cause: fault.cause })
+}
+
+function dropOrRefuse(budget: Budget): void {
+  if (budget.options.dropped === undefined) throw new JsonError('forbidden-key', '', 'is a key that is not allowed')
+  budget.options.dropped.count += 1
+}
+
+/** Follows `toJSON` where allowed; objects of a foreign realm count as plain when their prototype has no parent. */
+function convert(value: object, depth: number, budget: Budget): Json | undefined {
+  const toJson = (value as { toJSON?: unknown }).toJSON
+  if (typeof toJson === 'function') {
+    if (!budget.options.convert) throw new JsonError('not-json', '', `is ${describe(value)}, not plain JSON`)
+    const converted: unknown = toJson.call(value, '')
+    if (converted !== value) return copy(converted ?? null, depth + 1, budget)
+  }
+  if (Object.getPrototypeOf(Object.getPrototypeOf(value)) === null) return undefined
+  throw new JsonError('not-json', '', `is ${describe(value)}, not plain JSON`)
+}
+
+function spend(budget: Budget, bytes: number, nodes = 0): void {
+  budget.bytes -= bytes
+  budget.nodes -= nodes
+  if (budget.bytes >= 0 && budget.nodes >= 0) return
+  const { limits } = budget
+  const limit = budget.bytes < 0 ? `${limits.bytes} bytes` : `${limits.nodes} members`
+  throw new JsonError('too-large', '', `takes the value over ${limit}`)
+}
+
+/** A short, safe name for a value's kind. */
+function describe(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return `a ${typeof value}`
+  const name: unknown = Object.getPrototypeOf(value)?.constructor?.name
+  return typeof name === 'string' && /^\w{1,40}$/.test(name) ? `a ${name}` : 'an object with a prototype'
+}

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { createRedactor, isSecretKey, redacted } from './redact.ts'
+
+const secret = 's3cr3t-V4lue/with+signs'
+const bySecret = createRedactor({ values: [secret] })
+
+test('a secret is taken out in every form it may take', () => {
+  const bytes = Buffer.from(secret)
+  const forms = [
+    secret,
+    bytes.toString('base64'),
+    bytes.toString('base64url'),
+    bytes.toString('hex'),
+    bytes.toString('hex').toUpperCase(),
+    encodeURIComponent(secret),
+  ]
+  for (const form of forms) {
+    const shown = bySecret.text(`before ${form} after`)
+    assert.ok(!shown.includes(form), form)
+    assert.ok(shown.startsWith('before ') && shown.includes(redacted) && shown.endsWith(' after'), shown)
+  }
+})
+
+test('a secret inside a longer base64 text is taken out at any alignment', () => {
+  for (const prefix of ['', 'a', 'ab', 'abc', 'user:']) {
+    const encoded = Buffer.from(`${prefix}${secret}-tail`).toString('base64')
+    assert.ok(bySecret.text(encoded).includes(redacted), prefix)
+  }
+})
+
+test('no secret survives in any place of any value', () => {
+  const text = fc.oneof(
+    fc.string(),
+    fc.constant(secret),
+    fc.string().map((around) => around + secret + around),
+  )
+  const value = fc.letrec((tie) => ({
+    value: fc.oneof({ depthSize: 'small' }, text, fc.integer(), tie('list'), tie('object')),
+    list: fc.array(tie('value'), { maxLength: 4 }),
+    object: fc.dictionary(text, tie('value'), { maxKeys: 4 }),
+  })).value
+  fc.assert(fc.property(value, (any) => !JSON.stringify(bySecret.value(any as never)).includes(secret)))
+})
+
+test('members whose key sounds like a secret are blanked at any depth', () => {
+  const shown = createRedactor().value({
+    user: 'alice',
+    list: [{ apiKey: 'k', nested: { AUTH_TOKEN: 't', 'private-key': 'p', password: { inner: 1 } } }],
+  })
+  const expected = {
+    user: 'alice',
+    list: [{ apiKey: redacted, nested: { AUTH_TOKEN: redacted, 'private-key': redacted, password: redacted } }],
+  }
+  assert.deepEqual(shown, expected)
+})
+
+test('ordinary keys are left alone', () => {
+  for (const key of ['author', 'tokenizer', 'keyboard', 'secretary', 'passenger', 'key', 'monkey', 'compass']) {
+    assert.equal(isSecretKey(key), false, key)
+  }
+  for (const key of ['token', 'accessToken', 'api_key', 'API-KEY', 'x-api-key', 'Set-Cookie', 'clientSecret', 'pwd']) {
+    assert.equal(isSecretKey(key), true, key)
+  }
+})
+
+test('redaction changes nothing where there is no secret, and never touches a prototype', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      const plain = JSON.parse(JSON.stringify(value)) as never
+      assert.deepEqual(createRedactor({ values: [secret], keys: false }).value(plain), plain)
+      assert.deepEqual(Object.keys(Object.prototype), [])
+    }),
+  )
+})

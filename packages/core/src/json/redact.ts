@@ -1,0 +1,83 @@
+import type { Json } from '@gantry/contract'
+
+export const redacted = '[redacted]'
+
+/** Takes secrets out of text and values; holds for one set of secrets. */
+export interface Redactor {
+  text(text: string): string
+  /** A copy without secrets: by value everywhere, in keys too, and whole members whose key sounds like a secret. */
+  value(value: Json): Json
+}
+
+export interface RedactorOptions {
+  /** Secret values; each is also looked for as base64, base64url, hex and URL text. */
+  readonly values?: readonly string[]
+  /** Blanks members by the sound of their key; on unless false. */
+  readonly keys?: boolean
+}
+
+const secretWords = new Set([
+  ...['password', 'passwd', 'passphrase', 'pass', 'pwd', 'secret', 'secrets', 'token', 'tokens', 'auth'],
+  ...['authorization', 'credential', 'credentials', 'cookie', 'cookies', 'apikey', 'privatekey', 'accesskey', 'bearer'],
+])
+const keyAdjectives = new Set(['api', 'private', 'access', 'signing', 'encryption', 'secret', 'session'])
+/** Shorter values would blank ordinary text; `secrets/` refuses them. */
+export const shortestSecret = 4
+
+/** Whether a member's name says that its value is secret: `apiKey`, `AUTH_TOKEN`, but not `author` or `tokenizer`. */
+export function isSecretKey(key: string): boolean {
+  const words = key
+    .slice(0, 200)
+    .replace(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+  return words.some(
+    (word, index) => secretWords.has(word) || (word === 'key' && keyAdjectives.has(words[index - 1] ?? '')),
+  )
+}
+
+export function createRedactor(options: RedactorOptions = {}): Redactor {
+  const forms = [...new Set((options.values ?? []).flatMap(formsOf))].sort((a, b) => b.length - a.length)
+  const byKey = options.keys !== false
+
+  const text = (from: string): string => {
+    let result = from
+    for (const form of forms) if (result.includes(form)) result = result.replaceAll(form, redacted)
+    return result
+  }
+  const value = (from: Json): Json => {
+    if (typeof from === 'string') return text(from)
+    if (Array.isArray(from)) return from.map(value)
+    if (typeof from !== 'object' || from === null) return from
+    const target: { [key: string]: Json } = {}
+    for (const [key, member] of Object.entries(from)) {
+      const hidden = byKey && isSecretKey(key) && member !== null
+      define(target, text(key), hidden ? redacted : value(member))
+    }
+    return target
+  }
+  return { text, value }
+}
+
+/** Assigns without ever reaching a prototype. */
+function define(target: { [key: string]: Json }, key: string, value: Json): void {
+  if (key === '__proto__') Object.defineProperty(target, key, { value, enumerable: true, configurable: true })
+  else target[key] = value
+}
+
+/** How a secret may show up in text; the base64 forms cover each of the three alignments within a longer text. */
+function formsOf(secret: string): string[] {
+  if (secret.length < shortestSecret) return []
+  const bytes = Buffer.from(secret)
+  const forms = [secret, encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)]
+  forms.push(bytes.toString('hex'), bytes.toString('hex').toUpperCase())
+  for (let shift = 0; shift < 3; shift++) {
+    const padded = Buffer.concat([Buffer.alloc(shift), bytes])
+    const whole = Math.floor((padded.length * 8) / 6)
+    const aligned = padded.toString('base64').slice(Math.ceil((shift * 8) / 6), whole)
+    if (aligned.length >= shortestSecret * 2 || shift === 0) {
+      forms.push(aligned, aligned.replaceAll('+', '-').replaceAll('/', '_'))
+    }
+  }
+  return forms.filter((form) => form.length >= shortestSecret)
+}

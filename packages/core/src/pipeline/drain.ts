@@ -1,0 +1,78 @@
+import { type Json, ToolError } from '@gantry/contract'
+import { type CopyOptions, copyJson } from '../json/copy.ts'
+import { JsonError, type JsonLimits, utf8Length } from '../json/limits.ts'
+import type { PreparedTool } from './prepare.ts'
+import type { Run } from './run.ts'
+
+type ToolGenerator = AsyncGenerator<unknown, unknown> | Generator<unknown, unknown>
+
+/** Whether a tool answered with a generator; other iterables are values. */
+export function isGenerator(value: unknown): value is ToolGenerator {
+  if (typeof value !== 'object' || value === null) return false
+  const tag: unknown = (value as { [Symbol.toStringTag]?: unknown })[Symbol.toStringTag]
+  return tag === 'AsyncGenerator' || tag === 'Generator'
+}
+
+/**
+ * Pulls a streaming tool to its end. Each chunk is reported before the next is asked for, so a slow reader slows the
+ * tool. The output is what the generator returns; when it returns nothing, the chunks are the output.
+ */
+export async function drain(run: Run, { resultCopy }: PreparedTool, generator: ToolGenerator): Promise<unknown> {
+  const kept = new KeptChunks(resultCopy.limits)
+  let done = false
+  try {
+    while (true) {
+      const step = await run.within(Promise.resolve(generator.next()))
+      if (step.done === true) {
+        done = true
+        return step.value === undefined ? kept.output() : step.value
+      }
+      const data = plainChunk(step.value, resultCopy)
+      kept.add(data)
+      run.streamed = true
+      const read = run.report({ kind: 'chunk', data })
+      if (read !== undefined) await run.within(read)
+    }
+  } finally {
+    if (!done) close(generator)
+  }
+}
+
+/** Lets the tool's `finally` blocks run; they may not hold up or change the call. */
+function close(generator: ToolGenerator): void {
+  Promise.resolve(generator.return(undefined)).catch(() => undefined)
+}
+
+function plainChunk(value: unknown, options: CopyOptions): Json {
+  try {
+    return copyJson(value ?? null, options)
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    throw new ToolError('OUTPUT_INVALID', `A chunk ${error.message} at ${error.path || 'its root'}.`, { cause: error })
+  }
+}
+
+/** Chunks kept for a generator that returns nothing, up to the size a result may have. */
+class KeptChunks {
+  readonly #limit: number
+  readonly #chunks: Json[] = []
+  #bytes = 0
+
+  constructor(limits: JsonLimits) {
+    this.#limit = limits.bytes
+  }
+
+  add(data: Json): void {
+    this.#bytes += typeof data === 'string' ? utf8Length(data) : JSON.stringify(data).length
+    if (this.#bytes <= this.#limit) this.#chunks.push(data)
+    else this.#chunks.length = 0
+  }
+
+  output(): Json {
+    if (this.#bytes > this.#limit) {
+      throw new ToolError('RESULT_TOO_LARGE', `The chunks are over ${this.#limit} bytes; return a summary instead.`)
+    }
+    const allText = this.#chunks.length > 0 && this.#chunks.every((chunk) => typeof chunk === 'string')
+    return allText ? this.#chunks.join('') : this.#chunks
+  }
+}

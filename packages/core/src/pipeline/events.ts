@@ -1,0 +1,55 @@
+import type { Identity, Report, Result } from '@gantry/contract'
+import type { CatalogChange } from '../catalogs/catalog.ts'
+
+/** Everything an executor tells its subscribers; metrics, logs and consoles feed on it. */
+export interface EventMap {
+  /** A tool is about to start. */
+  'call:started': { readonly callId: string; readonly tool: string; readonly identity: Identity }
+  /** A tool reported progress, a chunk or a log line; secrets are already out. */
+  'call:reported': { readonly callId: string; readonly tool: string; readonly report: Report }
+  /** A call has its one outcome. */
+  'call:finished': { readonly result: Result; readonly identity: Identity }
+  /** A tool that was given up on ended after all; nothing changes by it. */
+  'call:late': { readonly callId: string; readonly tool: string; readonly ended: 'returned' | 'threw' }
+  /** A tool was registered, updated or unregistered. */
+  'catalog:changed': CatalogChange
+}
+
+export type EventName = keyof EventMap
+export type Listener<Name extends EventName> = (event: EventMap[Name]) => void
+
+/**
+ * Typed subscriptions. Listeners run at once, in order; one that throws is reported as a process warning and does
+ * not touch the call.
+ */
+export interface Events {
+  /** Returns the function that ends the subscription. */
+  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
+  emit<Name extends EventName>(name: Name, event: EventMap[Name]): void
+  /** Whether anyone listens; spares building an event for nobody. */
+  has(name: EventName): boolean
+}
+
+export function createEvents(): Events {
+  const listeners = new Map<EventName, ((event: never) => void)[]>()
+  return {
+    on(name, listener) {
+      listeners.set(name, [...(listeners.get(name) ?? []), listener])
+      return () => {
+        const left = (listeners.get(name) ?? []).filter((other) => other !== listener)
+        if (left.length === 0) listeners.delete(name)
+        else listeners.set(name, left)
+      }
+    },
+    emit(name, event) {
+      for (const listener of listeners.get(name) ?? []) {
+        try {
+          listener(event as never)
+        } catch (error) {
+          process.emitWarning(`A listener of ${name} threw: ${error instanceof Error ? error.name : typeof error}`)
+        }
+      }
+    },
+    has: (name) => listeners.has(name),
+  }
+}

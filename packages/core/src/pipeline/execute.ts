@@ -1,0 +1,118 @@
+import { type JsonObject, type RetryRule, ToolError } from '@gantry/contract'
+import type { ToolContext } from '../backends/backend.ts'
+import { backoffMs, pause } from '../resilience/backoff.ts'
+import { CallContext } from './context.ts'
+import { drain, isGenerator } from './drain.ts'
+import type { PreparedTool } from './prepare.ts'
+import { recordStart } from './record.ts'
+import type { Target } from './resolve.ts'
+import { resolveSecrets } from './resolve-secrets.ts'
+import type { Run } from './run.ts'
+
+/**
+ * Runs the tool: intent on record, secrets, a slot where the tool limits itself, then attempts until one ends the call.
+ * Returns the raw output; throws what ended the call.
+ */
+export function execute(run: Run, tool: PreparedTool, target: Target, args: JsonObject): unknown {
+  run.check()
+  const definition = tool.entry.tool
+  const intent = recordStart(run, tool, args)
+  const plain = definition.secrets === undefined && definition.concurrency === undefined
+  const rule = run.request.retry ?? definition.retry
+  if (intent === undefined && plain && rule === undefined) return attempt(run, tool, target, args, none)
+  return executeGuarded(run, tool, target, args, intent)
+}
+
+async function executeGuarded(
+  run: Run,
+  tool: PreparedTool,
+  target: Target,
+  args: JsonObject,
+  intent: Promise<void> | undefined,
+): Promise<unknown> {
+  if (intent !== undefined) await run.within(intent)
+  const { secrets: names, retry } = tool.entry.tool
+  const secrets = names === undefined ? none : await resolveSecrets(run, names)
+  const rule = run.request.retry ?? retry
+  return withSlot(run, tool, (hold) => repeat(run, rule, async () => attempt(run, tool, target, args, secrets, hold)))
+}
+
+const none: ToolContext['secrets'] = Object.freeze({})
+
+/** Keeps the slot until the tool has really ended, which for a tool that ignores its signal is after the call. */
+async function withSlot(
+  run: Run,
+  tool: PreparedTool,
+  work: (hold: (until: PromiseLike<unknown>) => void) => Promise<unknown>,
+): Promise<unknown> {
+  const { concurrency, concurrencyKey } = tool.entry.tool
+  if (concurrency === undefined) return work(() => undefined)
+  const release = await run.within(run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal))
+  let until: PromiseLike<unknown> | undefined
+  try {
+    return await work((running) => {
+      until = running
+    })
+  } finally {
+    if (run.stopped !== undefined && until !== undefined) until.then(release, release)
+    else release()
+  }
+}
+
+/** Tries until an attempt ends the call, or the rule or the effect class forbids another. */
+async function repeat(run: Run, rule: RetryRule | undefined, work: () => Promise<unknown>): Promise<unknown> {
+  while (true) {
+    try {
+      return await work()
+    } catch (error) {
+      if (rule === undefined || run.attempts >= rule.attempts || !mayRepeat(run, error)) throw error
+      await run.within(pause(backoffMs(rule, run.attempts, run.ports.random), run.signal))
+    }
+  }
+}
+
+/** A repeat is safe when nothing can have happened, or when the tool's effect class says that repeating is. */
+function mayRepeat(run: Run, error: unknown): boolean {
+  if (run.stopped !== undefined || run.streamed) return false
+  const known = ToolError.is(error)
+  if (known && error.effect === 'none') return error.retryable
+  const effect = run.tool?.entry.tool.effect
+  const safe = effect === 'read' || effect === 'keyed' || effect === 'repeatable'
+  return safe && (!known || error.retryable || error.code === 'BACKEND_FAILED')
+}
+
+/** One try. Anything asynchronous is waited for within the run's time; a synchronous answer needs no clock. */
+function attempt(
+  run: Run,
+  tool: PreparedTool,
+  { backend, binding }: Target,
+  args: JsonObject,
+  secrets: ToolContext['secrets'],
+  hold?: (until: PromiseLike<unknown>) => void,
+): unknown {
+  const { entry } = tool
+  run.attempts += 1
+  run.begun = true
+  const context = new CallContext(run, run.attempts, secrets)
+  const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
+  if (isGenerator(raw)) return drain(run, tool, raw)
+  if (!isPromiseLike(raw)) return raw
+  const work = Promise.resolve(raw)
+  hold?.(work)
+  watchLate(run, entry.id, work)
+  return run.within(work)
+}
+
+/** Tells subscribers when a tool that was given up on ends after all; its outcome changes nothing. */
+function watchLate(run: Run, tool: string, work: PromiseLike<unknown>): void {
+  const { events } = run.ports
+  if (!events.has('call:late')) return
+  const tell = (ended: 'returned' | 'threw') => () => {
+    if (run.ended) events.emit('call:late', { callId: run.request.callId, tool, ended })
+  }
+  work.then(tell('returned'), tell('threw'))
+}
+
+function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
+}

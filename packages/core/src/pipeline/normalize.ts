@@ -1,0 +1,87 @@
+import { type Content, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
+import type { PreparedTool } from './prepare.ts'
+import type { Run } from './run.ts'
+
+/**
+ * Gives the raw output its shape on the run, and throws when its structure says that the tool failed.
+ * Structure decides, never the wording of a text: an MCP `isError`, `{ success: false }`, or a non-zero `exitCode`.
+ */
+export function normalize(run: Run, tool: PreparedTool, raw: unknown): void {
+  const value = plainOutput(run, tool, raw)
+  run.output = value
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return
+  const failure = isMcpResult(value) ? fromMcp(run, value) : structuralFailure(value)
+  if (failure !== undefined) throw failure
+}
+
+function plainOutput(run: Run, tool: PreparedTool, raw: unknown): Json {
+  if (raw === undefined) return null
+  const { dropped } = tool.resultCopy
+  dropped.count = 0
+  try {
+    const copied = copyJson(raw, tool.resultCopy)
+    if (dropped.count > 0) {
+      run.warn({ code: 'OUTPUT_INVALID', message: `${dropped.count} __proto__ keys were left out of the output.` })
+    }
+    return run.redactor?.value(copied) ?? copied
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    const code = error.fault === 'too-large' || error.fault === 'too-deep' ? 'RESULT_TOO_LARGE' : 'OUTPUT_INVALID'
+    const issue = { path: error.path, message: error.message }
+    throw new ToolError(code, `The output ${error.path === '' ? '' : `at ${error.path} `}${error.message}.`, {
+      cause: error.cause,
+      details: { issues: [issue] },
+    })
+  }
+}
+
+/** An MCP call result: a list of typed content blocks, perhaps with structured content beside it. */
+function isMcpResult(value: JsonObject): boolean {
+  const { content } = value
+  if (!Array.isArray(content)) return false
+  if (!('isError' in value) && !('structuredContent' in value) && content.length === 0) return false
+  return content.every((block) => typeof block === 'object' && block !== null && hasContentType(block as JsonObject))
+}
+
+const contentTypes: readonly unknown[] = ['text', 'image', 'audio', 'resource', 'resource_link']
+
+function hasContentType(block: JsonObject): boolean {
+  return contentTypes.includes(block.type)
+}
+
+function fromMcp(run: Run, value: JsonObject): ToolError | undefined {
+  run.content = value.content as unknown as Content[]
+  const texts = run.content.flatMap((block) => (block.type === 'text' ? [block.text] : []))
+  const text = texts.length === 0 ? null : texts.join('\n')
+  run.output = value.structuredContent ?? text
+  if (value.isError !== true) return undefined
+  return new ToolError('BACKEND_FAILED', text ?? 'The tool reported an error.')
+}
+
+function structuralFailure(value: JsonObject): ToolError | undefined {
+  if (value.success === false) {
+    const error = value.error ?? value.message
+    const message = messageOf(error) ?? 'The tool reported that it did not succeed.'
+    return new ToolError(isDenial(value, error) ? 'DENIED' : 'BACKEND_FAILED', message, { stage: 'execute' })
+  }
+  const { exitCode } = value
+  const isProgram = typeof value.stdout === 'string' || typeof value.stderr === 'string'
+  if (isProgram && typeof exitCode === 'number' && exitCode !== 0) {
+    return new ToolError('BACKEND_FAILED', `The program ended with exit code ${exitCode}.`)
+  }
+  return undefined
+}
+
+function messageOf(error: Json | undefined): string | undefined {
+  if (typeof error === 'string') return error
+  if (typeof error !== 'object' || error === null || Array.isArray(error)) return undefined
+  return typeof error.message === 'string' ? error.message : undefined
+}
+
+/** A tool denies by a field, not by a phrase: `denied: true`, or the code DENIED. */
+function isDenial(value: JsonObject, error: Json | undefined): boolean {
+  if (value.denied === true || value.code === 'DENIED') return true
+  return typeof error === 'object' && error !== null && !Array.isArray(error) && error.code === 'DENIED'
+}

@@ -1,0 +1,53 @@
+import type { CallLimits, Identity, Report, RetryRule } from '@gantry/contract'
+import type { Audit } from '../audits/audit.ts'
+import type { Backend } from '../backends/backend.ts'
+import type { Catalog } from '../catalogs/catalog.ts'
+import type { Approver, Policy } from '../policies/policy.ts'
+import type { Slots } from '../resilience/slots.ts'
+import type { SecretSource } from '../secrets/secret.ts'
+import type { Clock } from './clock.ts'
+import type { Events } from './events.ts'
+import type { PreparedTools } from './prepare.ts'
+import type { Run } from './run.ts'
+
+/** One call as the executor hands it over; identity comes from the host. */
+export interface CallRequest {
+  readonly callId: string
+  readonly tool: string
+  readonly args: unknown
+  readonly identity: Identity
+  readonly idempotencyKey: string | undefined
+  readonly schemaDigest: string | undefined
+  readonly signal: AbortSignal | undefined
+  readonly timeoutMs: number | undefined
+  readonly retry: RetryRule | undefined
+  /** Takes what the tool reports; a promise makes a streaming tool wait. */
+  readonly report: ((report: Report) => void | Promise<void>) | undefined
+}
+
+/** Ceilings of this executor; a tool or a call may ask for less, never for more. */
+export interface PipelineLimits extends Required<CallLimits> {
+  /** For calls whose tool and caller name no time. */
+  readonly timeoutMs: number
+  readonly maxTimeoutMs: number
+  /** How long a person may take to approve. */
+  readonly approvalMs: number
+}
+
+/** Everything the pipeline reaches outside itself. */
+export interface Ports {
+  readonly catalog: Catalog
+  readonly prepared: PreparedTools
+  readonly backends: ReadonlyMap<string, Backend>
+  readonly policy: Policy | undefined
+  readonly approver: Approver | undefined
+  readonly audit: Audit
+  readonly secrets: SecretSource
+  readonly slots: Slots
+  readonly events: Events
+  readonly clock: Clock
+  readonly random: () => number
+  readonly limits: PipelineLimits
+  /** Calls that wait for something and have no outcome yet. */
+  readonly active: Set<Run>
+}

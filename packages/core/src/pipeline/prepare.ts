@@ -1,0 +1,67 @@
+import type { ResultTool, Tool } from '@gantry/contract'
+import type { CatalogEntry } from '../catalogs/catalog.ts'
+import type { JsonLimits } from '../json/limits.ts'
+import { type CompileOptions, compileSchema, type StandardSchema, type Validator } from '../schema/index.ts'
+import type { PipelineLimits } from './ports.ts'
+
+/** A tool version with everything that is worked out once: its checkers and what every result says of it. */
+export interface PreparedTool {
+  readonly entry: CatalogEntry
+  readonly input: Validator | StandardSchema
+  readonly output: Validator | undefined
+  readonly argsCopy: { readonly limits: JsonLimits }
+  /** `dropped` is reset before each use; a copy is made in one go, so calls cannot meet in it. */
+  readonly resultCopy: { readonly limits: JsonLimits; readonly convert: true; readonly dropped: { count: number } }
+  readonly resultTool: ResultTool
+}
+
+/** Prepares each tool version at its first call and forgets it with the version. */
+export interface PreparedTools {
+  of(entry: CatalogEntry): PreparedTool
+  /** Gives a tool a checker of its own (zod, valibot …) in place of its JSON Schema. */
+  setInput(id: string, schema: StandardSchema): void
+  forget(id: string): void
+}
+
+export function createPreparedTools(limits: PipelineLimits, options: CompileOptions = {}): PreparedTools {
+  const prepared = new WeakMap<CatalogEntry, PreparedTool>()
+  const inputs = new Map<string, StandardSchema>()
+  return {
+    of(entry) {
+      const known = prepared.get(entry)
+      if (known !== undefined) return known
+      const { tool } = entry
+      const made: PreparedTool = {
+        entry,
+        input: inputs.get(entry.id) ?? compileSchema(tool.inputSchema, options),
+        output: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema, options),
+        argsCopy: { limits: argsLimits(tool, limits) },
+        resultCopy: { limits: resultLimits(tool, limits), convert: true, dropped: { count: 0 } },
+        resultTool: Object.freeze({ id: entry.key, version: tool.version, digest: entry.digest }),
+      }
+      prepared.set(entry, made)
+      return made
+    },
+    setInput: (id, schema) => void inputs.set(id, schema),
+    forget: (id) => void inputs.delete(id),
+  }
+}
+
+/** A tool may ask for less than the executor allows, never for more. */
+function argsLimits({ limits: own }: Tool, limits: PipelineLimits): JsonLimits {
+  return {
+    bytes: Math.min(own?.argsBytes ?? limits.argsBytes, limits.argsBytes),
+    depth: Math.min(own?.argsDepth ?? limits.argsDepth, limits.argsDepth),
+    nodes: mostNodes,
+  }
+}
+
+function resultLimits({ limits: own }: Tool, limits: PipelineLimits): JsonLimits {
+  return {
+    bytes: Math.min(own?.resultBytes ?? limits.resultBytes, limits.resultBytes),
+    depth: Math.min(own?.resultDepth ?? limits.resultDepth, limits.resultDepth),
+    nodes: mostNodes,
+  }
+}
+
+const mostNodes = 1_000_000

@@ -1,0 +1,75 @@
+import { type JsonObject, type Result, ToolError, type Warning } from '@gantry/contract'
+import type { AuditEnd, AuditStart } from '../audits/audit.ts'
+import { createRedactor } from '../json/redact.ts'
+import type { PreparedTool } from './prepare.ts'
+import type { Run } from './run.ts'
+
+/** Puts the intent on record before the tool starts; nothing runs off the record. */
+export function recordStart(run: Run, tool: PreparedTool, args: JsonObject): Promise<void> | undefined {
+  const { request, ports } = run
+  const { entry } = tool
+  if (ports.events.has('call:started')) {
+    ports.events.emit('call:started', { callId: request.callId, tool: entry.id, identity: request.identity })
+  }
+  const record: AuditStart = {
+    phase: 'start',
+    at: ports.clock.iso(run.startedAt),
+    callId: request.callId,
+    tool: entry.id,
+    digest: entry.digest,
+    principal: request.identity.principal,
+    tenant: request.identity.tenant,
+  }
+  try {
+    const written = ports.audit.write(isPrivileged(run, tool) ? withArgs(run, record, args) : record)
+    return written?.catch((error: unknown) => Promise.reject(unavailable(error)))
+  } catch (error) {
+    throw unavailable(error)
+  }
+}
+
+function unavailable(error: unknown): ToolError {
+  const message = 'The intent could not be recorded, so the tool was not started.'
+  return new ToolError('AUDIT_UNAVAILABLE', message, { cause: error })
+}
+
+function isPrivileged(run: Run, { entry: { tool } }: PreparedTool): boolean {
+  return tool.permissions !== undefined || tool.approval !== undefined || run.approvedBy !== undefined
+}
+
+/** Privileged calls are recorded with their arguments, without what their keys say is secret. */
+function withArgs(run: Run, record: AuditStart, args: JsonObject): AuditStart {
+  const shown: AuditStart = { ...record, args: createRedactor().value(args) }
+  return run.approvedBy === undefined ? shown : { ...shown, approvedBy: run.approvedBy }
+}
+
+/** Puts the outcome on record before the caller has it; a record that fails becomes a warning on the result. */
+export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
+  const { request, ports } = run
+  const record: AuditEnd = {
+    phase: 'end',
+    at: ports.clock.iso(run.startedAt + Math.round(result.durationMs)),
+    callId: request.callId,
+    tool: run.tool?.entry.id ?? String(request.tool).slice(0, 300),
+    principal: request.identity.principal,
+    tenant: request.identity.tenant,
+    status: result.status,
+    attempts: result.attempts,
+    durationMs: result.durationMs,
+  }
+  try {
+    const written = ports.audit.write(result.error === undefined ? record : { ...record, code: result.error.code })
+    if (written === undefined) return result
+    return written.then(
+      () => result,
+      () => unrecorded(result),
+    )
+  } catch {
+    return unrecorded(result)
+  }
+}
+
+function unrecorded(result: Result): Result {
+  const warning: Warning = { code: 'AUDIT_UNAVAILABLE', message: 'The outcome could not be recorded.' }
+  return { ...result, warnings: [...result.warnings, warning] }
+}

@@ -1,0 +1,164 @@
+import { type Content, type Effect, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
+import type { Backend } from '../backends/backend.ts'
+import type { Redactor } from '../json/redact.ts'
+import type { CallRequest, Ports } from './ports.ts'
+import type { PreparedTool } from './prepare.ts'
+
+const none: readonly never[] = Object.freeze([])
+
+/**
+ * The state of one call while it passes through the stages.
+ *
+ * A run is open until it is *stopped* (cancelled or out of time: the first reason wins and stays) or *ended* (it has
+ * its outcome). Everything the run waits for goes through `within`, so that a stop ends the wait at once, whether or
+ * not the thing waited for cares. The timer and the listener on the caller's signal are set up at the first wait: a
+ * tool that answers synchronously costs neither.
+ */
+export class Run {
+  readonly request: CallRequest
+  readonly ports: Ports
+  readonly startedAt: number
+  readonly startedMonotonic: number
+  tool: PreparedTool | undefined
+  backend: Backend | undefined
+  redactor: Redactor | undefined
+  approvedBy: string | undefined
+  /** Whether a tool may have begun to act. */
+  begun = false
+  ended = false
+  /** Whether a chunk went out: a repeat would send it twice. */
+  streamed = false
+  timed = false
+  attempts = 0
+  output: Json = null
+  content: readonly Content[] = []
+  warnings: readonly Warning[] = none
+  effects: readonly Effect[] = none
+  #controller: AbortController | undefined
+  #stopped: ToolError | undefined
+  #interrupt: ((reason: ToolError) => void) | undefined
+  #timer: NodeJS.Timeout | undefined
+  #onAbort: (() => void) | undefined
+  #armed = false
+  #whenEnded: PromiseWithResolvers<void> | undefined
+
+  constructor(request: CallRequest, ports: Ports) {
+    this.request = request
+    this.ports = ports
+    this.startedAt = ports.clock.now()
+    this.startedMonotonic = ports.clock.monotonic()
+  }
+
+  get stopped(): ToolError | undefined {
+    return this.#stopped
+  }
+
+  /** Resolves when the run has its outcome. */
+  get whenEnded(): Promise<void> {
+    this.#whenEnded ??= Promise.withResolvers()
+    if (this.ended) this.#whenEnded.resolve()
+    return this.#whenEnded.promise
+  }
+
+  /** Made when first asked for, because most tools never look at it. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#stopped !== undefined) this.#controller.abort(this.#stopped)
+      else this.#arm()
+    }
+    return this.#controller.signal
+  }
+
+  /** Ends the run before its time; the first reason wins. */
+  stop(reason: ToolError): void {
+    if (this.#stopped !== undefined || this.ended) return
+    this.#stopped = reason
+    this.#controller?.abort(reason)
+    this.#interrupt?.(reason)
+  }
+
+  /** Throws when the run is stopped, or its caller already gave up. */
+  check(): void {
+    if (this.#stopped === undefined && this.request.signal?.aborted) this.#cancel()
+    if (this.#stopped !== undefined) throw this.#stopped
+  }
+
+  /** Waits for work, but no longer than the run may last. */
+  within<T>(work: PromiseLike<T>): Promise<T> {
+    this.#arm()
+    return new Promise((resolve, reject) => {
+      this.#interrupt = reject
+      if (this.#stopped !== undefined) reject(this.#stopped)
+      work.then(resolve, reject)
+    })
+  }
+
+  /** Waits for a person: cancel ends it, and a clock of its own, after which the call's time starts anew. */
+  async aside<T>(work: PromiseLike<T>, ms: number, late: ToolError): Promise<T> {
+    this.#arm()
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.stop(late), ms)
+    const answer = await this.within(work)
+    clearTimeout(this.#timer)
+    this.#startTimer()
+    return answer
+  }
+
+  warn(warning: Warning): void {
+    this.warnings = [...this.warnings, warning]
+  }
+
+  /** Hands on what the tool reports; late reports go nowhere. */
+  report(report: Report): void | Promise<void> {
+    if (this.ended || this.#stopped !== undefined) return
+    const shown = this.redactor === undefined ? report : (this.redactor.value(report as Json) as Report)
+    if (this.ports.events.has('call:reported')) {
+      const tool = this.tool?.entry.id ?? this.request.tool
+      this.ports.events.emit('call:reported', { callId: this.request.callId, tool, report: shown })
+    }
+    return this.request.report?.(shown)
+  }
+
+  /** Lets go of timer and listeners; a tool that still runs is told through its signal. */
+  end(): void {
+    this.ended = true
+    if (!this.#armed) return
+    this.ports.active.delete(this)
+    this.#whenEnded?.resolve()
+    if (this.#timer !== undefined) clearTimeout(this.#timer)
+    if (this.#onAbort !== undefined) this.request.signal?.removeEventListener('abort', this.#onAbort)
+    if (this.#controller !== undefined && !this.#controller.signal.aborted) {
+      this.#controller.abort(new ToolError('CANCELLED', 'The call has ended.'))
+    }
+  }
+
+  #arm(): void {
+    if (this.#armed) return
+    this.#armed = true
+    this.ports.active.add(this)
+    const { signal } = this.request
+    if (signal?.aborted) this.#cancel()
+    else if (signal !== undefined) {
+      this.#onAbort = () => this.#cancel()
+      signal.addEventListener('abort', this.#onAbort, { once: true })
+    }
+    this.#startTimer()
+  }
+
+  #startTimer(): void {
+    const ms = this.timeoutMs()
+    this.timed = true
+    this.#timer = setTimeout(() => this.stop(new ToolError('TIMEOUT', `The call did not end within ${ms} ms.`)), ms)
+  }
+
+  timeoutMs(): number {
+    const { limits } = this.ports
+    const asked = this.request.timeoutMs ?? this.tool?.entry.tool.timeoutMs ?? limits.timeoutMs
+    return Math.min(asked, limits.maxTimeoutMs)
+  }
+
+  #cancel(): void {
+    this.stop(new ToolError('CANCELLED', 'The caller cancelled the call.', { cause: this.request.signal?.reason }))
+  }
+}

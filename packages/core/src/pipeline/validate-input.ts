@@ -1,0 +1,61 @@
+import { type Issue, type JsonObject, ToolError } from '@gantry/contract'
+import { type CopyOptions, copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
+import { isStandardSchema, type StandardSchema, validateStandard } from '../schema/index.ts'
+import type { PreparedTool } from './prepare.ts'
+import type { Run } from './run.ts'
+
+const longestMessage = 300
+
+/** Gives the tool its own plain copy of the arguments, once they fit its schema. */
+export function validateInput(run: Run, tool: PreparedTool): JsonObject | Promise<JsonObject> {
+  run.check()
+  const args = plainArgs(run.request.args, tool.argsCopy)
+  const { input } = tool
+  if (isStandardSchema(input)) return validateByVendor(run, tool, input, args)
+  if (!input.check(args)) throw invalid(tool, input.issues(args))
+  return args
+}
+
+async function validateByVendor(
+  run: Run,
+  tool: PreparedTool,
+  schema: StandardSchema,
+  args: JsonObject,
+): Promise<JsonObject> {
+  const answer = validateStandard(schema, args)
+  const outcome = answer instanceof Promise ? await run.within(answer) : answer
+  if ('issues' in outcome) throw invalid(tool, outcome.issues)
+  return outcome.value as JsonObject
+}
+
+function plainArgs(value: unknown, options: CopyOptions): JsonObject {
+  if (value === undefined) return {}
+  try {
+    const copied = copyJson(value, options)
+    if (typeof copied === 'object' && copied !== null && !Array.isArray(copied)) return copied
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    const issue: Issue = { path: error.path, message: error.message }
+    throw new ToolError('INPUT_INVALID', `The arguments are not acceptable: ${describeIssue(issue)}.`, {
+      cause: error.cause,
+      details: { issues: [issue] },
+    })
+  }
+  const issue: Issue = { path: '', keyword: 'type', message: 'must be an object' }
+  throw new ToolError('INPUT_INVALID', 'The arguments must be an object.', { details: { issues: [issue] } })
+}
+
+function invalid(tool: PreparedTool, issues: readonly Issue[]): ToolError {
+  const first = issues.slice(0, 3).map(describeIssue).join('; ')
+  const more = issues.length > 3 ? `; and ${issues.length - 3} more` : ''
+  return new ToolError('INPUT_INVALID', `The arguments do not fit ${tool.entry.key}: ${first}${more}.`, {
+    details: { issues },
+  })
+}
+
+/** An issue in words. */
+export function describeIssue(issue: Issue): string {
+  const message = issue.message.replace(/\.$/, '').slice(0, longestMessage)
+  return `${issue.path === '' ? 'the value' : issue.path} ${message}`
+}

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createSlots } from './slots.ts'
+
+const never = new AbortController().signal
+
+test('no more holders than slots run at once, and the rest follow in order', async () => {
+  const slots = createSlots()
+  const order: number[] = []
+  let running = 0
+  let most = 0
+  await Promise.all(
+    Array.from({ length: 20 }, async (_, index) => {
+      const release = await slots.take('key', 3, never)
+      order.push(index)
+      most = Math.max(most, ++running)
+      await Promise.resolve()
+      running -= 1
+      release()
+      release()
+    }),
+  )
+  assert.equal(most, 3)
+  assert.deepEqual(
+    order,
+    [...order].sort((a, b) => a - b),
+  )
+})
+
+test('keys do not wait for each other', async () => {
+  const slots = createSlots()
+  await slots.take('a', 1, never)
+  await slots.take('b', 1, never)
+})
+
+test('a waiter that is cancelled leaves the queue and takes no slot', async () => {
+  const slots = createSlots()
+  const release = await slots.take('key', 1, never)
+  const controller = new AbortController()
+  const waiting = slots.take('key', 1, controller.signal)
+  const next = slots.take('key', 1, never)
+  controller.abort(new Error('gone'))
+  await assert.rejects(waiting, /gone/)
+  release()
+  ;(await next)()
+  await slots.take('key', 1, never)
+})

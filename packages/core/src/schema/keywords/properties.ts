@@ -1,0 +1,192 @@
+import type { JsonSchema } from '@gantry/contract'
+import { addIssue, exhausted, join, type Node, type State, spend } from '../node.ts'
+import type { Pattern } from '../patterns/pattern.ts'
+import { applicator, isObject, type Keyword, type Site } from './keyword.ts'
+import { hasMember } from './object.ts'
+import { hasType } from './type.ts'
+
+interface Property {
+  readonly name: string
+  readonly node: Node
+  readonly check: Node['check']
+  readonly types: number
+  readonly required: boolean
+  /** Where the next property is expected: callers mostly write them in the schema's order. */
+  readonly next: number
+}
+
+/** True for an object literal or parsed JSON, whose enumerable members are all its own. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+/**
+ * The hot path of nearly every tool: it also does the work of a sibling `type: object`, of `required` names that are
+ * described here, and of `additionalProperties: false`, so that an object is walked once.
+ */
+export const properties: Keyword = {
+  shape: 'schemaMap',
+  vocabulary: 'applicator',
+  rank: 4,
+  build(value, site) {
+    const schemas = value as Readonly<Record<string, JsonSchema>>
+    const names = Object.keys(schemas)
+    const needed = site.place.resource.dialect.keywords.has('required') ? site.schema.required : undefined
+    const covered = Array.isArray(needed) && needed.every((name) => Object.hasOwn(schemas, name))
+    const list: Property[] = names.map((name, index) => {
+      const node = site.child(schemas[name] ?? true, name)
+      return {
+        name,
+        node,
+        check: node.check,
+        types: node.types,
+        required: covered && needed.includes(name),
+        next: index + 1,
+      }
+    })
+    const byName = new Map(list.map((property) => [property.name, property]))
+    const requiredCount = list.filter((property) => property.required).length
+    const strict = site.schema.type === 'object' && site.place.resource.dialect.keywords.has('type')
+    const closed = isClosed(site)
+    return applicator(
+      list.map((property) => property.node),
+      {
+        check(instance, state) {
+          if (!isObject(instance)) return !strict
+          const plain = isPlain(instance)
+          let missing = requiredCount
+          let expected = 0
+          for (const key in instance) {
+            if (--state.steps < 0) throw exhausted
+            if (!plain && !Object.hasOwn(instance, key)) continue
+            let property = list[expected]
+            if (property === undefined || property.name !== key) {
+              property = byName.get(key)
+              if (property === undefined) {
+                if (closed) return false
+                continue
+              }
+            }
+            expected = property.next
+            const member = instance[key]
+            if (member === undefined) continue
+            if (property.required) missing--
+            if (property.types !== 0 ? !hasType(property.types, member) : !property.check(member, state)) return false
+          }
+          return missing === 0
+        },
+        report(instance, state, at) {
+          if (!isObject(instance)) return
+          spend(state, names.length)
+          for (const { name, node } of list) {
+            if (hasMember(instance, name)) node.report(instance[name], state, join(at, name))
+          }
+        },
+        collect(instance, state, seen) {
+          if (!isObject(instance)) return
+          spend(state, names.length)
+          for (const name of names) if (hasMember(instance, name)) seen.names.add(name)
+        },
+      },
+    )
+  },
+}
+
+/** Whether `additionalProperties: false` stands beside `properties` alone. */
+function isClosed(site: Site): boolean {
+  return site.schema.additionalProperties === false && !Object.hasOwn(site.schema, 'patternProperties')
+}
+
+export const patternProperties: Keyword = {
+  shape: 'patterns',
+  vocabulary: 'applicator',
+  rank: 4,
+  build(value, site) {
+    const list = Object.entries(value as Record<string, JsonSchema>).map(([source, schema]) => ({
+      pattern: site.pattern(source),
+      node: site.child(schema, source),
+      path: join(site.path, source),
+    }))
+    return applicator(
+      list.map((entry) => entry.node),
+      {
+        check(instance, state) {
+          if (!isObject(instance)) return true
+          const keys = Object.keys(instance)
+          spend(state, keys.length * list.length)
+          for (const { pattern, node } of list) {
+            for (const key of keys) {
+              const match = pattern.matches(key, state)
+              if (match === undefined || (match && !node.check(instance[key], state))) return false
+            }
+          }
+          return true
+        },
+        report(instance, state, at) {
+          if (!isObject(instance)) return
+          const keys = Object.keys(instance)
+          spend(state, keys.length * list.length)
+          for (const { pattern, node, path } of list) {
+            for (const key of keys) {
+              const match = pattern.matches(key, state)
+              if (match) node.report(instance[key], state, join(at, key))
+              if (match !== undefined) continue
+              addIssue(state, join(at, key), path, site.keyword, 'has a name too long to check against this pattern')
+            }
+          }
+        },
+        collect(instance, state, seen) {
+          if (!isObject(instance)) return
+          const keys = Object.keys(instance)
+          spend(state, keys.length * list.length)
+          for (const key of keys) if (list.some(({ pattern }) => pattern.matches(key, state))) seen.names.add(key)
+        },
+      },
+    )
+  },
+}
+
+export const additionalProperties: Keyword = {
+  shape: 'schema',
+  vocabulary: 'applicator',
+  rank: 5,
+  build(value, site) {
+    const node = site.child(value as JsonSchema)
+    const { properties: described, patternProperties: byPattern } = site.schema
+    const known = new Set(isObject(described) ? Object.keys(described) : [])
+    const patterns = isObject(byPattern) ? Object.keys(byPattern).map((source) => site.pattern(source)) : []
+    const refuse = value === false
+    return applicator([node], {
+      covered: isClosed(site) && isObject(described),
+      check(instance, state) {
+        if (!isObject(instance)) return true
+        for (const key of Object.keys(instance)) {
+          spend(state, 1)
+          if (isKnown(key, known, patterns, state)) continue
+          if (refuse) return false
+          if (!node.check(instance[key], state)) return false
+        }
+        return true
+      },
+      report(instance, state, at) {
+        if (!isObject(instance)) return
+        for (const key of Object.keys(instance)) {
+          spend(state, 1)
+          if (isKnown(key, known, patterns, state)) continue
+          if (!refuse) node.report(instance[key], state, join(at, key))
+          else addIssue(state, join(at, key), site.path, site.keyword, 'is not an allowed property')
+        }
+      },
+      collect(instance, _state, seen) {
+        if (isObject(instance)) seen.allProperties = true
+      },
+    })
+  },
+}
+
+function isKnown(key: string, known: ReadonlySet<string>, patterns: readonly Pattern[], state: State): boolean {
+  if (known.has(key)) return true
+  for (const pattern of patterns) if (pattern.matches(key, state)) return true
+  return false
+}

@@ -1,0 +1,104 @@
+import { type Node, type Place, type Resource, type State, spend, tooDeep } from '../node.ts'
+import type { Keyword, Site } from './keyword.ts'
+
+/** Applies a node that stands elsewhere; the only way a check can recurse, so the only place that counts depth. */
+function follow(choose: (state: State) => Jump, scoped: boolean): Node {
+  const enter = (state: State, jump: Jump): number => {
+    spend(state, 1)
+    const levels = jump.node.height + 1
+    state.depth += levels
+    if (state.depth > state.maxDepth) throw tooDeep
+    if (scoped) state.scope.push(jump.resource)
+    return levels
+  }
+  const leave = (state: State, levels: number): void => {
+    state.depth -= levels
+    if (scoped) state.scope.pop()
+  }
+  return {
+    check(value, state) {
+      const jump = choose(state)
+      const levels = enter(state, jump)
+      const valid = jump.node.check(value, state)
+      leave(state, levels)
+      return valid
+    },
+    report(value, state, at) {
+      const jump = choose(state)
+      const levels = enter(state, jump)
+      jump.node.report(value, state, at)
+      leave(state, levels)
+    },
+    collect(value, state, seen) {
+      const jump = choose(state)
+      const levels = enter(state, jump)
+      if (jump.node.collect && jump.node.check(value, state)) jump.node.collect(value, state, seen)
+      leave(state, levels)
+    },
+    height: 1,
+    types: 0,
+    covered: false,
+  }
+}
+
+interface Jump {
+  readonly node: Node
+  readonly resource: Resource
+}
+
+const jumpTo = (place: Place, site: Site): Jump => ({ node: site.nodeOf(place), resource: place.resource })
+
+export const ref: Keyword = {
+  shape: 'reference',
+  vocabulary: 'core',
+  rank: 5,
+  build(_value, site) {
+    if (site.place.ref === undefined) return undefined
+    const jump = jumpTo(site.place.ref, site)
+    return follow(() => jump, site.dynamic)
+  },
+}
+
+/** Goes to the outermost resource in the dynamic scope that has the anchor, when the plain target has it too. */
+export const dynamicRef: Keyword = {
+  shape: 'reference',
+  vocabulary: 'core',
+  rank: 5,
+  build(value, site) {
+    const target = site.place.dynamicRef
+    if (target === undefined) return undefined
+    const plain = jumpTo(target, site)
+    const name = String(value).slice(String(value).indexOf('#') + 1)
+    if (target.resource.dynamicAnchors.get(name) !== target) return follow(() => plain, true)
+    const candidates = new Map<Resource, Jump>()
+    for (const resource of site.resources) {
+      const place = resource.dynamicAnchors.get(name)
+      if (place !== undefined) candidates.set(resource, jumpTo(place, site))
+    }
+    return follow((state) => {
+      for (const resource of state.scope) {
+        const jump = candidates.get(resource)
+        if (jump !== undefined) return jump
+      }
+      return plain
+    }, true)
+  },
+}
+
+/** A node that stands in a resource of its own enters it, so that dynamic references see it. */
+export function inScope(node: Node, resource: Resource): Node {
+  const within = <T>(state: State, run: () => T): T => {
+    state.scope.push(resource)
+    const result = run()
+    state.scope.pop()
+    return result
+  }
+  const { collect } = node
+  return {
+    ...node,
+    check: (value, state) => within(state, () => node.check(value, state)),
+    report: (value, state, at) => within(state, () => node.report(value, state, at)),
+    collect: collect && ((value, state, seen) => within(state, () => collect(value, state, seen))),
+    types: 0,
+  }
+}

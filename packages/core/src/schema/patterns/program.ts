@@ -1,0 +1,132 @@
+import { CharacterSet } from './character-set.ts'
+import type { Regex } from './regex.ts'
+
+/** What a step does; numbers, because the automaton compares them for every character. */
+export const op = { set: 0, match: 1, fork: 2, look: 3, lookNot: 4, start: 5, end: 6, word: 7, inner: 8 } as const
+
+/** One step of an automaton, of one shape for all kinds: `fork` goes to `first` and `second`, `look` asks table `first`. */
+export interface Step {
+  readonly op: number
+  first: number
+  second: number
+  readonly set: CharacterSet
+}
+
+/** A lookaround's own automaton; one that looks ahead runs backwards, so that it marks where a match begins. */
+export interface Look {
+  readonly steps: readonly Step[]
+  readonly backward: boolean
+}
+
+export interface Program {
+  readonly steps: readonly Step[]
+  /** Inner lookarounds come before those that hold them. */
+  readonly looks: readonly Look[]
+}
+
+/** States the automaton of a pattern would have, with bounded repeats written out. */
+export function sizeOf(regex: Regex): number {
+  switch (regex.kind) {
+    case 'sequence':
+      return regex.parts.reduce((size, part) => size + sizeOf(part), 0)
+    case 'choice':
+      return regex.options.reduce((size, option) => size + sizeOf(option) + 2, 0)
+    case 'repeat': {
+      const copies = regex.max === Infinity ? regex.min + 1 : regex.max
+      return copies * (sizeOf(regex.body) + 1) + 1
+    }
+    case 'look':
+      return sizeOf(regex.body) + 2
+    case 'back':
+      return Infinity
+    default:
+      return 1
+  }
+}
+
+/** Builds Thompson's automaton. */
+export function buildProgram(regex: Regex, unicode: boolean): Program {
+  const sets = new Map<string, CharacterSet>()
+  const looks: Look[] = []
+  const setOf = (source: string, code: number | undefined): CharacterSet => {
+    const known = sets.get(source) ?? new CharacterSet(source, code, unicode)
+    sets.set(source, known)
+    return known
+  }
+  const whole = (part: Regex, backward: boolean): Step[] => {
+    const steps: Step[] = []
+    emit(part, backward, steps)
+    steps.push(step(op.match))
+    return steps
+  }
+  const emit = (part: Regex, backward: boolean, steps: Step[]): void => {
+    switch (part.kind) {
+      case 'set':
+        steps.push(step(op.set, 0, setOf(part.source, part.code)))
+        return
+      case 'edge':
+        steps.push(step(op[part.at]))
+        return
+      case 'look': {
+        const inner = whole(part.body, part.ahead)
+        looks.push({ steps: inner, backward: part.ahead })
+        steps.push(step(part.negated ? op.lookNot : op.look, looks.length - 1))
+        return
+      }
+      case 'sequence':
+        for (const next of backward ? part.parts.toReversed() : part.parts) emit(next, backward, steps)
+        return
+      case 'choice':
+        emitChoice(part.options, backward, steps)
+        return
+      case 'repeat':
+        for (let copy = 0; copy < part.min; copy++) emit(part.body, backward, steps)
+        if (part.max === Infinity) emitLoop(part.body, backward, steps)
+        else emitOptional(part.body, part.max - part.min, backward, steps)
+        return
+      case 'back':
+        throw new Error('a back-reference has no automaton')
+    }
+  }
+  const emitChoice = (options: readonly Regex[], backward: boolean, steps: Step[]): void => {
+    const exits: Step[] = []
+    for (const [index, option] of options.entries()) {
+      const fork = index < options.length - 1 ? pushFork(steps) : undefined
+      emit(option, backward, steps)
+      exits.push(pushFork(steps))
+      if (fork !== undefined) fork.second = steps.length
+    }
+    for (const exit of exits) exit.first = exit.second = steps.length
+  }
+  const emitLoop = (body: Regex, backward: boolean, steps: Step[]): void => {
+    const start = steps.length
+    const fork = pushFork(steps)
+    emit(body, backward, steps)
+    const again = pushFork(steps)
+    again.first = again.second = start
+    fork.second = steps.length
+  }
+  const emitOptional = (body: Regex, copies: number, backward: boolean, steps: Step[]): void => {
+    const forks: Step[] = []
+    for (let copy = 0; copy < copies; copy++) {
+      forks.push(pushFork(steps))
+      emit(body, backward, steps)
+    }
+    for (const fork of forks) fork.second = steps.length
+  }
+  return { steps: whole(regex, false), looks }
+}
+
+const noSet = new CharacterSet('', -1, true)
+
+function step(kind: number, first = 0, set: CharacterSet = noSet): Step {
+  return { op: kind, first, second: 0, set }
+}
+
+/** A fork whose first way is the next step; its second way is set later. */
+function pushFork(steps: Step[]): Step {
+  const fork = step(op.fork, steps.length + 1)
+  fork.second = fork.first
+  steps.push(fork)
+  return fork
+}

@@ -1,0 +1,64 @@
+import type { Issue, JsonSchema } from '@gantry/contract'
+import { join } from './node.ts'
+
+/** Any schema library's schema: Standard Schema v1, and its JSON Schema extension where the vendor has it. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly '~standard': {
+    readonly version: 1
+    readonly vendor: string
+    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined
+    readonly jsonSchema?: Readonly<Record<'input' | 'output', (options: { readonly target: string }) => unknown>>
+  }
+}
+
+type StandardResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly StandardIssue[] }
+
+interface StandardIssue {
+  readonly message: string
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
+}
+
+/** A value as the vendor returned it, or what is wrong. */
+export type Validated<Output> = { readonly value: Output } | { readonly issues: Issue[] }
+
+/** Whether a value is a schema of a library that speaks Standard Schema v1. */
+export function isStandardSchema(value: unknown): value is StandardSchema {
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false
+  const standard: unknown = (value as Partial<StandardSchema>)['~standard']
+  return typeof standard === 'object' && standard !== null && 'validate' in standard
+}
+
+/** The JSON Schema a vendor gives for one side; undefined when it offers none or cannot express this schema. */
+export function jsonSchemaOf(standard: StandardSchema, side: 'input' | 'output'): JsonSchema | undefined {
+  const convert = standard['~standard'].jsonSchema?.[side]
+  if (convert === undefined) return undefined
+  try {
+    const schema = convert({ target: 'draft-2020-12' })
+    return typeof schema === 'boolean' || (typeof schema === 'object' && schema !== null)
+      ? (schema as JsonSchema)
+      : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Validates with the vendor's own code; synchronous when the vendor is. */
+export function validateStandard<Output>(
+  standard: StandardSchema<unknown, Output>,
+  value: unknown,
+): Validated<Output> | Promise<Validated<Output>> {
+  const result = standard['~standard'].validate(value)
+  return result instanceof Promise ? result.then(toValidated) : toValidated(result)
+}
+
+function toValidated<Output>(result: StandardResult<Output>): Validated<Output> {
+  if (result.issues === undefined) return { value: result.value }
+  return { issues: result.issues.map(({ message, path }) => ({ path: toPointer(path ?? []), message })) }
+}
+
+function toPointer(path: NonNullable<StandardIssue['path']>): string {
+  return path.reduce<string>((at, part) => join(at, String(typeof part === 'object' ? part.key : part)), '')
+}

@@ -1,0 +1,56 @@
+import { isCommon } from './stem.ts'
+import { tokenize } from './tokenize.ts'
+
+/** What is found: its texts by field, under a key that is its own. */
+export interface Document {
+  readonly key: string
+  readonly name: string
+  readonly namespace: string
+  readonly title?: string
+  readonly tags?: readonly string[]
+  readonly description: string
+  /** Ranks lower than an equal one that is not. */
+  readonly lowered?: boolean
+}
+
+/** Tokens and text that are looked at; the rest of a long description finds nothing. */
+const maxTokens = 255
+const maxNameTokens = 16
+const maxText = 4_000
+
+/** A word said often in a description counts this often at most, so that repeating it buys nothing. */
+const maxRepeats = 3
+
+/** A match in a short name says more than one in a long name. */
+const nameWeights = [0, 20, 16, 13, 11, 10]
+const namespaceWeight = 6
+const tagWeight = 5
+const titleWeight = 4
+
+/** Reads a document's tokens: calls `count` for each with its weight and gives their number. */
+export function readDocument(document: Document, count: (token: string, weight: number, most: number) => void): number {
+  const tokens: string[] = []
+  tokenize(document.name, tokens, maxNameTokens)
+  const nameWeight = nameWeights[tokens.length] ?? 9
+  const afterName = tokens.length
+  tokenize(document.namespace, tokens, maxNameTokens * 2)
+  const afterNamespace = tokens.length
+  for (const tag of document.tags ?? []) tokenize(tag, tokens, maxNameTokens * 5)
+  const afterTags = tokens.length
+  if (document.title !== undefined) tokenize(document.title.slice(0, maxText), tokens, maxNameTokens * 6)
+  const afterTitle = tokens.length
+  tokenize(document.description.slice(0, maxText), tokens, maxTokens)
+  let length = afterTitle
+  for (let index = tokens.length - 1; index >= 0; index -= 1) {
+    const token = tokens[index] ?? ''
+    if (index < afterName) count(token, nameWeight, 255)
+    else if (index < afterNamespace) count(token, namespaceWeight, 255)
+    else if (index < afterTags) count(token, tagWeight, 255)
+    else if (index < afterTitle) count(token, titleWeight, 255)
+    else if (!isCommon(token)) {
+      count(token, 1, maxRepeats)
+      length += 1
+    }
+  }
+  return Math.min(length, 255)
+}

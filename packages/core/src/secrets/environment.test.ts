@@ -1,0 +1,6 @@
+import { testSecretSource } from '../conformance/secret-source.ts'
+import { environmentSecrets } from './environment.ts'
+
+testSecretSource('environment', () =>
+  environmentSecrets({ api: 'API_SECRET' }, { API_SECRET: 'correct-horse', OTHER: 'not for tools' }),
+)

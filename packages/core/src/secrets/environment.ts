@@ -1,0 +1,15 @@
+import type { SecretSource } from './secret.ts'
+
+/** Secrets from environment variables, each under the variable it is mapped to; nothing else of the environment is read. */
+export function environmentSecrets(
+  variables: { readonly [name: string]: string },
+  environment: NodeJS.ProcessEnv = process.env,
+): SecretSource {
+  const known = new Map(Object.entries(variables))
+  return {
+    get(name) {
+      const variable = known.get(name)
+      return variable === undefined ? undefined : environment[variable]
+    },
+  }
+}

@@ -1,0 +1,18 @@
+import type { Identity } from '@gantry/contract'
+
+/** Who needs a secret, and for what. */
+export interface SecretRequest {
+  readonly tool: string
+  readonly identity: Identity
+  readonly signal: AbortSignal
+}
+
+/**
+ * Where the value of a named secret comes from; asked at the last hop, once per call, for declared names only.
+ * - Concurrency: any number of requests at once.
+ * - Errors: `undefined` means there is none; a rejection or `undefined` ends the call with SECRET_UNAVAILABLE.
+ * - Ownership: the pipeline redacts the value from everything that leaves the call and keeps it no longer.
+ */
+export interface SecretSource {
+  get(name: string, request: SecretRequest): string | undefined | Promise<string | undefined>
+}

@@ -1,0 +1,73 @@
+import type { BackendBinding, JsonSchema, Tool } from '@gantry/contract'
+import { ToolError } from '@gantry/contract'
+import type { ToolContext } from '../backends/backend.ts'
+import type { LocalFunction } from '../backends/local.ts'
+import {
+  type FromSchema,
+  type InferOutput,
+  isStandardSchema,
+  jsonSchemaOf,
+  type StandardSchema,
+} from '../schema/index.ts'
+
+/** A JSON Schema, or any Standard Schema (zod, valibot, typebox …). */
+export type ToolSchema = boolean | object
+
+/** What `run` receives for a schema: the vendor's output type, what a literal JSON Schema says, or unknown members. */
+export type ArgsOf<S> = S extends StandardSchema ? InferOutput<S> : FromSchema<S>
+
+/** How a tool is written down; what is left out has a safe default. */
+export interface ToolDefinition<S extends ToolSchema>
+  extends Omit<Tool, 'version' | 'inputSchema' | 'outputSchema' | 'backends' | 'effect'> {
+  /** `1.0.0` when absent. */
+  readonly version?: string
+  readonly inputSchema: S
+  readonly outputSchema?: ToolSchema
+  /** `once` when absent: never run twice, whatever happens. */
+  readonly effect?: Tool['effect']
+  /** Where the tool runs when it is not this process. */
+  readonly backends?: readonly BackendBinding[]
+  /** The tool itself: sync, async, or an async generator whose values are chunks and whose return value is the output. */
+  readonly run?: (args: ArgsOf<S>, context: ToolContext) => unknown
+}
+
+/** A tool ready for an executor: its catalog data, and what only lives in this process. */
+export interface DefinedTool {
+  readonly tool: Tool
+  readonly run: LocalFunction | undefined
+  readonly input: StandardSchema | undefined
+}
+
+/** Defines a tool; the executor that registers it checks it. */
+export function defineTool<const S extends ToolSchema>(definition: ToolDefinition<S>): DefinedTool {
+  if (typeof definition !== 'object' || definition === null) {
+    throw new ToolError('TOOL_INVALID', 'defineTool takes an object with namespace, name, description and inputSchema.')
+  }
+  const { run, inputSchema, outputSchema, backends, version, effect, ...rest } = definition
+  if (run !== undefined && typeof run !== 'function') throw invalid('/run', 'must be a function')
+  if (run === undefined && backends === undefined) throw invalid('/run', 'is missing, and so is /backends')
+  return Object.freeze({
+    tool: {
+      ...rest,
+      version: version ?? '1.0.0',
+      effect: effect ?? 'once',
+      inputSchema: asJsonSchema(inputSchema, 'input'),
+      ...(outputSchema === undefined ? {} : { outputSchema: asJsonSchema(outputSchema, 'output') }),
+      backends: run === undefined ? (backends ?? []) : [{ kind: 'local' }, ...(backends ?? [])],
+    },
+    run,
+    input: isStandardSchema(inputSchema) ? inputSchema : undefined,
+  })
+}
+
+/** The JSON Schema for the catalog; a vendor that cannot write one is checked by its own rules, and listed as any object. */
+function asJsonSchema(schema: ToolSchema, side: 'input' | 'output'): JsonSchema {
+  if (!isStandardSchema(schema)) return schema as JsonSchema
+  return jsonSchemaOf(schema, side) ?? (side === 'input' ? { type: 'object' } : true)
+}
+
+function invalid(path: string, message: string): ToolError {
+  return new ToolError('TOOL_INVALID', `The tool definition is wrong: ${path} ${message}.`, {
+    details: { issues: [{ path, message }] },
+  })
+}

@@ -1,0 +1,2 @@
+#!/usr/bin/env node
+import { spawn } from 'node:child_process'

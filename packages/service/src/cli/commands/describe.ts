@@ -1,0 +1,32 @@
+import type { ToolDoc } from '@gantry/core'
+import type { Command } from '../io.ts'
+import { printJson } from '../print.ts'
+import { withExecutor } from '../session.ts'
+import { safeBlock, safeJson, safeLine } from '../terminal.ts'
+
+/** Explains one tool. */
+export const execute: Command = ({ operands: [tool = ''], options }, io) =>
+  withExecutor(options, io, async (gantry) => {
+    const { level = 'schema', 'max-tokens': maxTokens } = options
+    const doc = await gantry.describe(tool, { level, ...(maxTokens === undefined ? {} : { maxTokens }) })
+    if (options.json === true) await printJson(doc, io)
+    else await io.out(docText(doc))
+    return 0
+  })
+
+/** Name and summary, then each part under its own name. */
+export function docText({ id, title, summary, omitted, ...parts }: ToolDoc): string {
+  const head = title === undefined ? safeLine(id) : `${safeLine(id)} – ${safeLine(title)}`
+  const lines = [head, safeLine(summary), '']
+  for (const [name, value] of Object.entries(parts)) lines.push(...partLines(name, value))
+  if (omitted.length > 0) lines.push(`left out to fit: ${omitted.join(', ')}`)
+  return `${lines.join('\n')}\n`
+}
+
+function partLines(name: string, value: unknown): string[] {
+  if (name === 'docs' || name === 'description') return [`${name}:`, safeBlock(String(value))]
+  if (typeof value === 'string') return [`${name}: ${safeLine(value)}`]
+  const plainList = Array.isArray(value) && value.every((item) => typeof item === 'string')
+  if (plainList) return [`${name}: ${safeLine(value.join(', '))}`]
+  return [`${name}:`, safeJson(value, 2)]
+}

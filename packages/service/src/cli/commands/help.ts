@@ -1,0 +1,20 @@
+import { readFile } from 'node:fs/promises'
+import { type CommandName, commands } from '../command-table.ts'
+import { commandHelp, overview } from '../help.ts'
+import type { Command } from '../io.ts'
+import { quoted } from '../option-values.ts'
+import { unknownName } from '../usage.ts'
+
+/** Explains one command or all; also answers `--version`. */
+export const execute: Command = async ({ operands, options }, io) => {
+  if (options.version === true) {
+    const { version } = JSON.parse(await readFile(new URL('../../../package.json', import.meta.url), 'utf8'))
+    await io.out(`gantry ${version}\n`)
+    return 0
+  }
+  const wanted = operands.join(' ')
+  if (wanted === '') await io.out(overview())
+  else if (Object.hasOwn(commands, wanted)) await io.out(commandHelp(wanted as CommandName))
+  else throw await unknownName('command', `There is no command ${quoted(wanted)}.`, wanted, Object.keys(commands))
+  return 0
+}

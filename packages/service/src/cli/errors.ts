@@ -1,0 +1,65 @@
+import { type CodeInfo, codes, type ErrorCause, type ErrorInfo, type Issue, type Json, ToolError } from '@gantry/contract'
+import { safeLine } from './terminal.ts'
+
+const deepestCause = 5
+
+/** Anything thrown, as it is printed with `--json`. */
+export function errorInfoOf(thrown: unknown): ErrorInfo {
+  const error = ToolError.is(thrown)
+    ? thrown
+    : new ToolError('INTERNAL', 'Gantry met something it did not expect.', { cause: thrown, effect: 'none' })
+  const { code, message, stage, retryable, effect, details } = error
+  return {
+    code,
+    message,
+    stage,
+    retryable,
+    effect,
+    ...(details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) as { [key: string]: Json } }),
+    ...(error.cause === undefined ? {} : { cause: causeOf(error.cause, 1) }),
+  }
+}
+
+function causeOf(cause: unknown, depth: number): ErrorCause {
+  if (!(cause instanceof Error)) return { name: typeof cause, message: String(cause).slice(0, 1_000) }
+  const deeper = cause.cause !== undefined && depth < deepestCause
+  return {
+    name: cause.name,
+    message: cause.message,
+    ...('code' in cause && typeof cause.code === 'string' ? { code: cause.code } : {}),
+    ...(deeper ? { cause: causeOf(cause.cause, depth + 1) } : {}),
+  }
+}
+
+/** An error for a person: what, where, why, what to do. */
+export function errorText(error: ErrorInfo): string {
+  const row: CodeInfo = codes[error.code]
+  const issues = listed<Issue>(error.details?.issues).filter(({ message }) => message !== error.message)
+  const near = listed<string>(error.details?.nearest)
+  const lines = [
+    `${error.code}: ${error.message}`,
+    ...issues.map(({ path, message }) => `  ${path === '' ? '(all of it)' : path} ${message}`),
+    ...causeLines(error),
+    ...(near.length > 0 && !error.message.includes('Did you mean') ? [`Did you mean ${near.join(' or ')}?`] : []),
+    ...(error.stage === 'admit' && error.code === 'INPUT_INVALID' ? ['gantry help explains the commands.'] : [row.remedy]),
+  ]
+  return `${lines.map(safeLine).join('\n')}\n`
+}
+
+/** The cause of a failed tool is its own message again; other causes add something. */
+function causeLines({ cause, message }: ErrorInfo): string[] {
+  const lines: string[] = []
+  for (let each = cause; each !== undefined; each = each.cause) {
+    if (each.message !== message) lines.push(`  because of ${each.name}: ${each.message}`)
+  }
+  return lines
+}
+
+/** Details crossed a process: they are lists only if they look like it. */
+function listed<T>(value: unknown): readonly T[] {
+  return Array.isArray(value) ? value : []
+}
+
+export function exitCodeOf(outcome: { readonly error?: ErrorInfo }): number {
+  return outcome.error === undefined ? 0 : codes[outcome.error.code].exit
+}

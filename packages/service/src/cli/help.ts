@@ -1,0 +1,82 @@
+import { codes } from '@gantry/contract'
+import { type CommandInfo, type CommandName, commands, listedCommands, type Operand } from './command-table.ts'
+import { type OptionInfo, options } from './option-table.ts'
+
+/** What each exit code means; the numbers are those of the table of error codes. */
+export const exitCodes: { readonly [code: number]: string } = {
+  0: 'ok',
+  [codes.BACKEND_FAILED.exit]: 'the tool failed',
+  [codes.INPUT_INVALID.exit]: 'wrong command line, input or configuration',
+  [codes.DENIED.exit]: 'denied',
+  [codes.TIMEOUT.exit]: 'out of time',
+  [codes.BACKEND_UNAVAILABLE.exit]: 'something needed is not available; try again later',
+  [codes.CANCELLED.exit]: 'cancelled',
+  [codes.OUTCOME_UNKNOWN.exit]: 'may or may not have run',
+}
+
+/** The first page: what there is. */
+export function overview(): string {
+  return [
+    'gantry runs tools for AI agents: any tool, through one strict pipeline.',
+    '',
+    'Usage: gantry <command> [options]',
+    '',
+    'Commands:',
+    ...columns(listedCommands().map(([name, info]) => [`${name} ${operandText(info.operands)}`.trim(), info.summary])),
+    '',
+    'Options:',
+    ...columns(optionRows(['json', 'config', 'help', 'version'])),
+    '',
+    ...exitCodeLines(),
+    '',
+    'Examples:',
+    ...[commands.run, commands.stream, commands.describe].map(({ examples }) => `  ${examples[0].line}`),
+    '',
+    'gantry help <command> explains one command. Without a configuration file the demo tools are there.',
+    '',
+  ].join('\n')
+}
+
+/** The page of one command. */
+export function commandHelp(name: CommandName): string {
+  const { summary, notes = [], operands, options: own, examples }: CommandInfo = commands[name]
+  const usage = ['gantry', name, operandText(operands), own.length > 0 ? '[options]' : ''].filter((part) => part !== '')
+  return [
+    summary,
+    '',
+    `Usage: ${usage.join(' ')}`,
+    ...(notes.length > 0 ? ['', ...notes] : []),
+    '',
+    'Options:',
+    ...columns(optionRows(own)),
+    '',
+    ...(examples.length > 0 ? ['Examples:', ...examples.flatMap(({ line, what }) => [`  ${line}`, `      ${what}`]), ''] : []),
+    ...exitCodeLines(),
+    '',
+  ].join('\n')
+}
+
+export function operandText(operands: readonly Operand[]): string {
+  const shown = operands.map(({ name, optional, many }) => {
+    const text = many === true ? `${name}…` : name
+    return optional === true ? `[${text}]` : `<${text}>`
+  })
+  return shown.join(' ')
+}
+
+function optionRows(names: readonly (keyof typeof options)[]): [string, string][] {
+  return names.map((name) => {
+    const { short, value, summary }: OptionInfo = options[name]
+    const head = short === undefined ? `    --${name}` : `-${short}, --${name}`
+    return [value === undefined ? head : `${head} ${value}`, summary]
+  })
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => left.length))
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`)
+}
+
+function exitCodeLines(): string[] {
+  return ['Exit codes:', ...columns(Object.entries(exitCodes).map(([code, meaning]) => [code, meaning]))]
+}

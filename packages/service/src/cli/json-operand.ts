@@ -1,0 +1,49 @@
+import { readFile, stat } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { type Json, ToolError } from '@gantry/contract'
+import type { Io } from './io.ts'
+import { usageError } from './usage.ts'
+
+/** More than any limit of the pipeline, so that the pipeline's own limits are the ones that speak. */
+const limits = { bytes: 67_108_864, depth: 256, nodes: 4_000_000 }
+
+/** JSON typed as it is, or `@file`, or `-` for stdin; `name` says in messages what it is for. */
+export async function readJson(name: string, text: string, io: Io): Promise<Json> {
+  if (text === '-') return parse(name, 'stdin', await io.readInput(limits.bytes))
+  if (text.startsWith('@')) return readJsonFile(name, text.slice(1), io)
+  return parse(name, 'the command line', text)
+}
+
+export async function readJsonFile(name: string, file: string, io: Io): Promise<Json> {
+  const path = resolve(io.folder, file)
+  let text: string
+  try {
+    const { size } = await stat(path)
+    if (size > limits.bytes) throw tooLarge(name)
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    if (ToolError.is(error)) throw error
+    const message = `The file ${file} for ${name} cannot be read.`
+    throw new ToolError('PAYLOAD_INVALID', message, { cause: error, details: { file: path } })
+  }
+  return parse(name, file, text)
+}
+
+async function parse(name: string, source: string, text: string): Promise<Json> {
+  const { JsonError, parseJson } = await import('@gantry/core')
+  if (text.trim() === '') throw usageError(name, `${name} from ${source} is empty; expected JSON.`)
+  try {
+    return parseJson(text.replace(/^\ufeff/, ''), limits)
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    throw new ToolError('PAYLOAD_INVALID', `${name} from ${source} is not valid JSON.`, {
+      details: { issues: [{ path: error.path, message: error.message }] },
+    })
+  }
+}
+
+export function tooLarge(name: string): ToolError {
+  return new ToolError('PAYLOAD_INVALID', `${name} is longer than ${limits.bytes} bytes.`, {
+    details: { bytes: limits.bytes },
+  })
+}

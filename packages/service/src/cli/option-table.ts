@@ -1,0 +1,49 @@
+/** How the text after an option is read; `flag` takes none. */
+export type OptionKind = 'flag' | 'text' | 'file' | 'json' | 'duration' | 'count' | 'level'
+
+export interface OptionInfo {
+  readonly kind: OptionKind
+  /** One letter for those who type it often. */
+  readonly short?: string
+  /** Stands for the value in help. */
+  readonly value?: string
+  readonly summary: string
+}
+
+export const levels = ['summary', 'schema', 'full'] as const
+
+/** Every option of every command, one meaning each; parsing, help and completion read it. */
+export const options = {
+  json: { kind: 'flag', summary: 'Print JSON on stdout and nothing else there.' },
+  config: { kind: 'file', value: 'FILE', summary: 'Use this configuration file.' },
+  quiet: { kind: 'flag', short: 'q', summary: 'Show no progress.' },
+  verbose: { kind: 'flag', short: 'v', summary: 'Show every log line of a tool, not only warnings.' },
+  timeout: { kind: 'duration', value: 'TIME', summary: 'Give up after 200ms, 5s or 2m; a bare number is milliseconds.' },
+  'idempotency-key': { kind: 'text', value: 'KEY', summary: 'Name of this call for tools that run twice safely.' },
+  input: { kind: 'json', value: 'JSON', summary: 'What {{input}} names: JSON, @file or - for stdin.' },
+  resume: { kind: 'file', value: 'FILE', summary: 'Take up an earlier run from its printed ChainResult.' },
+  limit: { kind: 'count', value: 'N', summary: 'At most this many.' },
+  cursor: { kind: 'text', value: 'CURSOR', summary: 'Go on where an earlier page ended.' },
+  namespace: { kind: 'text', value: 'NAME', summary: 'Only tools of this namespace.' },
+  tag: { kind: 'text', value: 'TAG', summary: 'Only tools with this tag.' },
+  'all-versions': { kind: 'flag', summary: 'Every version, not only the one that runs by default.' },
+  level: { kind: 'level', value: 'LEVEL', summary: 'How much to tell: summary, schema (default) or full.' },
+  'max-tokens': { kind: 'count', value: 'N', summary: 'Leave parts out until the answer fits.' },
+  help: { kind: 'flag', short: 'h', summary: 'Explain the command.' },
+  version: { kind: 'flag', short: 'V', summary: 'Print the version.' },
+} as const satisfies { readonly [name: string]: OptionInfo }
+
+export type OptionName = keyof typeof options
+
+interface ValueOf {
+  readonly flag: true
+  readonly text: string
+  readonly file: string
+  readonly json: string
+  readonly duration: number
+  readonly count: number
+  readonly level: (typeof levels)[number]
+}
+
+/** The options of one command line, read and checked. */
+export type OptionValues = { readonly [Name in OptionName]?: ValueOf[(typeof options)[Name]['kind']] }

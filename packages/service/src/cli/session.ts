@@ -1,0 +1,24 @@
+import type { Executor } from '@gantry/core'
+import { loadConfig } from '../config/load.ts'
+import type { Io } from './io.ts'
+import type { OptionValues } from './option-table.ts'
+import { safeLine } from './terminal.ts'
+
+/** Opens an executor as configured, lends it to `work`, and closes it whatever happens. */
+export async function withExecutor<T>(
+  { config }: OptionValues,
+  io: Io,
+  work: (gantry: Executor) => Promise<T>,
+): Promise<T> {
+  const { environment, folder, signal } = io
+  const loaded = await loadConfig({ environment, folder, signal, ...(config === undefined ? {} : { file: config }) })
+  for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
+  const { createExecutor, demoTools } = await import('@gantry/core')
+  const tools = [...(loaded.demo ? demoTools() : []), ...(loaded.options.tools ?? [])]
+  const gantry = createExecutor({ ...loaded.options, tools })
+  try {
+    return await work(gantry)
+  } finally {
+    await gantry.close()
+  }
+}

@@ -1,0 +1,41 @@
+/** Characters that move the cursor, hide text or turn its direction; a tool's text may hold them to deceive. */
+const unsafe = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\u{e0000}-\u{e007f}]/gu
+const unsafeJson = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g
+
+/** Text from outside, on one line, with everything shown that a terminal would obey. */
+export function safeLine(text: string): string {
+  return text.replace(unsafe, shown)
+}
+
+/** The same, but line ends and tabs stay. */
+export function safeBlock(text: string): string {
+  return text.replaceAll('\r\n', '\n').replace(unsafe, (found) => (found === '\n' || found === '\t' ? found : shown(found)))
+}
+
+/** JSON text that means the same and that a terminal cannot obey. */
+export function safeJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, undefined, indent).replace(unsafeJson, (found) =>
+    Array.from({ length: found.length }, (_, index) => unicode(found.charCodeAt(index))).join(''),
+  )
+}
+
+/** A value for a person: text as it is, all else as JSON. */
+export function safeValue(value: unknown): string {
+  return typeof value === 'string' ? safeBlock(value) : safeJson(value, 2)
+}
+
+/** At most `width` characters of one line, with a mark when some are missing. */
+export function clip(line: string, width: number): string {
+  const letters = [...line]
+  return letters.length <= width ? line : `${letters.slice(0, Math.max(0, width - 1)).join('')}…`
+}
+
+const short: { readonly [character: string]: string } = { '\n': '\\n', '\r': '\\r', '\t': '\\t', '\x1b': '\\e' }
+
+function shown(character: string): string {
+  return short[character] ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`
+}
+
+function unicode(unit: number): string {
+  return `\\u${unit.toString(16).padStart(4, '0')}`
+}

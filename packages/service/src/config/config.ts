@@ -1,0 +1,23 @@
+import type { ExecutorOptions } from '@gantry/core'
+
+/** What a configuration file may say, in any of its forms. */
+export type ConfigKey = 'tools' | 'policy' | 'limits' | 'secrets' | 'identity' | 'format' | 'demo'
+
+/** Where to look, and who may stop it. */
+export interface ConfigRequest {
+  /** Named on the command line; found by itself when absent. */
+  readonly file?: string
+  readonly folder: string
+  readonly environment: NodeJS.ProcessEnv
+  readonly signal: AbortSignal
+}
+
+/** A configuration, checked and ready for an executor. */
+export interface LoadedConfig {
+  /** Absent when there is none. */
+  readonly file: string | undefined
+  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo'>>
+  /** Whether the demo tools are served too. */
+  readonly demo: boolean
+  readonly warnings: readonly string[]
+}

@@ -1,0 +1,33 @@
+import type { ConfigRequest, LoadedConfig } from './config.ts'
+import { findConfig } from './discover.ts'
+import { readEnvironment, unknownVariables } from './environment.ts'
+import { configError } from './problem.ts'
+
+/**
+ * Finds, reads and checks the configuration: `--config`, then GANTRY_CONFIG, then the nearest file; the environment
+ * over it. Throws CONFIG_INVALID with every problem. Readers and checkers are loaded only when there is a file.
+ */
+export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> {
+  const { environment, folder, signal } = request
+  const overrides = readEnvironment(environment)
+  const warnings = await unknownVariables(overrides.unknown)
+  const file = findConfig(request.file, environment, folder)
+  if (file === undefined) {
+    const { issues, timeoutMs, format } = overrides
+    if (issues.length > 0) throw configError(undefined, 'The environment has a wrong value.', issues)
+    const options = {
+      ...(timeoutMs === undefined ? {} : { limits: { timeoutMs } }),
+      ...(format === undefined ? {} : { format }),
+    }
+    return { file, demo: true, options, warnings }
+  }
+  const said = await readConfig(file, signal)
+  const { composeConfig } = await import('./compose.ts')
+  return { ...composeConfig(file, said, overrides, environment), warnings }
+}
+
+async function readConfig(file: string, signal: AbortSignal): Promise<unknown> {
+  if (/\.(?:json|ya?ml)$/.test(file)) return (await import('./read-data.ts')).readDataConfig(file)
+  if (/\.[mc]?[jt]s$/.test(file)) return (await import('./read-module.ts')).readModuleConfig(file, signal)
+  throw configError(file, `The configuration ${file} must end in .ts, .mjs, .js, .json, .yaml or .yml.`, [])
+}

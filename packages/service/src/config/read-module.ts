@@ -1,0 +1,51 @@
+import { pathToFileURL } from 'node:url'
+import { ToolError } from '@gantry/contract'
+import { resolveOurPackages } from './package-hooks.ts'
+import { configError } from './problem.ts'
+
+const mostMs = 30_000
+
+/** The default export of a configuration module, or what that function returns. */
+export async function readModuleConfig(file: string, signal: AbortSignal): Promise<unknown> {
+  resolveOurPackages()
+  const url = pathToFileURL(file).href
+  try {
+    return await soon(file, load(file, url), signal)
+  } catch (error) {
+    if (ToolError.is(error)) throw error
+    const line = lineIn(error, file, url)
+    const where = line === undefined ? '' : ` at line ${line}`
+    throw configError(file, `The configuration ${file} could not be loaded: it failed${where}.`, [], error)
+  }
+}
+
+async function load(file: string, url: string): Promise<unknown> {
+  const loaded: { readonly default?: unknown } = await import(url)
+  if (loaded.default === undefined) {
+    throw configError(file, `The configuration ${file} has no default export; write: export default { … }`, [])
+  }
+  return typeof loaded.default === 'function' ? await loaded.default() : loaded.default
+}
+
+/** A configuration that never finishes must not hang the command. */
+async function soon<T>(file: string, work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const stop = Promise.withResolvers<never>()
+  const late = () => stop.reject(configError(file, `The configuration ${file} did not finish within ${mostMs} ms.`, []))
+  const timer = setTimeout(late, mostMs)
+  const cancel = () => stop.reject(new ToolError('CANCELLED', 'Cancelled while the configuration was loading.'))
+  signal.addEventListener('abort', cancel, { once: true })
+  try {
+    return await Promise.race([work, stop.promise])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', cancel)
+  }
+}
+
+/** The line of the file that an error's own trace names first. */
+function lineIn(error: unknown, file: string, url: string): string | undefined {
+  const stack = error instanceof Error ? String(error.stack) : ''
+  const places = [url, file].map((name) => stack.indexOf(`${name}:`)).filter((at) => at !== -1)
+  if (places.length === 0) return undefined
+  return /:(\d+)/.exec(stack.slice(Math.min(...places) + 'file://'.length))?.[1]
+}

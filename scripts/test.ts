@@ -1,0 +1,22 @@
+import { spawn } from 'node:child_process'
+import { globSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { engineTable } from './engines/table.ts'
+
+/** Runs every test file with `node --test`, then says which engines were used and which are missing. */
+const root = dirname(import.meta.dirname)
+const asked = process.argv.slice(2)
+const patterns = asked.length > 0 ? asked : ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts']
+const files = patterns.flatMap((pattern) => globSync(pattern, { cwd: root })).sort()
+if (files.length === 0) {
+  console.error(`No test file matches ${patterns.join(' ')}.`)
+  process.exit(2)
+}
+const child = spawn(process.execPath, ['--test', '--test-concurrency=2', '--test-reporter=spec', ...files], {
+  cwd: root,
+  stdio: 'inherit',
+})
+child.on('exit', (code) => {
+  console.log(engineTable())
+  process.exitCode = code ?? 1
+})

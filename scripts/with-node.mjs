@@ -1,0 +1,60 @@
+// Runs a script on the pinned Node, installing the dependencies first when they are missing or out of date.
+// Plain JavaScript for the machine's own Node, whatever its version.
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const stamp = join(root, 'node_modules', '.gantry-setup')
+const [script, ...args] = process.argv.slice(2)
+
+install()
+run(script, args)
+
+/** Runs `npm ci` when the lock file is not the one that was installed. */
+function install() {
+  const lock = createHash('sha256')
+    .update(readFileSync(join(root, 'package-lock.json')))
+    .digest('hex')
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock && pinnedNode() !== undefined) return
+  console.error('gantry: installing dependencies (npm ci); the pinned Node 24 is among them, about 190 MB …')
+  const started = Date.now()
+  const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
+  const { status, error } = spawnSync(npm, ['ci', '--no-audit', '--no-fund', '--loglevel=error', '--progress=true'], {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+    shell: process.platform === 'win32',
+  })
+  if (error !== undefined || status !== 0) {
+    console.error(`gantry: npm ci failed${error === undefined ? ` with exit code ${status}` : `: ${error.message}`}.`)
+    console.error('gantry: check that npm reaches its registry, then run the same command again.')
+    process.exit(1)
+  }
+  mkdirSync(dirname(stamp), { recursive: true })
+  writeFileSync(stamp, lock)
+  console.error(`gantry: installed in ${((Date.now() - started) / 1000).toFixed(1)} s.`)
+}
+
+/** Node 24 from npm; on platforms without such a package, the machine's own if it is new enough. */
+function pinnedNode() {
+  const pinned = join(root, 'node_modules', '.bin', process.platform === 'win32' ? 'node.cmd' : 'node')
+  if (existsSync(pinned)) return pinned
+  return Number(process.versions.node.split('.')[0]) >= 24 ? process.execPath : undefined
+}
+
+function run(file, rest) {
+  const node = pinnedNode()
+  if (node === undefined) {
+    console.error(`gantry: this platform needs Node 24 or newer; this is ${process.version}.`)
+    process.exit(1)
+  }
+  const path = [join(root, 'node_modules', '.bin'), process.env.PATH].join(delimiter)
+  // The caches of compiled code stay inside the checkout, so that nothing is left elsewhere.
+  const cache = join(root, 'node_modules', '.cache', 'compile')
+  const env = { ...process.env, PATH: path, NODE_COMPILE_CACHE: cache, NODE_NO_WARNINGS: '1' }
+  const child = spawnSync(node, [join(root, file), ...rest], { cwd: process.cwd(), stdio: 'inherit', env })
+  if (child.error !== undefined) throw child.error
+  process.exit(child.status ?? 1)
+}

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict'
+import { globSync, readFileSync } from 'node:fs'
+import { basename, dirname, join, relative } from 'node:path'
+import { test } from 'node:test'
+import { codes } from '@gantry/contract'
+import { errorsPage } from '../scripts/docs/errors-page.ts'
+
+const root = dirname(import.meta.dirname)
+const sources = globSync('packages/*/src/**/*.ts', { cwd: root }).sort()
+const code = sources.filter((file) => !file.endsWith('.test.ts'))
+
+/** Rank of each top folder (or file) of a package; imports go to lower ranks only. */
+const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } = {
+  contract: { '.': 0, schemas: 1 },
+  core: {
+    json: 0,
+    schema: 1,
+    search: 1,
+    resilience: 1,
+    runtimes: 2,
+    catalogs: 3,
+    policies: 3,
+    audits: 3,
+    secrets: 3,
+    backends: 3,
+    pipeline: 4,
+    chain: 5,
+    code: 5,
+    tools: 5,
+    '.': 6,
+    conformance: 7,
+  },
+  service: { config: 1, cli: 2, '.': 3 },
+}
+
+/** Which packages a package may import. */
+const mayImport: { readonly [pack: string]: readonly string[] } = {
+  contract: [],
+  core: ['contract'],
+  service: ['contract', 'core'],
+}
+
+/** Files over the limit, each with the reason why it stays whole. */
+const longFiles: { readonly [file: string]: string } = {
+  'packages/contract/src/codes.ts': 'one table; a code is one row of eight lines',
+}
+
+interface Import {
+  readonly from: string
+  readonly specifier: string
+}
+
+function importsOf(file: string): Import[] {
+  const text = readFileSync(join(root, file), 'utf8')
+  const found = text.matchAll(/(?:^|\n)\s*(?:import|export)\b[^'"]*?from\s+'([^']+)'|\bimport\(\s*'([^']+)'\s*\)/g)
+  return [...found].map((match) => ({ from: file, specifier: match[1] ?? match[2] ?? '' }))
+}
+
+function placeOf(file: string): { pack: string; folder: string } {
+  const [, pack = '', , first = '', ...rest] = file.split('/')
+  return { pack, folder: rest.length === 0 ? '.' : first }
+}
+
+function rankOf(file: string): number {
+  const { pack, folder } = placeOf(file)
+  const rank = ranks[pack]?.[folder]
+  assert.notEqual(
+    rank,
+    undefined,
+    `${file}: the folder ${pack}/${folder} has no rank; add it to the table and ARCHITECTURE.md`,
+  )
+  return rank ?? 0
+}
+
+test('a folder imports only from folders of a lower rank, never from a neighbour', () => {
+  const wrong: string[] = []
+  for (const { from, specifier } of code.flatMap(importsOf)) {
+    if (!specifier.startsWith('.')) continue
+    const target = relative(root, join(root, dirname(from), specifier))
+    const [here, there] = [placeOf(from), placeOf(target)]
+    if (here.pack !== there.pack) wrong.push(`${from} reaches into ${target}; import the package by name`)
+    else if (here.folder !== there.folder && rankOf(target) >= rankOf(from)) wrong.push(`${from} → ${target}`)
+  }
+  assert.deepEqual(wrong, [])
+})
+
+test('packages import only what stands before them: contract ← core ← service', () => {
+  const wrong: string[] = []
+  for (const { from, specifier } of code.flatMap(importsOf)) {
+    const target = /^@gantry\/([a-z]+)/.exec(specifier)?.[1]
+    if (target !== undefined && !mayImport[placeOf(from).pack]?.includes(target)) wrong.push(`${from} → ${specifier}`)
+  }
+  assert.deepEqual(wrong, [])
+})
+
+test('code outside tests imports only what its package declares', () => {
+  const wrong: string[] = []
+  for (const { from, specifier } of code.flatMap(importsOf)) {
+    if (specifier.startsWith('.') || specifier.startsWith('node:')) continue
+    if (placeOf(from).folder === 'conformance') continue
+    const name = specifier
+      .split('/')
+      .slice(0, specifier.startsWith('@') ? 2 : 1)
+      .join('/')
+    const manifest = JSON.parse(readFileSync(join(root, 'packages', placeOf(from).pack, 'package.json'), 'utf8'))
+    if (manifest.dependencies?.[name] === undefined) wrong.push(`${from} → ${specifier}`)
+  }
+  assert.deepEqual(wrong, [])
+})
+
+test('only tests import a conformance suite', () => {
+  const wrong = code
+    .filter((file) => placeOf(file).folder !== 'conformance')
+    .flatMap(importsOf)
+    .filter(({ specifier }) => specifier.includes('conformance'))
+  assert.deepEqual(wrong, [])
+})
+
+test('no file is over 300 lines without a reason, and the median is under 100', () => {
+  const lines = code.map((file) => ({ file, lines: readFileSync(join(root, file), 'utf8').split('\n').length - 1 }))
+  const long = lines.filter(({ file, lines }) => lines > 300 && longFiles[file] === undefined)
+  assert.deepEqual(long, [])
+  for (const file of Object.keys(longFiles)) assert.ok(code.includes(file), `${file} is excused but does not exist`)
+  const sorted = lines.map(({ lines }) => lines).sort((a, b) => a - b)
+  const median = sorted[Math.floor(sorted.length / 2)] ?? 0
+  assert.ok(median < 100, `the median file has ${median} lines`)
+})
+
+test('public names are exported one by one: no `export *`, no default export', () => {
+  const wrong = code.filter((file) => /^export (\*|default)/m.test(readFileSync(join(root, file), 'utf8')))
+  assert.deepEqual(wrong, [])
+})
+
+test('there is no module-level `let`: state lives in what a function returns', () => {
+  const wrong = code.filter((file) => /^(export )?(let|var) /m.test(readFileSync(join(root, file), 'utf8')))
+  assert.deepEqual(wrong, [])
+})
+
+test('no code is generated from data: neither eval nor the Function constructor appears', () => {
+  const wrong = code.filter((file) => /\beval\(|new Function\(/.test(stripComments(file)))
+  assert.deepEqual(wrong, [])
+})
+
+function stripComments(file: string): string {
+  return readFileSync(join(root, file), 'utf8').replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, '')
+}
+
+/** In a plural folder the singular file is the interface; these are its drivers and the suite each must run. */
+const drivers: readonly { readonly folder: string; readonly suite: string; readonly files: readonly string[] }[] = [
+  { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
+  { folder: 'backends', suite: 'testBackend', files: ['local'] },
+  { folder: 'policies', suite: 'testPolicy', files: ['rules'] },
+  { folder: 'audits', suite: 'testAudit', files: ['memory'] },
+  { folder: 'secrets', suite: 'testSecretSource', files: ['memory', 'environment'] },
+]
+
+test('every driver runs the conformance suite of its interface', () => {
+  for (const { folder, suite, files } of drivers) {
+    const base = join(root, 'packages/core/src', folder)
+    const singular = folder === 'policies' ? 'policy' : folder.slice(0, -1)
+    assert.ok(globSync(`${singular}.ts`, { cwd: base }).length === 1, `${folder}/ has no ${singular}.ts`)
+    for (const file of files) {
+      const text = readFileSync(join(base, `${file}.test.ts`), 'utf8')
+      assert.match(text, new RegExp(`\\b${suite}\\(`), `${folder}/${file}.test.ts does not call ${suite}`)
+    }
+  }
+})
+
+test('the list of drivers names every file that implements an interface', () => {
+  const implementing =
+    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource)\s*(?:\{|$|=>)/m
+  for (const { folder, files } of drivers) {
+    const found = globSync(`packages/core/src/${folder}/*.ts`, { cwd: root })
+      .filter((file) => !file.endsWith('.test.ts'))
+      .filter((file) => /export function \w+\(/.test(readFileSync(join(root, file), 'utf8')))
+      .filter((file) => implementing.test(readFileSync(join(root, file), 'utf8')))
+      .map((file) => basename(file, '.ts'))
+    assert.deepEqual(found.sort(), [...files].sort(), `drivers in ${folder}/`)
+  }
+})
+
+test('docs/errors.md says exactly what the error table says', () => {
+  assert.equal(readFileSync(join(root, 'docs/errors.md'), 'utf8'), errorsPage(codes))
+})
+
+test('ARCHITECTURE.md names every folder of core', () => {
+  const text = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8')
+  const folders = new Set(code.filter((file) => file.startsWith('packages/core/')).map((file) => placeOf(file).folder))
+  folders.delete('.')
+  for (const folder of folders) assert.ok(text.includes(`\`${folder}/\``), `ARCHITECTURE.md does not name ${folder}/`)
+})
