@@ -3,7 +3,6 @@ import {
   type ChainStep,
   type Identity,
   type Result,
-  type RetryRule,
   type StreamEvent,
   ToolError,
 } from '@gantry/contract'
@@ -15,7 +14,7 @@ import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './cata
 import { type DescribeOptions, describeTool, type ToolDoc } from './catalogs/describe.ts'
 import { memoryCatalog } from './catalogs/memory.ts'
 import type { ChainOptions } from './chain/chain.ts'
-import { checkOptions, defaultLimits, type ExecutorOptions, isPositive, localOwner } from './executor-options.ts'
+import { checkOptions, defaultLimits, type ExecutorOptions, localOwner } from './executor-options.ts'
 import { holds } from './pipeline/authorize.ts'
 import { systemClock } from './pipeline/clock.ts'
 import { createEvents, type Events } from './pipeline/events.ts'
@@ -27,22 +26,10 @@ import { streamCall } from './pipeline/stream.ts'
 import type { Policy } from './policies/policy.ts'
 import { rules } from './policies/rules.ts'
 import { createSlots } from './resilience/slots.ts'
+import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
 import { memorySecrets } from './secrets/memory.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
-
-/** How one call differs from the executor's defaults. */
-export interface RunOptions {
-  readonly signal?: AbortSignal
-  readonly timeoutMs?: number
-  readonly idempotencyKey?: string
-  /** Who calls; established by the host program, never read from arguments. */
-  readonly identity?: Identity
-  /** Digest of the tool the caller saw; another one is CATALOG_STALE. */
-  readonly schemaDigest?: string
-  readonly retry?: RetryRule
-  readonly callId?: string
-}
 
 /** A tool as search shows it. */
 export interface FoundTool {
@@ -92,8 +79,6 @@ export interface Executor {
   close(options?: { readonly graceMs?: number }): Promise<void>
 }
 
-const noOptions: RunOptions = {}
-
 /** Composes an executor; the only place where the parts meet. */
 export function createExecutor(options: ExecutorOptions = {}): Executor {
   checkOptions(options)
@@ -118,19 +103,27 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   const nextId = createCallIds()
   const owner = options.identity ?? localOwner
-  catalog.subscribe((change) => ports.events.emit('catalog:changed', change))
+  catalog.subscribe((change) => {
+    if (change.kind === 'unregistered') for (const id of change.ids) forget(id)
+    ports.events.emit('catalog:changed', change)
+  })
+  const forget = (id: string): void => {
+    local.remove(id)
+    ports.prepared.forget(id)
+  }
   let closing: Promise<void> | undefined
 
-  const call = (tool: string, args: unknown, given: RunOptions, report?: CallRequest['report']): Promise<Outcome> => {
+  const call = (tool: string, args: unknown, asked?: RunOptions, report?: CallRequest['report']): Promise<Outcome> => {
+    const given = asked ?? noOptions
     const request = requestOf(tool, args, given, given.callId ?? nextId(), given.identity ?? owner, report)
-    const refusal = closing === undefined ? faultOf(given) : closed()
+    const refusal = closing === undefined ? checkRunOptions(given) : closed()
     return refusal === undefined ? runCall(request, ports) : refuseCall(request, ports, refusal)
   }
   const put = (defined: DefinedTool, how: 'register' | 'update'): CatalogEntry => {
     const entry = catalog[how](defined.tool)
+    forget(entry.id)
     if (defined.run !== undefined) local.add(entry.id, defined.run)
     if (defined.input !== undefined) ports.prepared.setInput(entry.id, defined.input)
-    else ports.prepared.forget(entry.id)
     return entry
   }
   const visible = (identity: Identity, also?: (entry: CatalogEntry) => boolean) => (entry: CatalogEntry) =>
@@ -141,19 +134,19 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   for (const tool of options.tools ?? []) put(tool, 'register')
 
   return {
-    run: async (tool, args, given = noOptions) => (await call(tool, args, given)).result,
-    runOrThrow: async (tool, args, given = {}) => {
+    run: async (tool, args, given) => (await call(tool, args, given)).result,
+    runOrThrow: async (tool, args, given) => {
       const { result, failure } = await call(tool, args, given)
       if (failure === undefined) return result
       const { code, message, details, effect, retryable, stage } = failure
       const facts = details === undefined ? {} : { details }
       throw new ToolError(code, message, { cause: failure.cause, effect, retryable, stage, result, ...facts })
     },
-    stream: (tool, args, given = {}) => {
-      const callId = given.callId ?? nextId()
+    stream: (tool, args, given) => {
+      const callId = given?.callId ?? nextId()
       const start = async (report: NonNullable<CallRequest['report']>, signal: AbortSignal): Promise<Result> =>
         (await call(tool, args, { ...given, callId, signal }, report)).result
-      return streamCall(callId, start, given.signal)
+      return streamCall(callId, start, given?.signal)
     },
     chain: async (steps, given = {}) => {
       // Loaded with the first chain, so that a plain call starts faster.
@@ -208,12 +201,6 @@ function requestOf(
     retry: given.retry,
     report,
   }
-}
-
-function faultOf(given: RunOptions): ToolError | undefined {
-  if (given.timeoutMs === undefined || isPositive(given.timeoutMs)) return undefined
-  const issue = { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
-  return new ToolError('INPUT_INVALID', `The option ${issue.path} ${issue.message}.`, { details: { issues: [issue] } })
 }
 
 function closed(): ToolError {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testCatalog } from '../conformance/catalog.ts'
 import { sampleTool } from '../conformance/catalog-samples.ts'
+import type { Embedder } from './embedder.ts'
 import { memoryCatalog } from './memory.ts'
 
 testCatalog('memory', () => memoryCatalog())
@@ -26,3 +27,12 @@ test('ten thousand invented ids do not push a real one out of reach', () => {
   for (let minor = 0; minor < 12_000; minor += 1) catalog.find(`math:add:<=1.${minor}`)
   assert.equal(catalog.find('math:add'), entry)
 })
+
+/** Knows a few words, each a direction of its own. */
+const toyEmbedder: Embedder = {
+  id: 'words',
+  embed: async (texts) =>
+    texts.map((text) => Float32Array.from(['red', 'blue', 'thing'], (word) => text.split(word).length - 1)),
+}
+
+testCatalog('memory with an embedder', () => memoryCatalog({ embedder: toyEmbedder }))

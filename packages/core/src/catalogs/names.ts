@@ -87,10 +87,7 @@ export class Names {
 }
 
 function collision(path: string, name: string, claim: Claim): Issue {
-  const kind = claim.text === claim.key ? 'the tool' : `an alias of ${quote(claim.key)},`
-  const how = claim.text === name ? 'is taken by' : 'differs only in case from'
-  return {
-    path,
-    message: `${quote(name)} ${how} ${kind}${claim.text === name && claim.text === claim.key ? '' : ` ${quote(claim.text)}`}`,
-  }
+  const owner = claim.text === claim.key ? 'a tool' : `an alias of ${quote(claim.key)}`
+  const how = claim.text === name ? 'is the name of' : `differs only in case from ${quote(claim.text)},`
+  return { path, message: `${quote(name)} ${how} ${owner}` }
 }

@@ -94,8 +94,17 @@ test('the tool names a time, the call may name another, and the executor caps bo
   assert.match((await capped.run('test:it', {}, { timeoutMs: 60_000 })).error?.message ?? '', /within 6 ms/)
 })
 
-test('a wrong timeout is refused as input', async () => {
-  const gantry = createExecutor({ tools: [tool(() => 1)] })
+test('wrong options of a call are refused as input, and the tool is not started', async () => {
+  const gantry = createExecutor({ tools: [tool(() => assert.fail('started'))] })
+  for (const options of [
+    { signal: {} },
+    { identity: { principal: 'x' } },
+    { retry: { attempts: 0 } },
+    { callId: '' },
+  ]) {
+    const result = await gantry.run('test:it', {}, options as never)
+    assert.equal(result.error?.code, 'INPUT_INVALID', JSON.stringify(options))
+  }
   for (const timeoutMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {
     assert.equal((await gantry.run('test:it', {}, { timeoutMs })).error?.code, 'INPUT_INVALID')
   }

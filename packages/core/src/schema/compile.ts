@@ -1,7 +1,9 @@
 import type { JsonSchema } from '@gantry/contract'
 import type { Site } from './keywords/keyword.ts'
 import { inScope } from './keywords/reference.ts'
-import { addIssue, join, type Node, type Place, type SchemaObject } from './node.ts'
+import { addIssue, join, type Node } from './node.ts'
+import type { Pattern } from './patterns/pattern.ts'
+import { newPlace, type Place, type Resource, type SchemaObject } from './place.ts'
 import type { Registry } from './registry.ts'
 
 /** Turns a verified schema into one node; targets of references are compiled from a list, so that chains cannot nest. */
@@ -36,41 +38,74 @@ function compileNode(place: Place, context: Context): Node {
 
 /** The compiled keywords of one schema, cheap ones first and `unevaluated…` last. */
 function compileKeywords(place: Place, schema: SchemaObject, context: Context): Node[] {
-  const { registry, nodeOf } = context
   const { dialect } = place.resource
   const evaluating: Node[] = []
   const found: { readonly rank: number; readonly node: Node }[] = []
-  const child = (value: JsonSchema, path: string): Node => {
-    const inner = typeof value === 'object' ? place.resource.places.get(value) : undefined
-    return compileNode(inner ?? { ...place, schema: value, path }, context)
-  }
   for (const keyword of dialect.legacy && Object.hasOwn(schema, '$ref') ? ['$ref'] : Object.keys(schema)) {
     const definition = dialect.keywords.get(keyword)
-    if (definition?.build === undefined) continue
-    const path = join(place.path, keyword)
-    const site: Site = {
-      schema,
-      keyword,
-      path,
-      place,
-      assertFormat: context.assertFormat || dialect.assertFormat,
-      child: (value, ...segments) => child(value, segments.reduce<string>(join, path)),
-      sibling: (name) =>
-        Object.hasOwn(schema, name) ? child(schema[name] as JsonSchema, join(place.path, name)) : undefined,
-      collectSiblings(value, state, seen) {
-        for (const node of evaluating) node.collect?.(value, state, seen)
-      },
-      nodeOf,
-      pattern: (source) => registry.patternOf(source),
-      resources: registry.resources.values(),
-      dynamic: registry.dynamic,
-    }
-    const node = definition.build(schema[keyword], site)
-    if (node === undefined) continue
+    const node = definition?.build?.(schema[keyword], new KeywordSite(schema, keyword, place, context, evaluating))
+    if (definition === undefined || node === undefined) continue
     found.push({ rank: definition.rank, node })
     if (definition.vocabulary !== 'unevaluated') evaluating.push(node)
   }
   return found.sort((left, right) => left.rank - right.rank).map(({ node }) => node)
+}
+
+/** What a keyword sees while it is compiled. */
+class KeywordSite implements Site {
+  readonly schema: SchemaObject
+  readonly keyword: string
+  readonly path: string
+  readonly place: Place
+  readonly #context: Context
+  readonly #evaluating: readonly Node[]
+
+  constructor(schema: SchemaObject, keyword: string, place: Place, context: Context, evaluating: readonly Node[]) {
+    this.schema = schema
+    this.keyword = keyword
+    this.path = join(place.path, keyword)
+    this.place = place
+    this.#context = context
+    this.#evaluating = evaluating
+  }
+
+  get assertFormat(): boolean {
+    return this.#context.assertFormat || this.place.resource.dialect.assertFormat
+  }
+
+  get resources(): Iterable<Resource> {
+    return this.#context.registry.resources.values()
+  }
+
+  get dynamic(): boolean {
+    return this.#context.registry.dynamic
+  }
+
+  child(schema: JsonSchema, ...segments: readonly (string | number)[]): Node {
+    return this.#compile(schema, segments.reduce<string>(join, this.path))
+  }
+
+  sibling(keyword: string): Node | undefined {
+    if (!Object.hasOwn(this.schema, keyword)) return undefined
+    return this.#compile(this.schema[keyword] as JsonSchema, join(this.place.path, keyword))
+  }
+
+  siblings(): readonly Node[] {
+    return this.#evaluating
+  }
+
+  nodeOf(place: Place): Node {
+    return this.#context.nodeOf(place)
+  }
+
+  pattern(source: string): Pattern {
+    return this.#context.registry.patternOf(source)
+  }
+
+  #compile(schema: JsonSchema, path: string): Node {
+    const known = typeof schema === 'object' ? this.place.resource.places.get(schema) : undefined
+    return compileNode(known ?? newPlace(schema, path, 0, this.place.resource), this.#context)
+  }
 }
 
 /** All keywords of one schema as one node. */

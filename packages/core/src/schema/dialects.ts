@@ -10,7 +10,7 @@ import * as string from './keywords/string.ts'
 import { type } from './keywords/type.ts'
 import { unevaluatedItems, unevaluatedProperties } from './keywords/unevaluated.ts'
 import { constant, enumeration } from './keywords/value.ts'
-import type { Dialect } from './node.ts'
+import type { Dialect } from './place.ts'
 
 /** A keyword that only holds names or sub-schemas for others. */
 const holder = (shape: Shape, vocabulary: Vocabulary = 'core'): Keyword => ({ shape, vocabulary, rank: 0 })

@@ -1,6 +1,7 @@
 import type { JsonSchema } from '@gantry/contract'
 import { isObject } from './keywords/keyword.ts'
-import { join, type Place } from './node.ts'
+import { join } from './node.ts'
+import type { Place } from './place.ts'
 import type { Registry } from './registry.ts'
 
 /**

@@ -1,39 +1,6 @@
-import type { Issue, JsonSchema } from '@gantry/contract'
+import type { Issue } from '@gantry/contract'
 import { escapeSegment } from '../json/pointer.ts'
-import type { Keyword } from './keywords/keyword.ts'
-
-/** A schema that is an object, not `true` or `false`. */
-export type SchemaObject = Exclude<JsonSchema, boolean>
-
-/** A set of keywords under one `$schema`. */
-export interface Dialect {
-  readonly keywords: ReadonlyMap<string, Keyword>
-  /** Draft-07: `$ref` hides its siblings, and `$id: "#name"` is an anchor. */
-  readonly legacy: boolean
-  readonly assertFormat: boolean
-}
-
-/** A schema with its own base URI, and the names that are defined in it. */
-export interface Resource {
-  readonly uri: string
-  readonly dialect: Dialect
-  readonly places: Map<SchemaObject, Place>
-  readonly anchors: Map<string, Place>
-  readonly dynamicAnchors: Map<string, Place>
-  root: Place
-}
-
-/** One schema object where it stands. */
-export interface Place {
-  readonly schema: JsonSchema
-  /** Pointer into the root schema, or `uri#pointer` in another document. */
-  readonly path: string
-  readonly depth: number
-  readonly resource: Resource
-  ref: Place | undefined
-  dynamicRef: Place | undefined
-  node: Node | undefined
-}
+import type { Resource } from './place.ts'
 
 /** What one check has spent and where it is. */
 export interface State {

@@ -5,8 +5,9 @@ import { isObject } from './keywords/keyword.ts'
 import { defaultLimits, type SchemaLimits } from './limits.ts'
 import { draft07Metaschemas } from './metaschemas/draft-07.ts'
 import { draft202012Metaschemas } from './metaschemas/draft-2020-12.ts'
-import { type Dialect, join, type Place, type Resource, type SchemaObject } from './node.ts'
+import { join } from './node.ts'
 import { Pattern } from './patterns/pattern.ts'
+import { type Dialect, newPlace, type Place, Resource, type SchemaObject } from './place.ts'
 import { resolveUri, splitUri } from './uri.ts'
 
 export interface Reference {
@@ -65,7 +66,7 @@ export class Registry {
     const dialect = this.#dialectFor(schema, path, inherited)
     const id = idOf(schema, dialect)
     const own = id === undefined ? undefined : resolveUri(id, uri)
-    const resource = newResource(own === undefined ? uri : splitUri(own)[0], schema, path, 0, dialect)
+    const resource = new Resource(own === undefined ? uri : splitUri(own)[0], dialect, schema, path, 0)
     this.resources.set(uri, resource)
     this.resources.set(resource.uri, resource)
     this.#enqueue(resource.root, resource)
@@ -84,7 +85,7 @@ export class Registry {
 
   #addResource(schema: JsonSchema, path: string, depth: number, parent: Resource, id: string): Place {
     const [uri] = splitUri(id)
-    const resource = newResource(uri, schema, path, depth, this.#dialectFor(schema, path, parent.dialect))
+    const resource = new Resource(uri, this.#dialectFor(schema, path, parent.dialect), schema, path, depth)
     const other = this.resources.get(uri)
     if (other === undefined) this.resources.set(uri, resource)
     else if (other.root.schema !== schema)
@@ -165,17 +166,6 @@ export class Registry {
     if (typeof value !== 'boolean' && !isObject(value)) return undefined
     return this.addChild(value, path, current.depth + 1, current.resource)
   }
-}
-
-function newPlace(schema: JsonSchema, path: string, depth: number, resource: Resource): Place {
-  return { schema, path, depth, resource, ref: undefined, dynamicRef: undefined, node: undefined }
-}
-
-function newResource(uri: string, schema: JsonSchema, path: string, depth: number, dialect: Dialect): Resource {
-  const names = { places: new Map(), anchors: new Map(), dynamicAnchors: new Map() }
-  const unrooted = { uri, dialect, ...names } as unknown as Resource
-  unrooted.root = newPlace(schema, path, depth, unrooted)
-  return unrooted
 }
 
 /** The `$id` that gives a schema its own base; draft-07 ignores one beside `$ref` and reads `#name` as an anchor. */

@@ -1,5 +1,6 @@
 import type { JsonSchema } from '@gantry/contract'
-import { join, type Place } from './node.ts'
+import { join } from './node.ts'
+import type { Place } from './place.ts'
 import type { Registry } from './registry.ts'
 
 /** One keyword in one schema while it is verified. */

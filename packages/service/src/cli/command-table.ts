@@ -113,7 +113,7 @@ export const commands = {
     options: ['help'],
     examples: [
       { line: 'source <(gantry completion bash)', what: 'for this bash' },
-      { line: 'gantry completion zsh > "${fpath[1]}/_gantry"', what: 'for every new zsh' },
+      { line: 'gantry completion zsh > ~/.zfunc/_gantry', what: 'for every new zsh' },
       { line: 'gantry completion fish > ~/.config/fish/completions/gantry.fish', what: 'for every new fish' },
     ],
   },

@@ -1,4 +1,12 @@
-import { type CodeInfo, codes, type ErrorCause, type ErrorInfo, type Issue, type Json, ToolError } from '@gantry/contract'
+import {
+  type CodeInfo,
+  codes,
+  type ErrorCause,
+  type ErrorInfo,
+  type Issue,
+  type Json,
+  ToolError,
+} from '@gantry/contract'
 import { safeLine } from './terminal.ts'
 
 const deepestCause = 5
@@ -40,8 +48,10 @@ export function errorText(error: ErrorInfo): string {
     `${error.code}: ${error.message}`,
     ...issues.map(({ path, message }) => `  ${path === '' ? '(all of it)' : path} ${message}`),
     ...causeLines(error),
-    ...(near.length > 0 && !error.message.includes('Did you mean') ? [`Did you mean ${near.join(' or ')}?`] : []),
-    ...(error.stage === 'admit' && error.code === 'INPUT_INVALID' ? ['gantry help explains the commands.'] : [row.remedy]),
+    ...(near.length > 0 && !/did you mean/i.test(error.message) ? [`Did you mean ${near.join(' or ')}?`] : []),
+    ...(error.stage === 'admit' && error.code === 'INPUT_INVALID'
+      ? ['gantry help explains the commands.']
+      : [row.remedy]),
   ]
   return `${lines.map(safeLine).join('\n')}\n`
 }

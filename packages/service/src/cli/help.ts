@@ -50,7 +50,9 @@ export function commandHelp(name: CommandName): string {
     'Options:',
     ...columns(optionRows(own)),
     '',
-    ...(examples.length > 0 ? ['Examples:', ...examples.flatMap(({ line, what }) => [`  ${line}`, `      ${what}`]), ''] : []),
+    ...(examples.length > 0
+      ? ['Examples:', ...examples.flatMap(({ line, what }) => [`  ${line}`, `      ${what}`]), '']
+      : []),
     ...exitCodeLines(),
     '',
   ].join('\n')

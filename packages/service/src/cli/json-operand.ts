@@ -1,4 +1,4 @@
-import { readFile, stat } from 'node:fs/promises'
+import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { type Json, ToolError } from '@gantry/contract'
 import type { Io } from './io.ts'
@@ -18,9 +18,9 @@ export async function readJsonFile(name: string, file: string, io: Io): Promise<
   const path = resolve(io.folder, file)
   let text: string
   try {
-    const { size } = await stat(path)
+    const { size } = statSync(path)
     if (size > limits.bytes) throw tooLarge(name)
-    text = await readFile(path, 'utf8')
+    text = readFileSync(path, 'utf8')
   } catch (error) {
     if (ToolError.is(error)) throw error
     const message = `The file ${file} for ${name} cannot be read.`

@@ -18,7 +18,11 @@ export const options = {
   config: { kind: 'file', value: 'FILE', summary: 'Use this configuration file.' },
   quiet: { kind: 'flag', short: 'q', summary: 'Show no progress.' },
   verbose: { kind: 'flag', short: 'v', summary: 'Show every log line of a tool, not only warnings.' },
-  timeout: { kind: 'duration', value: 'TIME', summary: 'Give up after 200ms, 5s or 2m; a bare number is milliseconds.' },
+  timeout: {
+    kind: 'duration',
+    value: 'TIME',
+    summary: 'Give up after 200ms, 5s or 2m; a bare number is milliseconds.',
+  },
   'idempotency-key': { kind: 'text', value: 'KEY', summary: 'Name of this call for tools that run twice safely.' },
   input: { kind: 'json', value: 'JSON', summary: 'What {{input}} names: JSON, @file or - for stdin.' },
   resume: { kind: 'file', value: 'FILE', summary: 'Take up an earlier run from its printed ChainResult.' },

@@ -11,7 +11,9 @@ export interface Invocation {
 }
 
 const table: { readonly [name: string]: OptionInfo } = options
-const shorts = new Map(Object.entries(table).flatMap(([name, { short }]) => (short === undefined ? [] : [[short, name]])))
+const shorts = new Map(
+  Object.entries(table).flatMap(([name, { short }]) => (short === undefined ? [] : [[short, name]])),
+)
 
 /**
  * Reads a command line by the tables. Options may stand anywhere before `--`; the last of equal ones counts.

@@ -15,14 +15,13 @@ export interface Progress {
 const eraseLine = '\r\x1b[2K'
 
 export function createProgress(io: Io, { quiet, verbose }: OptionValues): Progress {
-  const drawn = io.watched && quiet !== true
   let line = ''
   const clear = (): void => {
     if (line !== '') io.err(eraseLine)
     line = ''
   }
   const show = (text: string): void => {
-    if (!drawn) return
+    if (quiet === true || !io.watched) return
     line = clip(safeLine(text), io.columns - 1)
     io.err(`${eraseLine}${line}`)
   }

@@ -9,7 +9,9 @@ export function safeLine(text: string): string {
 
 /** The same, but line ends and tabs stay. */
 export function safeBlock(text: string): string {
-  return text.replaceAll('\r\n', '\n').replace(unsafe, (found) => (found === '\n' || found === '\t' ? found : shown(found)))
+  return text
+    .replaceAll('\r\n', '\n')
+    .replace(unsafe, (found) => (found === '\n' || found === '\t' ? found : shown(found)))
 }
 
 /** JSON text that means the same and that a terminal cannot obey. */

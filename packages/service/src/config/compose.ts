@@ -48,7 +48,10 @@ function separate(said: { readonly [key: string]: unknown }, file: string, issue
   const { tools, policy, secrets, ...data } = said
   const fromModule = /\.[mc]?[jt]s$/.test(file)
   const isLive = (value: unknown, method: string): boolean =>
-    fromModule && typeof value === 'object' && value !== null && typeof (value as Json & object)[method as never] === 'function'
+    fromModule &&
+    typeof value === 'object' &&
+    value !== null &&
+    typeof (value as Json & object)[method as never] === 'function'
   const live: LiveParts = {
     tools: fromModule ? toolsOf(tools, issues) : [],
     policy: isLive(policy, 'decide') ? (policy as Policy) : undefined,

@@ -42,7 +42,11 @@ function owned(file: string): string {
   const me = process.getuid?.()
   const owner = statSync(file).uid
   if (me === undefined || owner === me || owner === 0) return file
-  throw configError(file, `${file} belongs to another user (uid ${owner}). Name it with --config to use it all the same.`, [])
+  throw configError(
+    file,
+    `${file} belongs to another user (uid ${owner}). Name it with --config to use it all the same.`,
+    [],
+  )
 }
 
 function isFile(path: string): boolean {

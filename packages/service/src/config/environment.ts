@@ -28,7 +28,9 @@ export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
   }
   const known = format === 'annotate' || format === 'assert' ? format : undefined
   if (format !== undefined && format !== '' && known === undefined) wrong('GANTRY_FORMAT', 'must be annotate or assert')
-  const unknown = Object.keys(environment).filter((name) => name.startsWith('GANTRY_') && !Object.hasOwn(variables, name))
+  const unknown = Object.keys(environment).filter(
+    (name) => name.startsWith('GANTRY_') && !Object.hasOwn(variables, name),
+  )
   return { timeoutMs, format: known, issues, unknown }
 }
 

@@ -2,7 +2,12 @@ import type { JsonSchema } from '@gantry/contract'
 
 const positive = { type: 'number', exclusiveMinimum: 0 }
 const texts = { type: 'array', items: { type: 'string' } }
-const patterns = { anyOf: [{ type: 'string', minLength: 1 }, { ...texts, minItems: 1 }] }
+const patterns = {
+  anyOf: [
+    { type: 'string', minLength: 1 },
+    { ...texts, minItems: 1 },
+  ],
+}
 
 function object(properties: { readonly [name: string]: JsonSchema }, required: readonly string[] = []): JsonSchema {
   return { type: 'object', properties, required, additionalProperties: false }
@@ -36,7 +41,17 @@ export const configSchema: JsonSchema = object({
     ...positives('timeoutMs', 'maxTimeoutMs', 'approvalMs', 'argsBytes', 'argsDepth', 'resultBytes', 'resultDepth'),
     chain: object(
       positives(
-        ...['steps', 'parallel', 'referenceDepth', 'chainBytes', 'chainDepth', 'items', 'calls', 'argsBytes', 'argsDepth'],
+        ...[
+          'steps',
+          'parallel',
+          'referenceDepth',
+          'chainBytes',
+          'chainDepth',
+          'items',
+          'calls',
+          'argsBytes',
+          'argsDepth',
+        ],
       ),
     ),
   }),
@@ -45,7 +60,12 @@ export const configSchema: JsonSchema = object({
     additionalProperties: object({ env: { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]*$' } }, ['env']),
   },
   identity: object(
-    { principal: { type: 'string', minLength: 1 }, tenant: { type: 'string', minLength: 1 }, permissions: texts, roles: texts },
+    {
+      principal: { type: 'string', minLength: 1 },
+      tenant: { type: 'string', minLength: 1 },
+      permissions: texts,
+      roles: texts,
+    },
     ['principal', 'tenant', 'permissions'],
   ),
   format: { enum: ['annotate', 'assert'] },

@@ -5,8 +5,7 @@ import { configSchema } from './schema.ts'
 
 /** All that is wrong with the plain part of a configuration, unknown keys with the nearest known one. */
 export function configIssues(document: JsonObject): Issue[] {
-  const checked = compileSchema(configSchema).validate(document)
-  return checked.ok ? [] : checked.issues.map(withSuggestion)
+  return compileSchema(configSchema).issues(document).map(withSuggestion)
 }
 
 function withSuggestion(issue: Issue): Issue {

@@ -29,6 +29,7 @@ export const uniqueItems: Keyword = {
   vocabulary: 'validation',
   rank: 3,
   build(value, site) {
+    const { path, keyword } = site
     if (value !== true) return undefined
     return {
       ...assertion(site, (instance, state) => !Array.isArray(instance) || !findDuplicate(instance, state), String),
@@ -38,8 +39,8 @@ export const uniqueItems: Keyword = {
         addIssue(
           state,
           at,
-          site.path,
-          site.keyword,
+          path,
+          keyword,
           `must have no equal items, but items ${twins[0]} and ${twins[1]} are`,
         )
       },
@@ -134,6 +135,7 @@ export const contains: Keyword = {
   vocabulary: 'applicator',
   rank: 4,
   build(value, site) {
+    const { path, keyword } = site
     const node = site.child(value as JsonSchema)
     const legacy = site.place.resource.dialect.legacy
     const least = legacy ? 1 : ((site.schema.minContains as number | undefined) ?? 1)
@@ -154,7 +156,7 @@ export const contains: Keyword = {
       report(instance, state, at) {
         if (count(instance, state)) return
         const bounds = most === Infinity ? `at least ${least}` : `${least} to ${most}`
-        addIssue(state, at, site.path, site.keyword, `must contain ${bounds} items that match`)
+        addIssue(state, at, path, keyword, `must contain ${bounds} items that match`)
       },
       collect(instance, state, seen) {
         if (!Array.isArray(instance)) return

@@ -1,6 +1,7 @@
 import type { JsonSchema } from '@gantry/contract'
-import { addIssue, type Node, type Place, type Resource, type SchemaObject, type Seen, type State } from '../node.ts'
+import { addIssue, type Node, type State } from '../node.ts'
 import type { Pattern } from '../patterns/pattern.ts'
+import type { Place, Resource, SchemaObject } from '../place.ts'
 
 /** What a keyword's value must look like; `shapes.ts` checks it and finds the sub-schemas in it. */
 export type Shape =
@@ -39,8 +40,8 @@ export interface Site {
   child(schema: JsonSchema, ...segments: readonly (string | number)[]): Node
   /** Compiles the schema under another keyword of the same schema. */
   sibling(keyword: string): Node | undefined
-  /** Tells what the other keywords of the same schema looked at; for use while checking, when all are compiled. */
-  collectSiblings(value: unknown, state: State, seen: Seen): void
+  /** The other keywords of the same schema, for `unevaluated…`; the list is whole once all are compiled. */
+  siblings(): readonly Node[]
   /** The node of a place, compiled later when need be. */
   nodeOf(place: Place): Node
   pattern(source: string): Pattern

@@ -64,6 +64,7 @@ export const anyOf: Keyword = {
   inPlace: true,
   rank: 5,
   build(value, site) {
+    const { path, keyword } = site
     const nodes = children(value, site)
     const check: Node['check'] = (instance, state) => {
       spend(state, nodes.length)
@@ -74,7 +75,7 @@ export const anyOf: Keyword = {
       check,
       report(instance, state, at) {
         if (check(instance, state)) return
-        addIssue(state, at, site.path, site.keyword, `must match at least one of ${nodes.length} alternatives`)
+        addIssue(state, at, path, keyword, `must match at least one of ${nodes.length} alternatives`)
         reportNearest(nodes, instance, state, at)
       },
       collect: collectFrom(nodes),
@@ -88,6 +89,7 @@ export const oneOf: Keyword = {
   inPlace: true,
   rank: 5,
   build(value, site) {
+    const { path, keyword } = site
     const nodes = children(value, site)
     const check: Node['check'] = (instance, state) => {
       spend(state, nodes.length)
@@ -102,7 +104,7 @@ export const oneOf: Keyword = {
         const matching = nodes.flatMap((node, index) => (node.check(instance, state) ? [index] : []))
         const count = matching.length === 0 ? 'none' : `alternatives ${matching.join(', ')}`
         const message = `must match exactly one of ${nodes.length} alternatives, but matches ${count}`
-        addIssue(state, at, site.path, site.keyword, message)
+        addIssue(state, at, path, keyword, message)
         if (matching.length === 0) reportNearest(nodes, instance, state, at)
       },
       collect: collectFrom(nodes),
@@ -116,6 +118,7 @@ export const not: Keyword = {
   inPlace: true,
   rank: 5,
   build(value, site) {
+    const { path, keyword } = site
     const node = site.child(value as JsonSchema)
     return applicator([node], {
       check(instance, state) {
@@ -124,7 +127,7 @@ export const not: Keyword = {
       },
       report(instance, state, at) {
         spend(state, 1)
-        if (node.check(instance, state)) addIssue(state, at, site.path, site.keyword, 'must not match the schema here')
+        if (node.check(instance, state)) addIssue(state, at, path, keyword, 'must not match the schema here')
       },
     })
   },

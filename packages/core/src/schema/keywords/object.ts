@@ -144,6 +144,7 @@ export const propertyNames: Keyword = {
   vocabulary: 'applicator',
   rank: 4,
   build(value, site) {
+    const { path, keyword } = site
     const node = site.child(value as JsonSchema)
     return applicator([node], {
       check(instance, state) {
@@ -159,7 +160,7 @@ export const propertyNames: Keyword = {
           const before = state.issues.length
           node.report(name, state, join(at, name))
           if (state.issues.length === before) continue
-          addIssue(state, join(at, name), site.path, site.keyword, 'must have a name that is allowed')
+          addIssue(state, join(at, name), path, keyword, 'must have a name that is allowed')
         }
       },
     })

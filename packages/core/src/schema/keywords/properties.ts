@@ -103,6 +103,7 @@ export const patternProperties: Keyword = {
   vocabulary: 'applicator',
   rank: 4,
   build(value, site) {
+    const { keyword } = site
     const list = Object.entries(value as Record<string, JsonSchema>).map(([source, schema]) => ({
       pattern: site.pattern(source),
       node: site.child(schema, source),
@@ -132,7 +133,7 @@ export const patternProperties: Keyword = {
               const match = pattern.matches(key, state)
               if (match) node.report(instance[key], state, join(at, key))
               if (match !== undefined) continue
-              addIssue(state, join(at, key), path, site.keyword, 'has a name too long to check against this pattern')
+              addIssue(state, join(at, key), path, keyword, 'has a name too long to check against this pattern')
             }
           }
         },
@@ -152,6 +153,7 @@ export const additionalProperties: Keyword = {
   vocabulary: 'applicator',
   rank: 5,
   build(value, site) {
+    const { path, keyword } = site
     const node = site.child(value as JsonSchema)
     const { properties: described, patternProperties: byPattern } = site.schema
     const known = new Set(isObject(described) ? Object.keys(described) : [])
@@ -175,7 +177,7 @@ export const additionalProperties: Keyword = {
           spend(state, 1)
           if (isKnown(key, known, patterns, state)) continue
           if (!refuse) node.report(instance[key], state, join(at, key))
-          else addIssue(state, join(at, key), site.path, site.keyword, 'is not an allowed property')
+          else addIssue(state, join(at, key), path, keyword, 'is not an allowed property')
         }
       },
       collect(instance, _state, seen) {

@@ -1,4 +1,5 @@
-import { type Node, type Place, type Resource, type State, spend, tooDeep } from '../node.ts'
+import { type Node, type State, spend, tooDeep } from '../node.ts'
+import type { Place, Resource } from '../place.ts'
 import type { Keyword, Site } from './keyword.ts'
 
 /** Applies a node that stands elsewhere; the only way a check can recurse, so the only place that counts depth. */

@@ -63,6 +63,7 @@ export const pattern: Keyword = {
   vocabulary: 'validation',
   rank: 2,
   build(value, site) {
+    const { path, keyword } = site
     const source = value as string
     const compiled = site.pattern(source)
     const matches = (instance: unknown, state: State): boolean | undefined =>
@@ -73,7 +74,7 @@ export const pattern: Keyword = {
         const match = matches(instance, state)
         if (match === true) return
         const words = match === false ? 'must match' : 'is too long to check against'
-        addIssue(state, at, site.path, site.keyword, `${words} the pattern ${source}`)
+        addIssue(state, at, path, keyword, `${words} the pattern ${source}`)
       },
     }
   },

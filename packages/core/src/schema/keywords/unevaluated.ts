@@ -8,9 +8,11 @@ type Left = (value: object, seen: Seen) => readonly (string | number)[]
 function unevaluated(left: Left, words: string, all: (seen: Seen) => void): NonNullable<Keyword['build']> {
   return (value: unknown, site: Site): Node => {
     const node = site.child(value as JsonSchema)
+    const siblings = site.siblings()
+    const { path, keyword } = site
     const keysLeft = (instance: object, state: State): readonly (string | number)[] => {
       const seen: Seen = { allProperties: false, names: new Set(), allItems: false, upTo: 0, indexes: new Set() }
-      site.collectSiblings(instance, state, seen)
+      for (const sibling of siblings) sibling.collect?.(instance, state, seen)
       const keys = left(instance, seen)
       spend(state, keys.length)
       return keys
@@ -27,7 +29,7 @@ function unevaluated(left: Left, words: string, all: (seen: Seen) => void): NonN
         if (typeof instance !== 'object' || instance === null) return
         for (const key of keysLeft(instance, state)) {
           if (value !== false) node.report((instance as Record<string, unknown>)[key], state, join(at, key))
-          else addIssue(state, join(at, key), site.path, site.keyword, words)
+          else addIssue(state, join(at, key), path, keyword, words)
         }
       },
       collect: (_instance, _state, seen) => all(seen),

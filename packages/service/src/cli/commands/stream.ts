@@ -17,8 +17,8 @@ export const execute: Command = async ({ operands: [tool = '', text], options },
     let chunks = 0
     for await (const event of gantry.stream(tool, args, { ...callOptions(options), signal: io.signal })) {
       const end = event.kind === 'done' || event.kind === 'error' ? event.result : undefined
-      if (end !== undefined) progress.clear()
-      else if (event.kind !== 'chunk') progress.report(event)
+      if (event.kind === 'done' || event.kind === 'error') progress.clear()
+      else progress.report(event)
       if (options.json === true) {
         await printJson(event, io)
         if (end !== undefined) code = exitCodeOf(end)

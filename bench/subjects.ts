@@ -1,0 +1,127 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { median } from './measure.ts'
+
+/** What a subject's process is told to do. */
+export type Order =
+  | { readonly kind: 'warm'; readonly ms: number; readonly batchMs: number }
+  | { readonly kind: 'batch' }
+  | { readonly kind: 'singles' }
+  | { readonly kind: 'tail'; readonly share: number }
+  | { readonly kind: 'allocated'; readonly calls: number }
+
+export type Answer = { readonly value: number } | { readonly failed: string }
+
+/** What was measured of one subject: microseconds and bytes a call, or why nothing was. */
+export type Measured =
+  | { readonly name: string; readonly p50: number; readonly p99: number; readonly bytes: number }
+  | { readonly name: string; readonly failed: string }
+
+export interface Effort {
+  readonly rounds: number
+  readonly warmMs: number
+  readonly batchMs: number
+  /** Calls over which allocation is measured. */
+  readonly calls: number
+}
+
+const usual: Effort = { rounds: 25, warmMs: 1_500, batchMs: 30, calls: 1_000 }
+/** A young generation that holds everything the measured calls allocate, so that nothing is collected between. */
+const roomy = ['--expose-gc', '--min-semi-space-size=256', '--max-semi-space-size=256']
+
+/**
+ * Measures subjects of a module side by side: one process each, in rounds A, B, C, A, B, C, so that a busy moment of
+ * the machine falls on all of them alike. Only one works at a time.
+ */
+export async function measureSubjects(
+  module: string,
+  names: readonly string[],
+  effort: Partial<Effort> = {},
+): Promise<Measured[]> {
+  const { rounds, warmMs, batchMs, calls } = { ...usual, ...effort }
+  const subjects: Subject[] = []
+  for (const name of names) subjects.push(await Subject.start(module, name, []))
+  try {
+    await each(subjects, (subject) => subject.ask({ kind: 'warm', ms: warmMs, batchMs }))
+    for (let round = 0; round < rounds; round += 1) {
+      progress(`${module}: round ${round + 1} of ${rounds}`)
+      await each(subjects, async (subject) => subject.batches.push(await subject.ask({ kind: 'batch' })))
+      await each(subjects, (subject) => subject.ask({ kind: 'singles' }))
+    }
+    const measured: Measured[] = []
+    for (const subject of subjects) {
+      progress(`${module}: allocation of ${subject.name}`)
+      measured.push(await outcome(module, subject, calls))
+    }
+    return measured
+  } finally {
+    for (const subject of subjects) subject.stop()
+  }
+}
+
+/** Shows what is being done on one line of the terminal; in a log, on lines of their own. */
+export function progress(text: string): void {
+  process.stderr.write(process.stderr.isTTY ? `\r\x1b[Kbench: ${text}` : `bench: ${text}\n`)
+}
+
+async function each(subjects: readonly Subject[], work: (subject: Subject) => Promise<unknown>): Promise<void> {
+  for (const subject of subjects) if (subject.failed === undefined) await work(subject)
+}
+
+async function outcome(module: string, subject: Subject, calls: number): Promise<Measured> {
+  const { name } = subject
+  const p99 = subject.failed === undefined ? await subject.ask({ kind: 'tail', share: 0.99 }) : Number.NaN
+  const again = await Subject.start(module, name, roomy)
+  try {
+    const bytes = again.failed === undefined ? await allocation(again, calls) : Number.NaN
+    const failed = subject.failed ?? again.failed
+    return failed === undefined ? { name, p50: median(subject.batches), p99, bytes } : { name, failed }
+  } finally {
+    again.stop()
+  }
+}
+
+async function allocation(subject: Subject, calls: number): Promise<number> {
+  await subject.ask({ kind: 'warm', ms: 500, batchMs: 1 })
+  return subject.ask({ kind: 'allocated', calls })
+}
+
+/** A subject's process as seen from outside; once it has failed it stays so, and asks answer NaN. */
+class Subject {
+  readonly name: string
+  readonly batches: number[] = []
+  readonly #child: ChildProcess
+  readonly #gone: Promise<Answer>
+  failed: string | undefined
+
+  private constructor(name: string, child: ChildProcess) {
+    this.name = name
+    this.#child = child
+    this.#gone = once(child, 'exit').then(([code]) => ({ failed: `its process ended with ${code}` }))
+  }
+
+  static async start(module: string, name: string, execArgv: string[]): Promise<Subject> {
+    const child = fork(join(import.meta.dirname, 'subject-process.ts'), [module, name], { execArgv })
+    const subject = new Subject(name, child)
+    await subject.#answer()
+    return subject
+  }
+
+  ask(order: Order): Promise<number> {
+    this.#child.send(order)
+    return this.#answer()
+  }
+
+  stop(): void {
+    this.#child.kill()
+  }
+
+  async #answer(): Promise<number> {
+    const heard = once(this.#child, 'message').then(([message]) => message as Answer)
+    const answer = await Promise.race([heard, this.#gone])
+    if ('value' in answer) return answer.value
+    this.failed = answer.failed
+    return Number.NaN
+  }
+}

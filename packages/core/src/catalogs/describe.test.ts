@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { sampleTool } from '../conformance/catalog-samples.ts'
+import { describeTool, estimateTokens, firstSentences } from './describe.ts'
+import { memoryCatalog } from './memory.ts'
+
+const entry = memoryCatalog().register(
+  sampleTool({
+    title: 'Add',
+    description: `Adds two numbers. ${'It is exact. '.repeat(30)}`,
+    tags: ['math'],
+    docs: 'd'.repeat(400),
+    examples: [
+      { title: 'One', args: { a: 1 } },
+      { title: 'Two', args: { a: 2 } },
+    ],
+    permissions: ['math:use'],
+    inputSchema: {
+      type: 'object',
+      properties: { a: { type: 'number' }, b: { type: 'number', default: 2 } },
+      required: ['a'],
+    },
+  }),
+)
+const versions = ['1.0.0']
+
+test('a summary says what a tool is and no more', () => {
+  const doc = describeTool(entry)
+  assert.deepEqual(Object.keys(doc).sort(), ['effect', 'id', 'omitted', 'summary', 'tags', 'title'])
+  assert.ok(doc.summary.length <= 200 && doc.summary.startsWith('Adds two numbers. It is exact.'))
+})
+
+test('the schema level adds what a call needs', () => {
+  const doc = describeTool(entry, { level: 'schema' })
+  assert.equal(doc.digest, entry.digest)
+  assert.equal(doc.inputSchema, entry.tool.inputSchema)
+  assert.deepEqual([doc.required, doc.defaults], [['a'], { b: 2 }])
+  assert.equal(doc.examples, undefined)
+})
+
+test('the full level adds everything a reader may want', () => {
+  const doc = describeTool(entry, { level: 'full', versions })
+  assert.equal(doc.description, entry.tool.description)
+  assert.equal(doc.examples?.length, 2)
+  assert.deepEqual([doc.versions, doc.permissions, doc.omitted], [versions, ['math:use'], []])
+})
+
+test('examples can be asked for at any level, and not at all', () => {
+  assert.equal(describeTool(entry, { examples: 1 }).examples?.length, 1)
+  assert.equal(describeTool(entry, { level: 'full', examples: 0 }).examples, undefined)
+})
+
+test('a budget leaves parts out in their order and names them', () => {
+  const full = describeTool(entry, { level: 'full', versions })
+  const omitted: string[][] = []
+  for (let maxTokens = estimateTokens(full); maxTokens > 0; maxTokens -= 5) {
+    const doc = describeTool(entry, { level: 'full', versions, maxTokens })
+    if (doc.omitted.length < 9) assert.ok(estimateTokens(doc) <= maxTokens)
+    assert.equal(doc.id, entry.id)
+    for (const part of doc.omitted) assert.equal(doc[part], undefined)
+    omitted.push([...doc.omitted])
+  }
+  assert.deepEqual(omitted[0], [])
+  const last = omitted.at(-1) ?? []
+  assert.deepEqual(last.slice(0, 4), ['docs', 'examples', 'versions', 'permissions'])
+  assert.equal(last.at(-1), 'inputSchema')
+  for (const each of omitted) assert.deepEqual(each, last.slice(0, each.length))
+})
+
+for (const [description, summary] of [
+  ['Adds.', 'Adds.'],
+  ['Adds.\n\nMore.', 'Adds.'],
+  ['Adds\u001b[31m  two\nnumbers.', 'Adds [31m two numbers.'],
+  [`${'a'.repeat(150)} v1.5 ${'b'.repeat(100)}`, `${'a'.repeat(150)} v1.5…`],
+  [`First. ${'b'.repeat(300)}`, 'First.'],
+] as const) {
+  test(`the summary of ${JSON.stringify(description.slice(0, 30))} ends where a sentence or a word does`, () => {
+    assert.equal(firstSentences(description), summary)
+  })
+}
+
+test('a summary of one endless word is still short and well formed', () => {
+  const summary = firstSentences('😀'.repeat(1_000))
+  assert.ok(summary.length <= 200 && summary.isWellFormed())
+})

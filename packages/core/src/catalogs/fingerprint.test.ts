@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { sampleTool } from '../conformance/catalog-samples.ts'
+import { digestOf } from '../json/canonical.ts'
+import { CatalogHash } from './catalog-hash.ts'
+import { toolDigest } from './fingerprint.ts'
+
+test('the digest covers what a caller relies on and nothing else', () => {
+  const base = toolDigest(sampleTool())
+  const relied = [
+    { description: 'x' },
+    { title: 'x' },
+    { version: '1.0.1' },
+    { inputSchema: { type: 'object' } },
+    { outputSchema: true },
+    { annotations: { readOnlyHint: true } },
+  ]
+  for (const change of relied) assert.notEqual(toolDigest(sampleTool(change)), base)
+  assert.equal(toolDigest(sampleTool({ timeoutMs: 5, tags: ['x'], effect: 'once', docs: 'x' })), base)
+})
+
+test('the order of keys in a schema does not matter, that of a list does', () => {
+  const digest = (inputSchema: object) => toolDigest(sampleTool({ inputSchema: inputSchema as { type: 'object' } }))
+  assert.equal(digest({ type: 'object', a: 1, b: { c: 1, d: 2 } }), digest({ b: { d: 2, c: 1 }, a: 1, type: 'object' }))
+  assert.notEqual(digest({ type: 'object', required: ['a', 'b'] }), digest({ type: 'object', required: ['b', 'a'] }))
+})
+
+test('different schemas have different digests, equal ones the same', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {
+      const [one, two] = [a, b].map((value) => toolDigest(sampleTool({ outputSchema: { value } })))
+      assert.equal(one === two, digestOf(a) === digestOf(b))
+    }),
+  )
+})
+
+test('a catalog hash depends on the set of digests alone', () => {
+  const digest = fc.nat(30).map((number) => digestOf(number))
+  fc.assert(
+    fc.property(fc.array(fc.tuple(digest, fc.boolean())), (changes) => {
+      const hash = new CatalogHash()
+      const model = new Set<string>()
+      for (const [each, add] of changes) {
+        if (add) model.add(each)
+        else model.delete(each)
+        if (add) hash.add(each)
+        else hash.remove(each)
+        if (each < '8') hash.read()
+      }
+      const fresh = new CatalogHash()
+      for (const each of [...model].sort()) fresh.add(each)
+      assert.equal(hash.read(), fresh.read())
+    }),
+  )
+})

@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Tool, ToolError } from '@gantry/contract'
+import { sampleTool } from '../conformance/catalog-samples.ts'
+import type { Catalog } from './catalog.ts'
+import type { Embedder } from './embedder.ts'
+import { memoryCatalog } from './memory.ts'
+
+/** Knows three meanings; texts about the same one point the same way. */
+class ToyEmbedder implements Embedder {
+  readonly id = 'toy-1'
+  readonly texts: string[] = []
+  calls = 0
+  failing = false
+
+  async embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]> {
+    signal.throwIfAborted()
+    this.calls += 1
+    if (this.failing) throw new Error('the model is away')
+    this.texts.push(...texts)
+    return texts.map((text) =>
+      Float32Array.from([/mail|letter|correspond/, /money|invoice|bill/, /weather|rain|forecast/], (meaning) =>
+        meaning.test(text.toLowerCase()) ? 3 : 0,
+      ),
+    )
+  }
+}
+
+const tools: readonly Tool[] = [
+  sampleTool({ namespace: 'post', name: 'send', description: 'Sends a letter.' }),
+  sampleTool({ namespace: 'pay', name: 'charge', description: 'Charges an invoice.' }),
+  sampleTool({ namespace: 'sky', name: 'look', description: 'Tells the forecast.' }),
+]
+
+function catalogWith(embedder: Embedder): Catalog {
+  const catalog = memoryCatalog({ embedder })
+  for (const tool of tools) catalog.register(tool)
+  return catalog
+}
+
+async function keys(catalog: Catalog, query: string): Promise<string[]> {
+  return (await catalog.search(query)).items.map(({ entry }) => entry.key)
+}
+
+test('an embedder finds by meaning what no word does', async () => {
+  const catalog = catalogWith(new ToyEmbedder())
+  assert.deepEqual(await keys(catalog, 'correspondence'), ['post:send'])
+  assert.deepEqual(await keys(memoryCatalogOf(tools), 'correspondence'), [])
+})
+
+test('words and meaning together beat either alone', async () => {
+  const catalog = catalogWith(new ToyEmbedder())
+  catalog.register(sampleTool({ namespace: 'old', name: 'rain', description: 'Makes a noise.' }))
+  catalog.register(sampleTool({ namespace: 'sky', name: 'rain', description: 'Tells the weather.' }))
+  const found = await keys(catalog, 'rain')
+  assert.ok(found.indexOf('sky:rain') < found.indexOf('sky:look'))
+  assert.equal(found.length, 3)
+})
+
+test('a tool is embedded once, again when it changes, and a query once', async () => {
+  const embedder = new ToyEmbedder()
+  const catalog = catalogWith(embedder)
+  await catalog.search('mail')
+  await catalog.search('mail')
+  assert.equal(embedder.texts.length, tools.length + 1)
+  catalog.update(sampleTool({ namespace: 'post', name: 'send', description: 'Sends money.' }))
+  catalog.update({
+    ...sampleTool({ namespace: 'pay', name: 'charge', description: 'Charges an invoice.' }),
+    timeoutMs: 9,
+  })
+  await catalog.search('mail')
+  assert.equal(embedder.texts.length, tools.length + 2)
+})
+
+test('a failing embedder leaves an answer by words, with a warning', async () => {
+  const embedder = new ToyEmbedder()
+  embedder.failing = true
+  const page = await catalogWith(embedder).search('letter')
+  assert.deepEqual(
+    page.items.map(({ entry }) => entry.key),
+    ['post:send'],
+  )
+  assert.equal(page.warning?.code, 'BACKEND_UNAVAILABLE')
+})
+
+for (const [title, vectors] of [
+  ['too few vectors', () => []],
+  ['vectors that are not finite', (texts: readonly string[]) => texts.map(() => Float32Array.of(Number.NaN))],
+  ['vectors of different lengths', (texts: readonly string[]) => texts.map((_, at) => new Float32Array(at + 1))],
+  ['lists instead of vectors', (texts: readonly string[]) => texts.map(() => [1, 2] as unknown as Float32Array)],
+] as const) {
+  test(`an embedder that gives ${title} counts as failing`, async () => {
+    const catalog = catalogWith({ id: 'bad', embed: async (texts) => vectors(texts) })
+    const page = await catalog.search('letter')
+    assert.equal(page.items.length, 1)
+    assert.equal(page.warning?.code, 'BACKEND_UNAVAILABLE')
+  })
+}
+
+test('pages by meaning hold while tools come and go', async () => {
+  const catalog = memoryCatalog({ embedder: new ToyEmbedder() })
+  const tool = (name: string, text: string) => sampleTool({ namespace: 'x', name, description: text })
+  for (let at = 10; at < 30; at += 1) catalog.register(tool(`t${at}`, at % 2 === 0 ? 'A letter.' : 'A mail.'))
+  const promised = (await catalog.search('mail', { limit: 100 })).items.map(({ entry }) => entry.key)
+  const seen: string[] = []
+  let cursor: string | undefined
+  for (let round = 0; ; round += 1) {
+    const page = await catalog.search('mail', { limit: 3, ...(cursor === undefined ? {} : { cursor }) })
+    seen.push(...page.items.map(({ entry }) => entry.key))
+    cursor = page.cursor
+    if (cursor === undefined) break
+    catalog.register(tool(`new${round}`, 'mail mail mail'))
+    catalog.unregister('x:t29')
+  }
+  assert.equal(promised.length, 20)
+  const stays = (key: string) => key !== 'x:t29' && !key.startsWith('x:new')
+  assert.deepEqual(seen.filter(stays), promised.filter(stays))
+})
+
+test('a cursor by meaning survives a failure for new tools, one by words stays by words', async () => {
+  const embedder = new ToyEmbedder()
+  const catalog = catalogWith(embedder)
+  catalog.register(sampleTool({ namespace: 'post', name: 'mail', description: 'A mail.' }))
+  const first = await catalog.search('mail', { limit: 1 })
+  embedder.failing = true
+  catalog.register(sampleTool({ namespace: 'post', name: 'late', description: 'A mail.' }))
+  const second = await catalog.search('mail', { limit: 1, ...(first.cursor ? { cursor: first.cursor } : {}) })
+  assert.equal(second.warning?.code, 'BACKEND_UNAVAILABLE')
+  assert.equal(second.items.length, 1)
+  const words = await catalog.search('a mail', { limit: 1 })
+  assert.equal(words.warning?.code, 'BACKEND_UNAVAILABLE')
+  embedder.failing = false
+  const more = await catalog.search('a mail', { limit: 1, ...(words.cursor ? { cursor: words.cursor } : {}) })
+  assert.equal(more.warning, undefined)
+  assert.equal(more.items.length, 1)
+})
+
+test('an abort while embedding ends the search as CANCELLED', async () => {
+  const controller = new AbortController()
+  const catalog = catalogWith({
+    id: 'slow',
+    embed: (_, signal) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+        controller.abort()
+      }),
+  })
+  await assert.rejects(
+    catalog.search('letter', { signal: controller.signal }),
+    (error) => ToolError.is(error) && error.code === 'CANCELLED',
+  )
+})
+
+function memoryCatalogOf(list: readonly Tool[]): Catalog {
+  const catalog = memoryCatalog()
+  for (const tool of list) catalog.register(tool)
+  return catalog
+}

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Tool, ToolError } from '@gantry/contract'
+import { sampleTool } from '../conformance/catalog-samples.ts'
+import { checkTool } from './tool-check.ts'
+
+function fault(tool: unknown): ToolError {
+  try {
+    checkTool(tool as Tool)
+  } catch (error) {
+    if (ToolError.is(error)) return error
+    throw error
+  }
+  return assert.fail('the definition was accepted')
+}
+
+function paths(tool: unknown): string[] {
+  return (fault(tool).details?.issues ?? []).map(({ path }) => path).sort()
+}
+
+test('a full definition is kept as it is, frozen to the last member', () => {
+  const tool = sampleTool({
+    title: 'Add',
+    outputSchema: { type: 'object', properties: { result: { type: 'number' } } },
+    annotations: { readOnlyHint: true },
+    icons: [{ src: 'https://example.com/a.png', sizes: ['16x16'] }],
+    tags: ['math'],
+    docs: '# Add',
+    examples: [{ title: 'Two', args: { a: [1, { b: null }] }, output: 2 }],
+    deprecated: { message: 'Old.', replacement: 'math:sum' },
+    aliases: ['calc:add'],
+    backends: [{ kind: 'http', name: 'calc', options: { path: '/add' } }],
+    output: 'strict',
+    timeoutMs: 5,
+    limits: { argsBytes: 10 },
+    permissions: ['math:use'],
+    secrets: ['KEY'],
+    egress: ['https://example.com'],
+    profile: 'small',
+    runtime: 'process',
+    concurrencyKey: 'k',
+    concurrency: 1,
+    retry: { attempts: 2, delayMs: 0 },
+    approval: 'always',
+    placement: { zone: 'a' },
+  })
+  const checked = checkTool(tool)
+  assert.deepEqual(checked, tool)
+  const frozen = (value: unknown): boolean =>
+    typeof value !== 'object' || value === null || (Object.isFrozen(value) && Object.values(value).every(frozen))
+  assert.ok(frozen(checked))
+})
+
+test('every failing path is named at once', () => {
+  const wrong = { namespace: 'a b', name: '', version: 'one', inputSchema: false, backends: [], effect: 'maybe' }
+  assert.deepEqual(paths(wrong), [
+    '/backends',
+    '/description',
+    '/effect',
+    '/inputSchema',
+    '/name',
+    '/namespace',
+    '/version',
+  ])
+  assert.equal(fault(wrong).code, 'TOOL_INVALID')
+})
+
+for (const [title, changes, path] of [
+  ['an input schema of another type', { inputSchema: { type: 'string' } }, '/inputSchema'],
+  ['an input schema that is true', { inputSchema: true }, '/inputSchema'],
+  ['a description that is only space', { description: ' \n' }, '/description'],
+  ['a description that is too long', { description: 'x'.repeat(10_001) }, '/description'],
+  ['too many tags', { tags: Array.from({ length: 21 }, (_, index) => `t${index}`) }, '/tags'],
+  ['a tag with other characters', { tags: ['ok', 'a/b'] }, '/tags/1'],
+  ['an example without arguments', { examples: [{ title: 'x' }] }, '/examples/0/args'],
+  ['an example whose arguments are a list', { examples: [{ title: 'x', args: [] }] }, '/examples/0/args'],
+  ['a timeout of nothing', { timeoutMs: 0 }, '/timeoutMs'],
+  ['a timeout that is no number', { timeoutMs: Number.NaN }, '/timeoutMs'],
+  ['an alias with a version', { aliases: ['a:b:1.0.0'] }, '/aliases/0'],
+  ['an alias that is no id', { aliases: ['../x'] }, '/aliases/0'],
+  ['a replacement that is no id', { deprecated: { message: 'Old.', replacement: 'x' } }, '/deprecated/replacement'],
+  ['an unknown property', { timeoutMS: 5 }, '/timeoutMS'],
+  ['an unknown limit', { limits: { bytes: 5 } }, '/limits/bytes'],
+  ['a backend without a kind', { backends: [{ name: 'x' }] }, '/backends/0/kind'],
+  ['a schema with a __proto__ key', { outputSchema: JSON.parse('{"__proto__":{}}') }, '/outputSchema/__proto__'],
+  ['a schema that holds a function', { outputSchema: { default: () => 1 } }, '/outputSchema/default'],
+] as const) {
+  test(`${title} is refused at its path`, () => {
+    const tool = { ...sampleTool(), ...(changes as object) }
+    assert.deepEqual(paths(tool), [path])
+    assert.equal(fault(tool).code, 'TOOL_INVALID')
+  })
+}
+
+test('a malformed schema is SCHEMA_INVALID at its path within the definition', () => {
+  const error = fault(sampleTool({ inputSchema: { type: 'object', properties: { a: { type: 'nonsense' } } } }))
+  assert.equal(error.code, 'SCHEMA_INVALID')
+  assert.ok(error.details?.issues?.[0]?.path.startsWith('/inputSchema/properties/a'), error.message)
+})
+
+test('a schema that contains itself is refused', () => {
+  const schema: Record<string, unknown> = { type: 'object' }
+  schema.properties = { self: schema }
+  assert.equal(fault(sampleTool({ inputSchema: schema })).code, 'TOOL_INVALID')
+})
+
+test('what is no object is no definition', () => {
+  for (const value of [undefined, null, 1, 'x', []]) assert.equal(fault(value).code, 'TOOL_INVALID')
+})
+
+test('tags are kept in one spelling and once', () => {
+  assert.deepEqual(checkTool(sampleTool({ tags: ['Blue Sky', 'blue-sky', 'X.Y_z'] })).tags, ['blue-sky', 'x.y_z'])
+})
+
+test('a function beside the data is left out, and one in a binding stays what it is', () => {
+  const run = () => 1
+  const checked = checkTool({ ...sampleTool({ backends: [{ kind: 'local', run }] }), run } as Tool)
+  assert.ok(!('run' in checked))
+  assert.equal(checked.backends[0]?.run, run)
+})
+
+test('a message about hostile text holds plain characters only', () => {
+  const { message } = fault(sampleTool({ namespace: 'a\u001b[31m\u202e'.repeat(1_000) }))
+  assert.match(message, /^[\x20-\x7e…]{1,400}$/)
+})

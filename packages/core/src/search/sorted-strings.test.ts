@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { SortedStrings } from './sorted-strings.ts'
+
+test('it holds what a sorted set holds, from any start', () => {
+  const text = fc.stringMatching(/^[a-c]{0,3}$/)
+  fc.assert(
+    fc.property(fc.array(fc.tuple(text, fc.boolean())), text, (changes, start) => {
+      const model = new Set<string>()
+      const strings = new SortedStrings()
+      for (const [entry, add] of changes) {
+        if (add) model.add(entry)
+        else model.delete(entry)
+        if (add) strings.add(entry)
+        else strings.delete(entry)
+      }
+      assert.equal(strings.size, model.size)
+      assert.deepEqual([...strings.from(start)], [...model].filter((entry) => entry >= start).sort())
+    }),
+  )
+})
+
+test('thousands of strings in any order stay sorted through additions and removals', () => {
+  const all = Array.from({ length: 5_000 }, (_, index) => `k${(index * 7_919) % 5_000}`)
+  const strings = new SortedStrings()
+  for (const entry of all) strings.add(entry)
+  assert.deepEqual([...strings.from('')], all.toSorted())
+  for (const entry of all.slice(0, 4_000)) strings.delete(entry)
+  assert.deepEqual([...strings.from('')], all.slice(4_000).sort())
+})

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import type { Document } from './document.ts'
+import { TextIndex } from './text-index.ts'
+
+function document(key: string, changes: Partial<Document> = {}): Document {
+  const [namespace = '', name = ''] = key.split(':')
+  return { key, namespace, name, description: 'Does something.', ...changes }
+}
+
+function index(...documents: readonly Document[]): TextIndex {
+  const made = new TextIndex()
+  for (const each of documents) made.add(each)
+  return made
+}
+
+function keys(made: TextIndex, query: string, limit = 10): string[] {
+  return made.search(made.plan(query), undefined, limit).map(({ key }) => key)
+}
+
+const github = index(
+  document('github:create_issue', { description: 'Opens a new ticket in a repository.' }),
+  document('github:create_issue_comment', { description: 'Adds a comment.' }),
+  document('github:list_issues', { description: 'Lists tickets.' }),
+  document('github:merge_pull_request', { description: 'Merges a branch.' }),
+  document('slack:send_message', { description: 'Posts a text to a channel.', tags: ['chat'] }),
+)
+
+test('a name with all the words comes first, the shorter of two before the longer', () => {
+  assert.deepEqual(keys(github, 'create an issue').slice(0, 2), ['github:create_issue', 'github:create_issue_comment'])
+  assert.equal(keys(github, 'github:create_issue')[0], 'github:create_issue')
+  assert.equal(keys(github, 'createIssueComment')[0], 'github:create_issue_comment')
+})
+
+test('descriptions, tags, prefixes, joined words and typos find too', () => {
+  assert.deepEqual(keys(github, 'channel'), ['slack:send_message'])
+  assert.deepEqual(keys(github, 'chat'), ['slack:send_message'])
+  assert.deepEqual(keys(github, 'repo'), ['github:create_issue'])
+  assert.equal(keys(github, 'sendmessage')[0], 'slack:send_message')
+  assert.deepEqual(keys(github, 'mesage'), ['slack:send_message'])
+  assert.deepEqual(keys(github, 'repozitori'), ['github:create_issue'])
+})
+
+test('words that nothing holds, or short ones with a typo, find nothing', () => {
+  assert.deepEqual(keys(github, 'kubernetes'), [])
+  assert.deepEqual(keys(github, 'txt'), [])
+  assert.deepEqual(keys(github, '!!!'), [])
+})
+
+test('a typo is mended only where the word itself is unknown', () => {
+  const both = index(document('a:form'), document('a:from_x', { description: 'forms' }), document('a:farm'))
+  assert.ok(!keys(both, 'form').includes('a:farm'))
+})
+
+test('repeating a word in a description does not beat having it in the name', () => {
+  const stuffed = index(
+    document('spam:tool', { description: 'email '.repeat(500) }),
+    document('mail:send_email', { description: 'Sends a text to somebody by post.' }),
+  )
+  assert.equal(keys(stuffed, 'email')[0], 'mail:send_email')
+})
+
+test('a lowered document ranks below an equal one', () => {
+  const made = index(document('a:copy', { lowered: true }), document('b:copy'))
+  assert.deepEqual(keys(made, 'copy'), ['b:copy', 'a:copy'])
+})
+
+test('equal scores go by key, whatever the order of addition', () => {
+  const names = ['x:c', 'x:a', 'x:bb', 'x:b']
+  const made = index(...names.map((key) => document(key, { name: 'same' })))
+  assert.deepEqual(keys(made, 'same'), names.toSorted())
+})
+
+test('permission is asked of the best only, in their order, until there are enough', () => {
+  const made = index(...Array.from({ length: 500 }, (_, at) => document(`x:${at + 100}`, { name: 'same' })))
+  const asked: string[] = []
+  const allow = (key: string) => {
+    asked.push(key)
+    return key !== 'x:100'
+  }
+  assert.deepEqual(
+    made.search(made.plan('same'), undefined, 2, allow).map(({ key }) => key),
+    ['x:101', 'x:102'],
+  )
+  assert.deepEqual(asked, ['x:100', 'x:101', 'x:102'])
+})
+
+test('a search within a permission check disturbs neither', () => {
+  const inner: string[][] = []
+  const allow = () => {
+    inner.push(keys(github, 'message'))
+    return true
+  }
+  const hits = github.search(github.plan('issue'), undefined, 10, allow)
+  assert.deepEqual(
+    hits.map(({ key }) => key),
+    keys(github, 'issue'),
+  )
+  for (const found of inner) assert.deepEqual(found, ['slack:send_message'])
+})
+
+test('hostile text is indexed within bounds', () => {
+  const made = index(
+    document('x:huge', { description: 'word '.repeat(1_000_000) }),
+    document('x:noise', { description: '\u0000\u202e\ud800'.repeat(10_000), tags: ['\u0000'] }),
+    document('x:__proto__', { description: '__proto__ constructor toString' }),
+  )
+  assert.deepEqual(keys(made, 'constructor'), ['x:__proto__'])
+  assert.deepEqual(keys(made, 'proto'), ['x:__proto__'])
+  assert.deepEqual(keys(made, 'word '.repeat(100_000)), ['x:huge'])
+})
+
+const words = fc.constantFrom('red', 'green', 'blue', 'redder', 'thing', 'things', 'alpha', 'alpah')
+const step = fc.record({
+  name: fc.nat(15),
+  text: fc.array(words, { maxLength: 5 }).map((list) => list.join(' ')),
+  remove: fc.boolean(),
+})
+
+test('an index after any changes answers as one built afresh', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), words, words, (steps, one, two) => {
+      const changed = new TextIndex()
+      const model = new Map<string, Document>()
+      for (const { name, text, remove } of steps) {
+        const key = `n:t${name}`
+        if (remove) {
+          assert.equal(changed.remove(key), model.delete(key))
+        } else {
+          model.set(key, document(key, { description: text, lowered: name % 3 === 0 }))
+          changed.add(document(key, { description: text, lowered: name % 3 === 0 }))
+        }
+      }
+      const fresh = index(...model.values())
+      const query = `${one} ${two}`
+      assert.equal(changed.size, model.size)
+      assert.deepEqual(changed.plan(query), fresh.plan(query))
+      assert.deepEqual(
+        changed.search(changed.plan(query), undefined, 100),
+        fresh.search(fresh.plan(query), undefined, 100),
+      )
+    }),
+  )
+})
+
+test('thousands of removals are swept out without a change in the answers', () => {
+  const all = Array.from({ length: 6_000 }, (_, at) =>
+    document(`n:tool_${at}`, { description: `common word${at % 50}` }),
+  )
+  const made = index(...all)
+  for (const { key } of all.slice(0, 5_000)) made.remove(key)
+  const fresh = index(...all.slice(5_000))
+  for (const query of ['common', 'word7', 'tool 5500', 'comon']) {
+    assert.deepEqual(made.search(made.plan(query), undefined, 50), fresh.search(fresh.plan(query), undefined, 50))
+  }
+})
+
+test('a word that most of a large corpus holds refines but does not find beside a telling one', () => {
+  const made = index(...Array.from({ length: 6_000 }, (_, at) => document(`n:t${at}`, { description: 'common' })))
+  made.add(document('n:special', { description: 'common rare' }))
+  made.add(document('n:other', { description: 'rare filling' }))
+  assert.deepEqual(keys(made, 'rare common'), ['n:special', 'n:other'])
+  assert.equal(keys(made, 'common').length, 10)
+})

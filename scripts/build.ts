@@ -1,0 +1,54 @@
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+
+/** Writes publishable packages to build/: JavaScript and declarations, with manifests that point at them. */
+const root = dirname(import.meta.dirname)
+const build = join(root, process.argv[2] ?? 'build')
+const packages = ['contract', 'core', 'service']
+
+rmSync(build, { recursive: true, force: true })
+compile()
+for (const name of packages) finishPackage(name)
+console.log(`Built ${packages.map((name) => join(build, name)).join(', ')}`)
+
+function compile(): void {
+  const tsc = join(root, 'node_modules/typescript/bin/tsc')
+  const { status } = spawnSync(process.execPath, [tsc, '-b', 'packages/service/tsconfig.build.json'], {
+    cwd: root,
+    stdio: 'inherit',
+  })
+  if (status !== 0) process.exit(status ?? 1)
+}
+
+function finishPackage(name: string): void {
+  const from = join(root, 'packages', name)
+  const to = join(build, name)
+  mkdirSync(to, { recursive: true })
+  rmSync(join(to, 'tsconfig.tsbuildinfo'), { force: true })
+  for (const file of globSync('dist/**/*.d.ts', { cwd: to })) rewriteDeclarations(join(to, file))
+  if (existsSync(join(from, 'bin'))) cpSync(join(from, 'bin'), join(to, 'bin'), { recursive: true })
+  for (const file of ['LICENSE', 'README.md']) copyFileSync(join(root, file), join(to, file))
+  writeFileSync(join(to, 'package.json'), `${JSON.stringify(publishedManifest(from), undefined, 2)}\n`)
+}
+
+/** The compiler rewrites `.ts` imports in code but not in declarations. */
+function rewriteDeclarations(file: string): void {
+  const text = readFileSync(file, 'utf8')
+  writeFileSync(file, text.replaceAll(/((?:from|import\() ?['"]\.[^'"]*)\.ts(['"])/g, '$1.js$2'))
+}
+
+interface Manifest {
+  readonly exports?: { readonly [path: string]: string }
+  readonly [key: string]: unknown
+}
+
+function publishedManifest(folder: string): Manifest {
+  const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
+  if (manifest.exports === undefined) return manifest
+  const exported = Object.entries(manifest.exports).map(([path, source]) => {
+    const base = source.replace('./src/', './dist/').replace(/\.ts$/, '')
+    return [path, { types: `${base}.d.ts`, default: `${base}.js` }]
+  })
+  return { ...manifest, exports: Object.fromEntries(exported) }
+}

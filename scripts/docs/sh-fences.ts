@@ -1,0 +1,59 @@
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import { differences, runChild } from '../child.ts'
+import type { Fence } from './page.ts'
+
+const command = /^(?:npx )?gantry\b/
+
+/** Whether a shell fence shows gantry commands and, right after it, what they print. */
+export function showsOutput({ language, marks, text, next }: Fence): boolean {
+  if (language !== 'sh' || marks.includes('no-run') || next === undefined) return false
+  if (!['json', 'text'].includes(next.language) || next.marks.includes('no-run')) return false
+  return text.split('\n').every((line) => line.trim() === '' || line.startsWith('#') || command.test(line))
+}
+
+/** Runs the commands of a fence with this repository's gantry and compares what they print. */
+export async function shellFault(root: string, folder: string, fence: Fence): Promise<string | undefined> {
+  const lines = fence.text.split('\n').map((line) => line.replace(/^npx /, ''))
+  const env = { ...process.env, PATH: [shim(root, folder), process.env.PATH].join(delimiter), NO_COLOR: '1' }
+  const { stdout, stderr } = await runChild('sh', ['-c', lines.join('\n')], { cwd: folder, env })
+  const expected = fence.next?.text ?? ''
+  const text = stdout.replace(/\n$/, '')
+  if (fence.next?.language === 'json' && sameJson(expected, text)) return undefined
+  // A reader at a terminal sees stderr too; a page may show either.
+  if ([text, `${stderr}${text}`.replace(/\n$/, '')].includes(expected)) return undefined
+  const shown = differences(expected, text === '' ? stderr.replace(/\n$/, '') : text)
+  return [`${fence.page}:${fence.line} prints something else than the page says`, ...shown].join('\n')
+}
+
+/** A folder with a `gantry` that runs this repository's command on the Node that runs this. */
+function shim(root: string, folder: string): string {
+  const bin = join(folder, 'bin')
+  mkdirSync(bin, { recursive: true })
+  const target = join(root, 'packages', 'service', 'bin', 'gantry.mjs')
+  writeFileSync(join(bin, 'gantry'), `#!/bin/sh\nexec '${process.execPath}' '${target}' "$@"\n`)
+  chmodSync(join(bin, 'gantry'), 0o755)
+  return bin
+}
+
+/** Fields that differ from run to run. */
+const volatile: ReadonlySet<string> = new Set(['callId', 'chainId', 'startedAt', 'durationMs', 'wallMs', 'score'])
+
+/** Compares JSON, one document or one a line, without what differs from run to run. */
+function sameJson(expected: string, actual: string): boolean {
+  try {
+    return isDeepStrictEqual(documents(expected), documents(actual))
+  } catch {
+    return false
+  }
+}
+
+function documents(text: string): unknown[] {
+  const still = (key: string, value: unknown): unknown => (volatile.has(key) ? undefined : value)
+  try {
+    return [JSON.parse(text, still)]
+  } catch {
+    return text.split('\n').map((line): unknown => JSON.parse(line, still))
+  }
+}

@@ -1,0 +1,43 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
+import { join } from 'node:path'
+import { differences, runChild } from '../child.ts'
+import type { Fence } from './page.ts'
+
+/** A name for a fence's file that leads back to its place. */
+function nameOf({ page, line }: Fence): string {
+  return `${page.replaceAll(/[^A-Za-z0-9]+/g, '-')}-L${line}`
+}
+
+/** Type-checks all fences in one go, those that are not run too. */
+export async function typeFaults(root: string, folder: string, fences: readonly Fence[]): Promise<string[]> {
+  const at = join(folder, 'types')
+  mkdirSync(at, { recursive: true })
+  for (const fence of fences) writeFileSync(join(at, `${nameOf(fence)}.ts`), `${fence.text}\nexport {}\n`)
+  const compilerOptions = { noUnusedLocals: false, noUnusedParameters: false }
+  const files = fences.map((fence) => `${nameOf(fence)}.ts`)
+  const config = { extends: join(root, 'tsconfig.json'), compilerOptions, files, include: [] }
+  writeFileSync(join(at, 'tsconfig.json'), JSON.stringify(config))
+  const tsc = join(root, 'node_modules', '.bin', 'tsc')
+  const { code, stdout, stderr } = await runChild(tsc, ['-p', 'tsconfig.json', '--pretty', 'false'], {
+    cwd: at,
+    timeoutMs: 120_000,
+  })
+  if (code === 0) return []
+  const own = stdout.split('\n').filter((line) => fences.some((fence) => line.includes(`${nameOf(fence)}.ts(`)))
+  return own.length > 0 ? own : [stdout + stderr]
+}
+
+/** Runs one fence in a process of its own; a text or JSON fence right after it is what it must print. */
+export async function runFault(folder: string, fence: Fence): Promise<string | undefined> {
+  const file = join(folder, `${nameOf(fence)}.mjs`)
+  // Node strips no types below node_modules, so it is done here; lines and columns stay where they are.
+  writeFileSync(file, `${stripTypeScriptTypes(fence.text)}\n`)
+  const { code, stdout, stderr } = await runChild(process.execPath, [file], { cwd: folder })
+  const at = `${fence.page}:${fence.line}`
+  if (code !== 0) return `${at} ended with ${code === undefined ? 'a signal' : `exit code ${code}`}\n${stdout}${stderr}`
+  const wanted = fence.next
+  if (wanted === undefined || !['text', 'json'].includes(wanted.language)) return undefined
+  const lines = differences(wanted.text, stdout.replace(/\n$/, ''))
+  return lines.length === 0 ? undefined : [`${at} prints something else than the page says`, ...lines].join('\n')
+}
