@@ -13,7 +13,13 @@ export const outputSchema = {
   required: ['result'],
 } as const
 
-const definition = { namespace: 'math', description: 'Adds two numbers.', effect: 'read', inputSchema, outputSchema } as const
+const definition = {
+  namespace: 'math',
+  description: 'Adds two numbers.',
+  effect: 'read',
+  inputSchema,
+  outputSchema,
+} as const
 
 /** The tool of every call that is measured. */
 export function addTools(): DefinedTool[] {

@@ -49,10 +49,9 @@ export async function mcpInMemory(): Promise<Run> {
   const [near, far] = InMemoryTransport.createLinkedPair()
   await Promise.all([server.connect(far), client.connect(near)])
   await client.listTools()
-  return async (n) => {
-    const { structuredContent } = await client.callTool({ name: 'add', arguments: { a: n, b: 3 } })
-    if (structuredContent === undefined) throw new Error('the MCP call gave no result')
-  }
+  const run = (n: number) => client.callTool({ name: 'add', arguments: { a: n, b: 3 } })
+  if ((await run(0)).structuredContent === undefined) throw new Error('the MCP call gave no result')
+  return run
 }
 
 /** What `generateText` does with one tool call, by its own functions; the output check is ours, because it has none. */

@@ -33,10 +33,9 @@ function checked(input: Check, output: Check): Run {
   }
 }
 
-function gantry(tool: string): Run {
+async function gantry(tool: string): Promise<Run> {
   const executor = createExecutor({ tools: addTools() })
-  return async (n) => {
-    const { status } = await executor.run(tool, { a: n, b: 3 })
-    if (status !== 'ok') throw new Error(`the call ended as ${status}`)
-  }
+  const { status } = await executor.run(tool, { a: 0, b: 3 })
+  if (status !== 'ok') throw new Error(`the call ended as ${status}`)
+  return (n) => executor.run(tool, { a: n, b: 3 })
 }

@@ -32,7 +32,7 @@ export async function timeSingles(run: Run, calls: number): Promise<Float64Array
   return times
 }
 
-/** Calls until the time is over, so that the code is compiled before anything counts; gives calls for a batch of `batchMs`. */
+/** Calls until the time is over, so that the code is compiled before it counts; gives the calls that fill `batchMs`. */
 export async function warmUp(run: Run, ms: number, batchMs: number): Promise<number> {
   const end = performance.now() + ms
   let perCall = Number.POSITIVE_INFINITY

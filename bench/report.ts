@@ -14,7 +14,9 @@ export interface Section {
 /** A number with three significant digits, and thousands apart. */
 export function figure(value: number): string {
   if (!Number.isFinite(value)) return '–'
-  return value.toLocaleString('en-US', { maximumSignificantDigits: Math.abs(value) < 1_000 ? 3 : 21, maximumFractionDigits: 0, roundingPriority: 'auto' })
+  return Math.abs(value) < 1_000
+    ? value.toLocaleString('en-US', { maximumSignificantDigits: 3 })
+    : Math.round(value).toLocaleString('en-US')
 }
 
 /** How many times the other value one is. */
@@ -30,7 +32,9 @@ export function sectionText({ title, tables, notes }: Section): string {
 
 /** Columns are padded to one width; all but the first are numbers and sit to the right. */
 function tableText({ head, rows }: Table): string {
-  const widths = head.map((title, column) => Math.max(3, ...[head, ...rows].map((row) => row[column]?.length ?? title.length)))
+  const widths = head.map((title, column) =>
+    Math.max(3, ...[head, ...rows].map((row) => row[column]?.length ?? title.length)),
+  )
   const line = (cells: readonly string[]): string =>
     `| ${widths.map((width, column) => pad(cells[column] ?? '', width, column)).join(' | ')} |`
   const rule = `| ${widths.map((width, column) => (column === 0 ? '-'.repeat(width) : `${'-'.repeat(width - 1)}:`)).join(' | ')} |`

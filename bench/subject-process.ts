@@ -38,12 +38,17 @@ async function answer(order: Order): Promise<Answer> {
     case 'batch':
       return { value: await timeBatch(run, batch) }
     case 'singles': {
-      const times = await timeSingles(run, Math.max(1, batch))
+      const times = await timeSingles(run, batch * order.batches)
       singles.push(times)
       return { value: times.length }
     }
     case 'tail':
-      return { value: quantile(singles.flatMap((times) => [...times]), order.share) }
+      return {
+        value: quantile(
+          singles.flatMap((times) => [...times]),
+          order.share,
+        ),
+      }
     case 'allocated':
       return { value: await allocatedBytes(run, order.calls) }
   }

@@ -7,7 +7,7 @@ import { median } from './measure.ts'
 export type Order =
   | { readonly kind: 'warm'; readonly ms: number; readonly batchMs: number }
   | { readonly kind: 'batch' }
-  | { readonly kind: 'singles' }
+  | { readonly kind: 'singles'; readonly batches: number }
   | { readonly kind: 'tail'; readonly share: number }
   | { readonly kind: 'allocated'; readonly calls: number }
 
@@ -20,13 +20,16 @@ export type Measured =
 
 export interface Effort {
   readonly rounds: number
+  /** Batches of one subject before the next has its turn. */
+  readonly turn: number
   readonly warmMs: number
+  /** Shorter than the time slice of a scheduler, so that a busy machine spoils some batches and not all. */
   readonly batchMs: number
   /** Calls over which allocation is measured. */
   readonly calls: number
 }
 
-const usual: Effort = { rounds: 25, warmMs: 1_500, batchMs: 30, calls: 1_000 }
+const usual: Effort = { rounds: 25, turn: 8, warmMs: 1_200, batchMs: 2, calls: 1_000 }
 /** A young generation that holds everything the measured calls allocate, so that nothing is collected between. */
 const roomy = ['--expose-gc', '--min-semi-space-size=256', '--max-semi-space-size=256']
 
@@ -39,19 +42,23 @@ export async function measureSubjects(
   names: readonly string[],
   effort: Partial<Effort> = {},
 ): Promise<Measured[]> {
-  const { rounds, warmMs, batchMs, calls } = { ...usual, ...effort }
+  const { rounds, turn, warmMs, batchMs, calls } = { ...usual, ...effort }
+  const title = module.replace('-subjects.ts', '')
+  progress(`${title}: warming up ${names.length} processes`)
   const subjects: Subject[] = []
   for (const name of names) subjects.push(await Subject.start(module, name, []))
   try {
     await each(subjects, (subject) => subject.ask({ kind: 'warm', ms: warmMs, batchMs }))
     for (let round = 0; round < rounds; round += 1) {
-      progress(`${module}: round ${round + 1} of ${rounds}`)
-      await each(subjects, async (subject) => subject.batches.push(await subject.ask({ kind: 'batch' })))
-      await each(subjects, (subject) => subject.ask({ kind: 'singles' }))
+      if (round % 5 === 0) progress(`${title}: round ${round + 1} of ${rounds}`)
+      await each(subjects, async (subject) => {
+        for (let n = 0; n < turn; n += 1) subject.batches.push(await subject.ask({ kind: 'batch' }))
+        await subject.ask({ kind: 'singles', batches: turn })
+      })
     }
     const measured: Measured[] = []
     for (const subject of subjects) {
-      progress(`${module}: allocation of ${subject.name}`)
+      progress(`${title}: allocation of ${subject.name}`)
       measured.push(await outcome(module, subject, calls))
     }
     return measured

@@ -53,7 +53,7 @@ function run(file, rest) {
   const path = [join(root, 'node_modules', '.bin'), process.env.PATH].join(delimiter)
   // The caches of compiled code stay inside the checkout, so that nothing is left elsewhere.
   const cache = join(root, 'node_modules', '.cache', 'compile')
-  const env = { ...process.env, PATH: path, NODE_COMPILE_CACHE: cache, NODE_NO_WARNINGS: '1' }
+  const env = { ...process.env, PATH: path, NODE_COMPILE_CACHE: cache }
   const child = spawnSync(node, [join(root, file), ...rest], { cwd: process.cwd(), stdio: 'inherit', env })
   if (child.error !== undefined) throw child.error
   process.exit(child.status ?? 1)

@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { createExecutor, defineTool } from '@gantry/core'
 
 const produced: number[] = []
+let cleanUps = 0
 const count = defineTool({
   namespace: 'demo',
   name: 'count',
@@ -21,7 +22,7 @@ const count = defineTool({
       }
       return { counted: to }
     } finally {
-      console.log('  the tool cleans up')
+      cleanUps += 1
     }
   },
 })
@@ -51,5 +52,6 @@ console.log('the same tool without a stream')
 produced.length = 0
 const { output } = await gantry.run('demo:count', { to: 2 })
 console.log(' ', output)
+console.log('the tool cleaned up each time it had started:', cleanUps)
 
 await gantry.close()

@@ -12,18 +12,19 @@ const listing = /^export\s*\{([^}]*)\}/gm
 const declaring = /^export\s+((?:async\s+)?function\s*\*?|class|const)\s+(\w+)/gm
 const loading = /\bimport\(\s*'([^']+)'\s*\)/g
 
-/** The text of a script whose value is a function that returns the exports of `entry`. */
+/** The text of a script: a function that takes `import`, for modules that are not ours, and returns the exports of `entry`. */
 export function link(entry) {
   const linker = { files: [], bodies: [], indexes: new Map(), open: new Set() }
   const first = add(linker, entry.href)
+  const stamp = `${Date.now().toString(36)}-${process.pid.toString(36)}`
   const text = ascii(
     [
-      `//${JSON.stringify(linker.files)}`,
-      `'use strict';(()=>{const $made=[];`,
+      `//${JSON.stringify({ stamp, files: linker.files })}`,
+      `'use strict';(($import)=>{const $made=[];`,
       'const $need=(index)=>$made[index]??=$modules[index]();',
       'const $later=async(index)=>$need(index);',
       `const $modules=[${linker.bodies.join(',\n')}];`,
-      `return ()=>$need(${first})})()`,
+      `return $need(${first})})`,
     ].join('\n'),
   )
   new Script(text)
@@ -45,7 +46,7 @@ function add(linker, url) {
   linker.open.delete(url)
   for (const { specifier, mark } of lazy) {
     const loaded = target(linker, specifier, url)
-    const call = loaded.startsWith('$need') ? loaded.replace('$need', '$later') : `import('${specifier}')`
+    const call = loaded.startsWith('$need') ? loaded.replace('$need', '$later') : `$import('${specifier}')`
     linker.bodies[index] = linker.bodies[index].replace(mark, () => call)
   }
   return index
@@ -77,6 +78,7 @@ function body(source, url, find, lazy) {
       lazy.push({ specifier, mark })
       return mark
     })
+    .replace(/\bimport\(/g, '$$import(')
     .replaceAll('import.meta.url', JSON.stringify(url))
   const left = /^(?:import|export)\b.*|import\.meta.*/m.exec(text)
   if (left !== null) throw new Error(`${url} has a form that cannot be linked: ${left[0]}`)

@@ -2,12 +2,14 @@
 // command (docs/decisions/0003-cli-parsing.md has the figures), so the first run links them into one script in the
 // user's cache folder, the second keeps V8's compiled code of it, and later runs load just these two files.
 // Whatever is missing, stale or not writable only makes the start slower.
+
 // `import` of a built-in module reads all of its exports, and with them loads half of Node; this way does not.
-const { lstatSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } = process.getBuiltinModule('node:fs')
+const { lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, unlinkSync, writeFileSync } =
+  process.getBuiltinModule('node:fs')
 const { enableCompileCache } = process.getBuiltinModule('node:module')
-const { isAbsolute, join } = process.getBuiltinModule('node:path')
+const { basename, isAbsolute, join } = process.getBuiltinModule('node:path')
 const { fileURLToPath } = process.getBuiltinModule('node:url')
-const { constants, Script } = process.getBuiltinModule('node:vm')
+const { Script } = process.getBuiltinModule('node:vm')
 
 /** Loads the module at `entry`, lends its exports to `work`, then prepares the next start. */
 export async function startFast(entry, work) {
@@ -15,26 +17,35 @@ export async function startFast(entry, work) {
   if (folder === undefined) return work(await import(entry.href))
   enableCompileCache(folder)
   const file = join(folder, `linked-${hash(`${process.version} ${entry.href}`)}.cjs`)
-  // A command compiles its own part of the code, so each has a cache of its own.
-  const codeFile = `${file}.${/^(?:run|stream|chain|tools|search|describe)$/.exec(process.argv[2])?.[0] ?? 'other'}`
-  const cachedData = attempt(() => readFileSync(codeFile))
-  const script = attempt(() => compile(freshScript(file), entry, cachedData))
-  if (script !== undefined) {
-    await work(script.runInThisContext()())
-    if (cachedData === undefined || script.cachedDataRejected) attempt(() => save(codeFile, script.createCachedData()))
+  const started = attempt(() => startLinked(file, freshScript(file), entry))
+  if (started !== undefined) {
+    await work(started.exports)
+    attempt(started.keepCode)
   } else {
     await work(await import(entry.href))
     const { link } = await import('./link.mjs')
-    attempt(() => save(file, link(entry)))
+    attempt(() => {
+      const text = link(entry)
+      forgetCode(folder, file)
+      save(file, text)
+    })
   }
 }
 
-function compile(text, entry, cachedData) {
-  return new Script(text, {
-    filename: fileURLToPath(entry),
-    importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-    ...(cachedData === undefined ? {} : { cachedData }),
-  })
+/** Runs the linked script with the code that V8 compiled for this command before, or keeps that code for the next time. */
+function startLinked(file, { text, stamp }, entry) {
+  // V8 tells scripts apart by length alone, hence the stamp; and each command compiles its own part of the code.
+  const command = /^(?:run|stream|chain|tools|search|describe)$/.exec(process.argv[2])?.[0] ?? 'other'
+  const codeFile = `${file}.${stamp}.${command}`
+  const cachedData = attempt(() => readFileSync(codeFile))
+  const code = cachedData === undefined ? {} : { cachedData }
+  const script = new Script(text, { filename: fileURLToPath(entry), ...code })
+  return {
+    exports: script.runInThisContext()((specifier) => import(specifier)),
+    keepCode() {
+      if (cachedData === undefined || script.cachedDataRejected) save(codeFile, script.createCachedData())
+    },
+  }
 }
 
 /** A folder that only this user can write to: what is in it gets executed. */
@@ -54,14 +65,22 @@ function cacheFolder() {
   })
 }
 
-/** The linked script; throws unless every file it was made of is still the same. */
+/** The linked script and its stamp; throws unless every file it was made of is still the same. */
 function freshScript(file) {
   const text = readFileSync(file, 'latin1')
-  for (const [path, mtime, ctime, size] of JSON.parse(text.slice(2, text.indexOf('\n')))) {
+  const { stamp, files } = JSON.parse(text.slice(2, text.indexOf('\n')))
+  for (const [path, mtime, ctime, size] of files) {
     const { mtimeMs, ctimeMs, size: bytes } = statSync(path)
     if (mtimeMs !== mtime || ctimeMs !== ctime || bytes !== size) throw new Error(`${path} changed`)
   }
-  return text
+  return { text, stamp }
+}
+
+/** Removes the compiled code of earlier versions of a script. */
+function forgetCode(folder, file) {
+  for (const name of readdirSync(folder)) {
+    if (name.startsWith(`${basename(file)}.`)) unlinkSync(join(folder, name))
+  }
 }
 
 /** Written aside and renamed, so that nobody reads half of it. */

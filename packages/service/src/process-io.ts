@@ -15,7 +15,7 @@ export function processIo(stop: AbortController): Io {
       return process.stderr.isTTY === true
     },
     get columns() {
-      return process.stderr.columns ?? 80
+      return process.stderr.columns || 80
     },
     environment: process.env,
     folder: process.cwd(),

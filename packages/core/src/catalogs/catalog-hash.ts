@@ -14,42 +14,40 @@ interface Bucket {
  * A change costs a set operation, the next read sorts one bucket (1/256 of the tools).
  */
 export class CatalogHash {
-  readonly #buckets = new Map<string, Bucket>()
+  readonly #buckets: (Bucket | undefined)[] = new Array(256)
   #root: string | undefined
 
   add(digest: string): void {
-    const bucket = this.#dirty(digest)
-    bucket.digests.add(digest)
+    this.#dirty(digest).digests.add(digest)
   }
 
   remove(digest: string): void {
-    const bucket = this.#dirty(digest)
-    bucket.digests.delete(digest)
-    if (bucket.digests.size === 0) this.#buckets.delete(digest.slice(0, 2))
+    this.#dirty(digest).digests.delete(digest)
   }
 
   read(): string {
     if (this.#root !== undefined) return this.#root
     let text = ''
-    for (const name of [...this.#buckets.keys()].sort()) {
-      const bucket = this.#buckets.get(name)
-      if (bucket === undefined) continue
+    this.#buckets.forEach((bucket, number) => {
+      if (bucket === undefined || bucket.digests.size === 0) return
       bucket.digest ??= hash('sha256', [...bucket.digests].sort().join(), 'hex')
-      text += `${name}${bucket.digest}`
-    }
+      text += `${number}:${bucket.digest},`
+    })
     this.#root = hash('sha256', text, 'hex')
     return this.#root
   }
 
   #dirty(digest: string): Bucket {
     this.#root = undefined
-    const name = digest.slice(0, 2)
-    let bucket = this.#buckets.get(name)
-    if (bucket === undefined) {
-      bucket = { digests: new Set(), digest: undefined }
-      this.#buckets.set(name, bucket)
-    }
+    const number = nibble(digest.charCodeAt(0)) * 16 + nibble(digest.charCodeAt(1))
+    const bucket = this.#buckets[number] ?? { digests: new Set(), digest: undefined }
+    this.#buckets[number] = bucket
     bucket.digest = undefined
     return bucket
   }
+}
+
+/** The value of a hexadecimal digit in lower case. */
+function nibble(code: number): number {
+  return code < 97 ? code - 48 : code - 87
 }

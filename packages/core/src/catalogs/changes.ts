@@ -20,6 +20,11 @@ export class Changes {
     }
   }
 
+  /** Whether anybody listens. */
+  get heard(): boolean {
+    return this.#listeners.size > 0
+  }
+
   emit(change: CatalogChange): void {
     for (const listener of [...this.#listeners]) {
       try {

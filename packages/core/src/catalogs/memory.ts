@@ -24,7 +24,7 @@ import { sameRun } from './same-run.ts'
 import { CatalogSearch } from './search.ts'
 import { checkTool, invalid } from './tool-check.ts'
 import { parseToolId, type ToolId } from './tool-id.ts'
-import { parseVersion } from './version.ts'
+import { parseVersion, type Version } from './version.ts'
 import { Versions } from './versions.ts'
 
 export interface MemoryCatalogOptions {
@@ -66,18 +66,18 @@ class MemoryCatalog implements Catalog {
   }
 
   register(tool: Tool, options: RegisterOptions = {}): CatalogEntry {
-    const entry = this.#admit(tool, options)
-    const existing = this.#existing(entry)
-    if (existing === undefined) return this.#put(entry)
+    const { entry, version } = this.#admit(tool, options)
+    const existing = this.#versions.get(entry.key)?.get(version)
+    if (existing === undefined) return this.#put(entry, version)
     if (existing.digest === entry.digest && sameRun(existing.tool, entry.tool)) return existing
     throw invalid(tool, [{ path: '/version', message: `${quote(existing.id)} is registered with another definition` }])
   }
 
   update(tool: Tool, options: RegisterOptions = {}): CatalogEntry {
-    const entry = this.#admit(tool, options)
-    const existing = this.#existing(entry)
+    const { entry, version } = this.#admit(tool, options)
+    const existing = this.#versions.get(entry.key)?.get(version)
     if (existing?.digest === entry.digest && sameRun(existing.tool, entry.tool)) return existing
-    return this.#put(entry)
+    return this.#put(entry, version)
   }
 
   unregister(id: string): boolean {
@@ -130,33 +130,34 @@ class MemoryCatalog implements Catalog {
   }
 
   /** Everything that can be refused is refused here, before anything changes. */
-  #admit(tool: Tool, { source = 'local' }: RegisterOptions): CatalogEntry {
-    const checked = checkTool(tool)
-    const { namespace, name, version, aliases = [] } = checked
+  #admit(tool: Tool, { source = 'local' }: RegisterOptions): { entry: CatalogEntry; version: Version } {
+    const { tool: checked, version } = checkTool(tool)
+    const { namespace, name, aliases = [] } = checked
     const key = `${namespace}:${name}`
     const conflicts = this.#names.conflicts(key, namespace, aliases)
     if (conflicts.length > 0) throw invalid(tool, conflicts)
     const owner = this.#versions.get(key)?.head?.source ?? source
     if (owner !== source) throw invalid(tool, [{ path: '/name', message: `belongs to the source ${quote(owner)}` }])
-    return Object.freeze({ id: `${key}:${version}`, key, tool: checked, digest: toolDigest(checked), source })
+    const id = `${key}:${checked.version}`
+    return { entry: Object.freeze({ id, key, tool: checked, digest: toolDigest(checked), source }), version }
   }
 
-  #existing(entry: CatalogEntry): CatalogEntry | undefined {
-    const version = parseVersion(entry.tool.version)
-    return version && this.#versions.get(entry.key)?.get(version)
-  }
-
-  #put(entry: CatalogEntry): CatalogEntry {
-    const versions = this.#versions.get(entry.key) ?? new Versions()
-    const replaced = versions.put(entry)
+  #put(entry: CatalogEntry, version: Version): CatalogEntry {
+    const versions = this.#versions.get(entry.key) ?? this.#open(entry.key)
+    const replaced = versions.put(entry, version)
     if (replaced !== undefined) this.#forget(replaced)
-    this.#versions.set(entry.key, versions)
-    this.#keys.add(entry.key)
     this.#names.claim(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
     this.#hash.add(entry.digest)
     this.#size += 1
     this.#emit(replaced === undefined ? 'registered' : 'updated', entry.key, [entry])
     return entry
+  }
+
+  #open(key: string): Versions {
+    const versions = new Versions()
+    this.#versions.set(key, versions)
+    this.#keys.add(key)
+    return versions
   }
 
   #drop(versions: Versions, entry: CatalogEntry): void {
@@ -175,9 +176,9 @@ class MemoryCatalog implements Catalog {
   }
 
   #emit(kind: CatalogChange['kind'], key: string, entries: readonly CatalogEntry[]): void {
-    this.#found.clear()
+    if (this.#found.size > 0) this.#found.clear()
     this.#search.show(key, this.#versions.get(key)?.head)
-    this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
+    if (this.#changes.heard) this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
   }
 
   #named(id: ToolId): Versions | undefined {

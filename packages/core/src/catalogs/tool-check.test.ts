@@ -44,7 +44,7 @@ test('a full definition is kept as it is, frozen to the last member', () => {
     approval: 'always',
     placement: { zone: 'a' },
   })
-  const checked = checkTool(tool)
+  const { tool: checked } = checkTool(tool)
   assert.deepEqual(checked, tool)
   const frozen = (value: unknown): boolean =>
     typeof value !== 'object' || value === null || (Object.isFrozen(value) && Object.values(value).every(frozen))
@@ -109,12 +109,12 @@ test('what is no object is no definition', () => {
 })
 
 test('tags are kept in one spelling and once', () => {
-  assert.deepEqual(checkTool(sampleTool({ tags: ['Blue Sky', 'blue-sky', 'X.Y_z'] })).tags, ['blue-sky', 'x.y_z'])
+  assert.deepEqual(checkTool(sampleTool({ tags: ['Blue Sky', 'blue-sky', 'X.Y_z'] })).tool.tags, ['blue-sky', 'x.y_z'])
 })
 
 test('a function beside the data is left out, and one in a binding stays what it is', () => {
   const run = () => 1
-  const checked = checkTool({ ...sampleTool({ backends: [{ kind: 'local', run }] }), run } as Tool)
+  const { tool: checked } = checkTool({ ...sampleTool({ backends: [{ kind: 'local', run }] }), run } as Tool)
   assert.ok(!('run' in checked))
   assert.equal(checked.backends[0]?.run, run)
 })

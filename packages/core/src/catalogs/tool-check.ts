@@ -20,7 +20,7 @@ import {
   text,
 } from './tool-fields.ts'
 import { namespaceFault, parseToolId, toolNameFault } from './tool-id.ts'
-import { parseVersion } from './version.ts'
+import { parseVersion, type Version } from './version.ts'
 
 const maxDescription = 10_000
 const maxDocs = 100_000
@@ -32,9 +32,7 @@ const goodTag = /^[a-z0-9_.-]+$/
 const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
   namespace: ruled(namespaceFault),
   name: ruled(toolNameFault),
-  version: ruled((version) =>
-    parseVersion(version) === undefined ? 'must be a semantic version such as `1.0.0`' : undefined,
-  ),
+  version: (value) => value,
   title: text(200),
   description: text(maxDescription),
   inputSchema,
@@ -72,27 +70,36 @@ const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
   placement: jsonObject,
 }
 
-const required = ['namespace', 'name', 'version', 'description', 'inputSchema', 'backends', 'effect']
+const required = ['namespace', 'name', 'description', 'inputSchema', 'backends', 'effect']
 const known: ReadonlyMap<string, Field> = new Map(Object.entries(fields))
+
+/** A definition that holds, with its version read. */
+export interface CheckedTool {
+  readonly tool: Tool
+  readonly version: Version
+}
 
 /**
  * Checks a definition and gives the frozen copy that a catalog keeps, so that the caller's later changes change nothing.
  * Throws TOOL_INVALID with every failing path, or SCHEMA_INVALID when only a schema is wrong.
  * A function beside the data, as `defineTool` keeps it, is left out.
  */
-export function checkTool(tool: Tool): Tool {
+export function checkTool(tool: Tool): CheckedTool {
   if (!isRecord(tool)) throw new ToolError('TOOL_INVALID', 'A tool definition must be an object.')
   const issues = new IssueList()
   const copy: Record<string, unknown> = {}
-  for (const [name, value] of Object.entries(tool)) {
+  for (const name of Object.keys(tool)) {
+    const value = (tool as unknown as Record<string, unknown>)[name]
     const field = known.get(name)
     if (value === undefined) continue
     if (field !== undefined) copy[name] = field(value, `/${name}`, issues)
     else if (typeof value !== 'function') issues.add(`/${name.slice(0, 64)}`, 'is not a known property of a tool')
   }
   for (const name of required) if (!(name in copy)) issues.add(`/${name}`, 'is required')
-  if (issues.list.length > 0) throw invalid(tool, issues.list)
-  return Object.freeze(copy) as unknown as Tool
+  const version = typeof copy.version === 'string' ? parseVersion(copy.version) : undefined
+  if (version === undefined) issues.add('/version', 'must be a semantic version such as `1.0.0`')
+  if (issues.list.length > 0 || version === undefined) throw invalid(tool, issues.list)
+  return { tool: Object.freeze(copy) as unknown as Tool, version }
 }
 
 /** The error for a definition that is wrong at the given paths. */
@@ -133,6 +140,7 @@ function schema(value: unknown, path: string, issues: Issues): unknown {
 function tags(value: unknown, path: string, issues: Issues): unknown {
   const given = tagList(value, path, issues)
   if (!Array.isArray(given)) return undefined
+  if (given.every(isNormalAndNew)) return given
   const clean = new Set<string>()
   given.forEach((tag: string | undefined, index) => {
     if (tag === undefined) return
@@ -141,6 +149,10 @@ function tags(value: unknown, path: string, issues: Issues): unknown {
     else issues.add(`${path}/${index}`, 'may hold only letters, digits, `-`, `_` and `.`')
   })
   return Object.freeze([...clean])
+}
+
+function isNormalAndNew(tag: unknown, index: number, all: readonly unknown[]): boolean {
+  return typeof tag === 'string' && goodTag.test(tag) && all.indexOf(tag) === index
 }
 
 /** The spelling under which a tag is kept and asked for. */

@@ -1,6 +1,6 @@
 import type { CatalogEntry } from './catalog.ts'
 import { type Range, satisfies } from './range.ts'
-import { compareVersions, parseVersion, type Version } from './version.ts'
+import { compareVersions, type Version } from './version.ts'
 
 interface Held {
   readonly version: Version
@@ -42,8 +42,7 @@ export class Versions {
   }
 
   /** Puts an entry in its place and gives the one that it replaced. */
-  put(entry: CatalogEntry): CatalogEntry | undefined {
-    const version = versionOf(entry)
+  put(entry: CatalogEntry, version: Version): CatalogEntry | undefined {
     const position = this.#position(version)
     const held = this.#held[position]
     const replaced = held !== undefined && compareVersions(held.version, version) === 0
@@ -68,10 +67,4 @@ export class Versions {
     const found = this.#held.findIndex((held) => compareVersions(held.version, version) <= 0)
     return found < 0 ? this.#held.length : found
   }
-}
-
-function versionOf(entry: CatalogEntry): Version {
-  const version = parseVersion(entry.tool.version)
-  if (version === undefined) throw new TypeError('an entry with an unchecked version')
-  return version
 }

@@ -14,7 +14,7 @@ export interface Document {
 }
 
 /** Tokens and text that are looked at; the rest of a long description finds nothing. */
-const maxTokens = 255
+export const maxDocumentTokens = 255
 const maxNameTokens = 16
 const maxText = 4_000
 
@@ -39,7 +39,7 @@ export function readDocument(document: Document, count: (token: string, weight: 
   const afterTags = tokens.length
   if (document.title !== undefined) tokenize(document.title.slice(0, maxText), tokens, maxNameTokens * 6)
   const afterTitle = tokens.length
-  tokenize(document.description.slice(0, maxText), tokens, maxTokens)
+  tokenize(document.description.slice(0, maxText), tokens, maxDocumentTokens)
   let length = afterTitle
   for (let index = tokens.length - 1; index >= 0; index -= 1) {
     const token = tokens[index] ?? ''

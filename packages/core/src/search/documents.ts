@@ -33,14 +33,14 @@ export class Documents {
     return this.#numbers.get(key)
   }
 
-  /** Adds a document with its terms. */
-  add(key: string, shape: number, cells: Uint32Array): number {
+  /** Adds a document with its terms, the first `count` of `cells`. */
+  add(key: string, shape: number, cells: Uint32Array, count: number): number {
     const number = this.keys.length
     if (number + 1 >= this.shapes.length) this.#grow()
     const start = this.#starts[number] ?? 0
-    while (start + cells.length > this.#cells.length) this.#cells = grown(this.#cells)
-    this.#cells.set(cells, start)
-    this.#starts[number + 1] = start + cells.length
+    while (start + count > this.#cells.length) this.#cells = grown(this.#cells)
+    for (let index = 0; index < count; index += 1) this.#cells[start + index] = cells[index] ?? 0
+    this.#starts[number + 1] = start + count
     this.keys.push(key)
     this.prefixes[number] = keyPrefix(key)
     this.shapes[number] = shape

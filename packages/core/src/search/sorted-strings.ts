@@ -7,6 +7,8 @@ const fullBlock = 512
 export class SortedStrings {
   readonly #blocks: string[][] = []
   #size = 0
+  /** Where the last change was; the next is often near it. */
+  #recent = 0
 
   get size(): number {
     return this.#size
@@ -58,6 +60,10 @@ export class SortedStrings {
 
   /** The first block whose last string is not less than the text. */
   #block(text: string): number {
+    const recent = this.#blocks[this.#recent]
+    if (recent !== undefined && (recent[0] ?? '') <= text && text <= (recent[recent.length - 1] ?? '')) {
+      return this.#recent
+    }
     let low = 0
     let high = this.#blocks.length
     while (low < high) {
@@ -66,6 +72,7 @@ export class SortedStrings {
       if ((block[block.length - 1] ?? '') < text) low = middle + 1
       else high = middle
     }
+    this.#recent = low
     return low
   }
 }

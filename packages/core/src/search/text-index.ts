@@ -1,5 +1,5 @@
 import { Dictionary } from './dictionary.ts'
-import { type Document, readDocument } from './document.ts'
+import { type Document, maxDocumentTokens, readDocument } from './document.ts'
 import { Documents, loweredFlag, removedFlag } from './documents.ts'
 import { makePlan, type Plan } from './plan.ts'
 import { grown, Postings } from './postings.ts'
@@ -19,6 +19,8 @@ export class TextIndex {
   #documents = new Documents()
   /** Weights of the document being read, by term; zero between uses. */
   #weights = new Uint32Array(1_024)
+  /** Terms of the document being read; one array for all, because a small one for each is slow to make and to free. */
+  readonly #cells = new Uint32Array(maxDocumentTokens)
   #scratch: Scratch | undefined = new Scratch()
 
   get size(): number {
@@ -27,20 +29,20 @@ export class TextIndex {
 
   add(document: Document): void {
     this.remove(document.key)
-    const terms: number[] = []
+    let count = 0
     const length = readDocument(document, (token, weight, most) => {
       const term = this.#dictionary.add(token)
       while (term >= this.#weights.length) this.#weights = grown(this.#weights)
       const before = this.#weights[term] ?? 0
-      if (before === 0) terms.push(term)
+      if (before === 0) this.#cells[count++] = term
       if (before < most) this.#weights[term] = Math.min(before + weight, 255)
     })
-    const cells = new Uint32Array(terms.length)
-    terms.forEach((term, index) => {
-      cells[index] = (term << 8) | (this.#weights[term] ?? 0)
+    for (let index = 0; index < count; index += 1) {
+      const term = this.#cells[index] ?? 0
+      this.#cells[index] = (term << 8) | (this.#weights[term] ?? 0)
       this.#weights[term] = 0
-    })
-    this.#insert(document.key, document.lowered ? length | loweredFlag : length, cells)
+    }
+    this.#insert(document.key, document.lowered ? length | loweredFlag : length, this.#cells, count)
   }
 
   remove(key: string): boolean {
@@ -94,9 +96,10 @@ export class TextIndex {
     return { dictionary: this.#dictionary, postings: this.#postings, documents: this.#documents }
   }
 
-  #insert(key: string, shape: number, cells: Uint32Array): void {
-    const number = this.#documents.add(key, shape, cells)
-    for (const cell of cells) {
+  #insert(key: string, shape: number, cells: Uint32Array, count: number): void {
+    const number = this.#documents.add(key, shape, cells, count)
+    for (let index = 0; index < count; index += 1) {
+      const cell = cells[index] ?? 0
       this.#dictionary.count(cell >>> 8, 1)
       this.#postings.append(cell >>> 8, (number << 8) | (cell & 255))
     }
@@ -119,7 +122,7 @@ export class TextIndex {
         if (renumbered[term] === -1) renumbered[term] = this.#dictionary.add(dictionary.term(term))
         cells[index] = ((renumbered[term] ?? 0) << 8) | (cell & 255)
       })
-      this.#insert(documents.keys[number] ?? '', shape, cells)
+      this.#insert(documents.keys[number] ?? '', shape, cells, cells.length)
     }
   }
 }

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
 import { resolveOurPackages } from './package-hooks.ts'
@@ -13,7 +14,9 @@ export async function readModuleConfig(file: string, signal: AbortSignal): Promi
     return await soon(file, load(file, url), signal)
   } catch (error) {
     if (ToolError.is(error)) throw error
-    const line = lineIn(error, file, url)
+    const trace = error instanceof Error ? String(error.stack) : ''
+    const line =
+      lineIn(trace, file, url) ?? (error instanceof SyntaxError ? lineIn(syntaxTrace(file), file, url) : undefined)
     const where = line === undefined ? '' : ` at line ${line}`
     throw configError(file, `The configuration ${file} could not be loaded: it failed${where}.`, [], error)
   }
@@ -42,10 +45,14 @@ async function soon<T>(file: string, work: Promise<T>, signal: AbortSignal): Pro
   }
 }
 
-/** The line of the file that an error's own trace names first. */
-function lineIn(error: unknown, file: string, url: string): string | undefined {
-  const stack = error instanceof Error ? String(error.stack) : ''
-  const places = [url, file].map((name) => stack.indexOf(`${name}:`)).filter((at) => at !== -1)
+/** The line of the file that a trace names first. */
+function lineIn(trace: string, file: string, url: string): string | undefined {
+  const places = [url, file].map((name) => trace.indexOf(`${name}:`)).filter((at) => at !== -1)
   if (places.length === 0) return undefined
-  return /:(\d+)/.exec(stack.slice(Math.min(...places) + 'file://'.length))?.[1]
+  return /:(\d+)/.exec(trace.slice(Math.min(...places) + 'file://'.length))?.[1]
+}
+
+/** Node keeps the place of a syntax error to itself until it prints it, so it is made to print it; nothing is run. */
+function syntaxTrace(file: string): string {
+  return spawnSync(process.execPath, ['--check', file], { encoding: 'utf8', timeout: 10_000 }).stderr
 }

@@ -36,13 +36,7 @@ export const uniqueItems: Keyword = {
       report(instance, state, at) {
         const twins = Array.isArray(instance) ? findDuplicate(instance, state) : undefined
         if (twins === undefined) return
-        addIssue(
-          state,
-          at,
-          path,
-          keyword,
-          `must have no equal items, but items ${twins[0]} and ${twins[1]} are`,
-        )
+        addIssue(state, at, path, keyword, `must have no equal items, but items ${twins[0]} and ${twins[1]} are`)
       },
     }
   },

@@ -1,0 +1,80 @@
+// One engine with one number of tools, in a process of its own, so that its heap holds nothing else.
+import type { Tool } from '@gantry/core'
+import { type Engine, gantryEngine, miniSearchEngine } from './catalog-engines.ts'
+import { generateQueries, generateTools } from './generated-tools.ts'
+import { liveBytes, quantile } from './measure.ts'
+
+export interface CatalogFigures {
+  /** Microseconds for one tool. */
+  readonly register: number
+  /** Milliseconds for one search. */
+  readonly searchP50: number
+  readonly searchP99: number
+  /** Bytes for one tool: everything the engine keeps, a plain copy of the tool, and a plain copy of its schema. */
+  readonly bytes: number
+  readonly toolBytes: number
+  readonly schemaBytes: number
+}
+
+const [engineName = '', sizeText = ''] = process.argv.slice(2)
+const size = Number(sizeText)
+const warmTools = 300
+const searchMs = 5_000
+const mostSearches = 3_000
+
+try {
+  process.send?.(await measure(engineName === 'minisearch' ? miniSearchEngine : gantryEngine))
+} catch (error) {
+  process.send?.({ failed: error instanceof Error ? error.message : String(error) })
+}
+
+async function measure(make: () => Promise<Engine>): Promise<CatalogFigures> {
+  const warm = await make()
+  for (const tool of generateTools(warmTools)) warm.add(tool)
+  for (const query of generateQueries(100)) await warm.search(query)
+  const toolBytes = keptBytes((tool) => tool)
+  const schemaBytes = keptBytes((tool) => tool.inputSchema)
+  const before = liveBytes()
+  const engine = await make()
+  const register = fill(engine)
+  const bytes = (liveBytes() - before) / size
+  const times = await searchTimes(engine)
+  const [searchP50, searchP99] = [quantile(times, 0.5), quantile(times, 0.99)]
+  return { register, searchP50, searchP99, bytes, toolBytes, schemaBytes }
+}
+
+/** Puts every tool in and lets go of it; only the time inside the engine counts. */
+function fill(engine: Engine): number {
+  let spent = 0
+  for (const tool of generateTools(size)) {
+    const start = performance.now()
+    engine.add(tool)
+    spent += performance.now() - start
+  }
+  return (spent * 1_000) / size
+}
+
+/** What the plain data alone takes, as it comes from JSON. */
+function keptBytes(part: (tool: Tool) => unknown): number {
+  const before = liveBytes()
+  const kept: unknown[] = []
+  for (const tool of generateTools(size)) kept.push(part(tool))
+  const bytes = (liveBytes() - before) / size
+  // Read after the measurement, so that nothing of it may be collected during it.
+  return kept.length === size ? bytes : Number.NaN
+}
+
+async function searchTimes(engine: Engine): Promise<number[]> {
+  const queries = generateQueries(mostSearches)
+  for (const query of queries.slice(0, 20)) await engine.search(query)
+  const times: number[] = []
+  const end = performance.now() + searchMs
+  for (const query of queries) {
+    const start = performance.now()
+    await engine.search(query)
+    const now = performance.now()
+    times.push(now - start)
+    if (now > end) break
+  }
+  return times
+}

@@ -1,0 +1,33 @@
+import { stepCount } from './chain-subjects.ts'
+import { figure, ratio, type Section } from './report.ts'
+import { measureSubjects } from './subjects.ts'
+
+const labels: { readonly [name: string]: string } = {
+  bare: 'plain sequential awaits',
+  runs: `${stepCount} × \`gantry.run\`, values passed by hand`,
+  chain: `\`gantry.chain\` of ${stepCount} steps with references`,
+}
+
+/** What a step of a chain costs beside the calls it makes. */
+export async function chain(): Promise<Section> {
+  const measured = await measureSubjects('chain-subjects.ts', Object.keys(labels), { rounds: 15 })
+  const p50 = (name: string): number => {
+    const found = measured.find((one) => one.name === name)
+    return found !== undefined && 'p50' in found ? found.p50 / stepCount : Number.NaN
+  }
+  const rows = measured.map((one) => {
+    const label = labels[one.name] ?? one.name
+    if ('failed' in one) return [`${label}: not measured, ${one.failed}`]
+    const { p99, bytes } = one
+    const over = one.name === 'chain' ? figure(p50('chain') - p50('runs')) : ''
+    const cells = [p50(one.name), p99 / stepCount, bytes / stepCount].map(figure)
+    return [label, ...cells, ratio(p50(one.name), p50('runs')), over]
+  })
+  const head = ['one step', 'p50 µs', 'p99 µs', 'bytes', 'to plain calls', 'over plain calls µs']
+  return { title: 'A chain step', tables: [{ head, rows }], notes }
+}
+
+const notes = [
+  `Figures are of a whole chain, divided by its ${stepCount} steps; each step adds the output before it and one further back.`,
+  'Checking the chain before it starts is part of the chain, so it is in the figures.',
+]

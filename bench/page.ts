@@ -1,0 +1,28 @@
+import { cpus, loadavg, totalmem } from 'node:os'
+import { type Section, sectionText } from './report.ts'
+
+/** docs/benchmarks.md: where and how it was measured, then every section. */
+export function pageText(sections: readonly Section[]): string {
+  const processors = cpus()
+  const machine = `${processors.length} × ${processors[0]?.model.trim() ?? 'unknown processor'}`
+  const facts = [
+    `- Machine: ${machine}, ${Math.round(totalmem() / 2 ** 30)} GB, ${process.platform} ${process.arch}`,
+    `- Load average at the end: ${loadavg()
+      .map((load) => load.toFixed(1))
+      .join(
+        ', ',
+      )}. Above ${processors.length}, others were using the machine too, and every figure is worse than it need be.`,
+    `- Node ${process.version}, V8 ${process.versions.v8}`,
+    `- Date: ${new Date().toISOString().slice(0, 10)}`,
+    '- Command: `npm run bench`; one part alone: `npm run bench -- local-call`',
+  ]
+  return `# Benchmarks
+
+Written by \`npm run bench\`; do not edit. No test asserts a timing: these are figures of one run on one machine, with the
+peers measured beside Gantry in the same run, so that the ratios hold better than the times.
+
+${facts.join('\n')}
+
+${sections.map(sectionText).join('\n\n')}
+`
+}

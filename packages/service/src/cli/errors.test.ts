@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { errorInfoOf, errorText, exitCodeOf } from './errors.ts'
+
+test('an error is shown with its places, its cause, near names and what to do', () => {
+  const error = new ToolError('CONFIG_INVALID', 'Two problems.', {
+    cause: new SyntaxError('odd \x1b[2J token'),
+    details: { issues: [{ path: '/a', message: 'must be number' }], nearest: ['demo:add', 'demo:and'] },
+  })
+  assert.equal(
+    errorText(errorInfoOf(error)),
+    [
+      'CONFIG_INVALID: Two problems.',
+      '  /a must be number',
+      '  because of SyntaxError: odd \\e[2J token',
+      'Did you mean demo:add or demo:and?',
+      'Correct the key at the path in `details.issues`; `gantry config check` lists them all.',
+      '',
+    ].join('\n'),
+  )
+})
+
+test('anything thrown becomes an error with a code and keeps its cause', () => {
+  const info = errorInfoOf(new RangeError('out of range', { cause: 'a string' }))
+  assert.equal(info.code, 'INTERNAL')
+  assert.deepEqual(info.cause, {
+    name: 'RangeError',
+    message: 'out of range',
+    cause: { name: 'string', message: 'a string' },
+  })
+  assert.equal(exitCodeOf({ error: info }), 1)
+  assert.equal(exitCodeOf({}), 0)
+})

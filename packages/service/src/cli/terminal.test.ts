@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { clip, safeBlock, safeJson, safeLine } from './terminal.ts'
+
+const hostile = 'a\x1b[2Jb\u009b31mc\u202ed\u2028e\r\x07\u{e0041}\u061cf\x7f'
+
+test('nothing that a terminal obeys survives on a line', () => {
+  assert.equal(safeLine('a\x1b[2J\nb'), 'a\\e[2J\\nb')
+  assert.match(safeLine(hostile), /^[\x20-\x7e]+$/)
+})
+
+test('a block keeps its lines and tabs, and only these', () => {
+  assert.equal(safeBlock('a\r\n\tb\rc'), 'a\n\tb\\rc')
+  assert.doesNotMatch(safeBlock(hostile), /[\p{Cc}\u202e\u2028]/u)
+})
+
+test('JSON stays the same value without anything a terminal obeys', () => {
+  const text = safeJson({ [hostile]: hostile })
+  assert.match(text, /^[\x20-\x7e]+$/)
+  assert.deepEqual(JSON.parse(text), { [hostile]: hostile })
+  assert.equal(safeJson('grüße 😀'), '"grüße 😀"')
+})
+
+test('a clipped line does not cut a character in two', () => {
+  assert.equal(clip('a😀b', 3), 'a😀b')
+  assert.equal(clip('a😀bc', 3), 'a😀…')
+})

@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { folderWith } from './config.fixture.ts'
+import type { LoadedConfig } from './config.ts'
+import { loadConfig } from './load.ts'
+
+const signal = new AbortController().signal
+
+function load(folder: string, environment: NodeJS.ProcessEnv = {}, file?: string): Promise<LoadedConfig> {
+  return loadConfig({ folder, environment, signal, ...(file === undefined ? {} : { file }) })
+}
+
+/** The refusal of a folder's configuration, as lines. */
+async function problems(
+  files: { readonly [name: string]: string },
+  environment: NodeJS.ProcessEnv = {},
+): Promise<string> {
+  using folder = folderWith(files)
+  try {
+    await load(folder.path, environment)
+  } catch (error) {
+    assert.ok(ToolError.is(error), String(error))
+    assert.equal(error.code, 'CONFIG_INVALID')
+    const issues = (error.details?.issues ?? []).map(({ path, message }) => `${path} ${message}`)
+    return [error.message.replaceAll(folder.path, ''), ...issues].join('\n')
+  }
+  return assert.fail('it was accepted')
+}
+
+test('without a file the demo tools are served, and the environment still counts', async () => {
+  using folder = folderWith({})
+  assert.deepEqual(await load(folder.path), { file: undefined, demo: true, options: {}, warnings: [] })
+  const { options } = await load(folder.path, { GANTRY_TIMEOUT_MS: '250', GANTRY_FORMAT: 'assert' })
+  assert.deepEqual(options, { limits: { timeoutMs: 250 }, format: 'assert' })
+})
+
+test('the command line names the file before the variable, the variable before the nearest', async () => {
+  using folder = folderWith({ 'gantry.config.json': '{}', 'b.json': '{}', 'c.yaml': 'demo: true' })
+  const names = async (environment: NodeJS.ProcessEnv, file?: string) =>
+    (await load(folder.path, environment, file)).file?.slice(folder.path.length + 1)
+  assert.equal(await names({}), 'gantry.config.json')
+  assert.equal(await names({ GANTRY_CONFIG: 'b.json' }), 'b.json')
+  assert.equal(await names({ GANTRY_CONFIG: 'b.json' }, 'c.yaml'), 'c.yaml')
+})
+
+test('the search goes up to the top of the repository and no further', async () => {
+  using folder = folderWith({ 'gantry.config.json': '{}', 'inner/deep/file': '' })
+  assert.equal((await load(join(folder.path, 'inner/deep'))).file, join(folder.path, 'gantry.config.json'))
+  mkdirSync(join(folder.path, 'inner/.git'))
+  assert.equal((await load(join(folder.path, 'inner/deep'))).file, undefined)
+})
+
+test('two files in one folder are refused by name', async () => {
+  const text = await problems({ 'gantry.config.json': '{}', 'gantry.config.yaml': '' })
+  assert.match(text, /\/gantry\.config\.json and \/gantry\.config\.yaml/)
+})
+
+test('a file that is not there or of an unknown kind is refused', async () => {
+  using folder = folderWith({ 'config.toml': '' })
+  await assert.rejects(load(folder.path, {}, 'nowhere.json'), /--config names .*nowhere\.json, which is not a file/)
+  await assert.rejects(load(folder.path, { GANTRY_CONFIG: '.' }), /GANTRY_CONFIG names/)
+  await assert.rejects(load(folder.path, {}, 'config.toml'), /must end in \.ts/)
+})
+
+test('every wrong or unknown key is listed with its path and a suggestion', async () => {
+  const config = {
+    polcy: {},
+    limits: { timeoutms: 5, argsBytes: -1, chain: { step: 3 } },
+    policy: { rules: [{ alow: 'demo:*' }, { allow: 'a', deny: 'b' }] },
+    secrets: { TOKEN: 'plain' },
+    tools: [],
+  }
+  const text = await problems({ 'gantry.config.json': JSON.stringify(config) })
+  assert.match(text, /^\/polcy is not a known key; did you mean policy\?$/m)
+  assert.match(text, /^\/limits\/timeoutms is not a known key; did you mean timeoutMs\?$/m)
+  assert.match(text, /^\/limits\/chain\/step is not a known key; did you mean steps\?$/m)
+  assert.match(text, /^\/limits\/argsBytes must be /m)
+  assert.match(text, /^\/policy\/rules\/0\/alow is not a known key; did you mean allow\?$/m)
+  assert.match(text, /^\/policy\/rules\/1 /m)
+  assert.match(text, /^\/secrets\/TOKEN must be object/m)
+  assert.match(text, /^\/tools can only be defined in gantry\.config\.ts/m)
+})
+
+test('a wrong variable is named with the key it sets', async () => {
+  const text = await problems({ 'gantry.config.json': '{}' }, { GANTRY_TIMEOUT_MS: 'soon', GANTRY_FORMAT: 'strict' })
+  assert.match(text, /\/limits\/timeoutMs must be .* \(from the variable GANTRY_TIMEOUT_MS\)/)
+  assert.match(text, /\/format must be annotate or assert \(from the variable GANTRY_FORMAT\)/)
+})
+
+test('a variable nobody reads is a warning that shows its name, not its value', async () => {
+  using folder = folderWith({})
+  const { warnings } = await load(folder.path, { GANTRY_TIMEOUT: 'secret', PATH: '/bin' })
+  assert.deepEqual(warnings, ['The variable GANTRY_TIMEOUT is not used. Did you mean GANTRY_TIMEOUT_MS?'])
+})
+
+test('JSON and YAML that are not plain data are refused with the place', async () => {
+  assert.match(await problems({ 'gantry.config.json': '{\n "demo": tru }' }), /line 2, column \d+/)
+  assert.match(
+    await problems({ 'gantry.config.json': '{"__proto__": {}}' }),
+    /\/__proto__ is a key that is not allowed/,
+  )
+  assert.match(await problems({ 'gantry.config.yaml': 'demo: true\ndemo: false' }), /line 2: Map keys must be unique/)
+  assert.match(await problems({ 'gantry.config.yaml': 'a: [1' }), /not valid YAML/)
+  assert.match(await problems({ 'gantry.config.yaml': '__proto__: {a: 1}' }), /__proto__/)
+  assert.match(await problems({ 'gantry.config.yaml': '- a' }), /must be an object/)
+  assert.match(await problems({ 'gantry.config.yaml': 'demo: !!js/function x' }), /Unresolved tag/)
+})
+
+test('a YAML bomb of aliases is refused', async () => {
+  const rows = ['a0: &a0 [x, x, x]']
+  for (let level = 1; level < 12; level++) rows.push(`a${level}: &a${level} [${`*a${level - 1}, `.repeat(9)}]`)
+  assert.match(await problems({ 'gantry.config.yaml': rows.join('\n') }), /cannot be read/)
+})
+
+test('a module may export an object, a function or an async function', async () => {
+  for (const text of ['{ demo: true }', '() => ({ demo: true })', 'async () => ({ demo: true })']) {
+    using folder = folderWith({ 'gantry.config.mjs': `export default ${text}` })
+    assert.equal((await load(folder.path)).demo, true)
+  }
+})
+
+test('a module that throws, does not parse or exports nothing is refused with its line and its cause', async () => {
+  assert.match(await problems({ 'gantry.config.mjs': 'export const a = 1' }), /has no default export/)
+  assert.match(await problems({ 'gantry.config.mjs': '\n\nthrow new Error("no")' }), /failed at line 3/)
+  assert.match(await problems({ 'gantry.config.mjs': '\nexport default {{' }), /failed at line 2/)
+  assert.match(await problems({ 'gantry.config.ts': 'export default 5' }), /must be an object/)
+  using folder = folderWith({ 'gantry.config.mjs': 'export default () => { throw new TypeError("no") }' })
+  await assert.rejects(load(folder.path), (error: Error) => error.cause instanceof TypeError)
+})
+
+test('a module anywhere on disk may import this installation of the packages', async () => {
+  const config = `import { defineTool } from '@gantry/core'
+    import { ToolError } from '@gantry/contract'
+    const hi = defineTool({ namespace: 'my', name: 'hi', description: 'Says hi.', inputSchema: { type: 'object' }, run: () => 'hi' })
+    export default { tools: [hi], secrets: { get: () => ToolError.name }, policy: { decide: () => ({ effect: 'allow' }) } }`
+  using folder = folderWith({ 'gantry.config.ts': config })
+  const { options, demo } = await load(folder.path)
+  assert.equal(options.tools?.[0]?.tool.name, 'hi')
+  assert.equal(typeof options.policy, 'object')
+  assert.equal(demo, false)
+})
+
+test('tools must come from defineTool', async () => {
+  assert.match(
+    await problems({ 'gantry.config.mjs': 'export default { tools: [{}] }' }),
+    /\/tools\/0 must be what defineTool/,
+  )
+  assert.match(await problems({ 'gantry.config.mjs': 'export default { tools: {} }' }), /\/tools must be a list/)
+  assert.match(await problems({ 'gantry.config.mjs': 'export default { limits: () => 1 }' }), /\/limits is a function/)
+})
+
+test('secrets are read from the variables they name, at the last moment', async () => {
+  using folder = folderWith({ 'gantry.config.yaml': 'secrets: { TOKEN: { env: MY_TOKEN } }' })
+  const environment: NodeJS.ProcessEnv = {}
+  const { options } = await load(folder.path, environment)
+  environment.MY_TOKEN = 'later'
+  const source = options.secrets as { get(name: string): unknown }
+  assert.equal(source.get('TOKEN'), 'later')
+  assert.equal(source.get('PATH'), undefined)
+})

@@ -1,0 +1,268 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { bin, type Ended, gantry, node, type SpawnOptions } from './spawn.fixture.ts'
+
+describe('the gantry command', { concurrency: 2 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'gantry-cli-'))
+  const cache = join(folder, 'cache')
+  mkdirSync(join(folder, '.git'))
+  const file = (name: string, content: string): string => {
+    writeFileSync(join(folder, name), content)
+    return name
+  }
+  const run = (line: readonly string[], options: Partial<SpawnOptions> = {}): Promise<Ended> =>
+    gantry(line, { folder, cache, ...options })
+  /** Checks the exit code and that stdout is one JSON document. */
+  const json = async (code: number, line: readonly string[], options: Partial<SpawnOptions> = {}) => {
+    const ended = await run([...line, '--json'], options)
+    assert.equal(ended.code, code, ended.err)
+    assert.match(ended.out, /^[^\n]+\n$/)
+    return { ...ended, value: JSON.parse(ended.out) }
+  }
+  // A tool that says when it has started, and ends only when it is told to.
+  const waiting = file(
+    'waiting.config.mjs',
+    `import { defineTool } from '@gantry/core'
+export default { tools: [defineTool({ namespace: 'my', name: 'wait', description: 'Waits.', inputSchema: { type: 'object' },
+  run: (_, { log, signal }) => new Promise((resolve) => { signal.addEventListener('abort', resolve); log('warn', 'started') }) })] }`,
+  )
+  // The first two runs fill the caches, so that all others start fast and from the linked script.
+  before(async () => {
+    for (let round = 0; round < 2; round++) await run(['run', 'demo:add', '{"a":1,"b":1}'])
+  })
+  after(() => rmSync(folder, { recursive: true, force: true }))
+
+  test('run prints one Result and nothing else', async () => {
+    const { value, err } = await json(0, ['run', 'demo:add', '{"a":5,"b":3}'])
+    assert.equal(value.status, 'ok')
+    assert.deepEqual(value.output, { result: 8 })
+    assert.equal(err, '')
+  })
+
+  test('run for a person prints the output alone', async () => {
+    const { code, out, err } = await run(['run', 'demo:add', '{"a":5,"b":3}'])
+    assert.deepEqual([code, out, err], [0, '{\n  "result": 8\n}\n', ''])
+  })
+
+  test('arguments come from stdin or a file, too', async () => {
+    const piped = await run(['run', 'demo:echo', '-'], { input: '{"value": "piped"}' })
+    assert.match(piped.out, /piped/)
+    const read = await run(['run', 'demo:echo', `@${file('args.json', '{"value": "read"}')}`])
+    assert.match(read.out, /read/)
+  })
+
+  test('arguments of the wrong type end with 2 and their path', async () => {
+    const { value, err } = await json(2, ['run', 'demo:add', '{"a":"5","b":3}'])
+    assert.equal(value.error.code, 'INPUT_INVALID')
+    assert.equal(value.error.details.issues[0].path, '/a')
+    assert.match(err, /^INPUT_INVALID: .*\n {2}\/a must be number/)
+  })
+
+  test('an unknown tool ends with 2 and the near names', async () => {
+    const { value, err } = await json(2, ['run', 'demo:ad', '{}'])
+    assert.equal(value.error.code, 'TOOL_NOT_FOUND')
+    assert.deepEqual(value.error.details.nearest, ['demo:add'])
+    assert.match(err, /did you mean demo:add/)
+  })
+
+  test('garbage JSON ends with 2, line and column', async () => {
+    const { value, err } = await json(2, ['run', 'demo:add', '{"a":5,\n b}'])
+    assert.equal(value.error.code, 'PAYLOAD_INVALID')
+    assert.deepEqual(Object.keys(value.error).slice(0, 5), ['code', 'message', 'stage', 'retryable', 'effect'])
+    assert.match(err, /line 2, column 2/)
+  })
+
+  test('a wrong command line ends with 2 and a suggestion, as JSON when asked', async () => {
+    const { value } = await json(2, ['run', 'demo:add', '--timout', '5s'])
+    assert.equal(value.error.details.nearest[0], '--timeout')
+    const plain = await run(['rnu'])
+    assert.deepEqual([plain.code, plain.out], [2, ''])
+    assert.match(plain.err, /There is no command "rnu"\. Did you mean run/)
+  })
+
+  test('a tool that fails ends with 1, and its text cannot steer the terminal', async () => {
+    const { code, out, err } = await run(['run', 'demo:fail', '{"message":"bad \\u001b[31mluck"}'])
+    assert.deepEqual([code, out], [1, ''])
+    assert.match(err, /^BACKEND_FAILED: bad \\e\[31mluck\n/)
+  })
+
+  test('a call out of time ends with 4', async () => {
+    const { value } = await json(4, ['run', 'demo:sleep', '{"ms":60000}', '--timeout', '200ms'])
+    assert.equal(value.status, 'timeout')
+  })
+
+  test('a denied call ends with 3', async () => {
+    const config = file('deny.yaml', 'demo: true\npolicy:\n  default: allow\n  rules: [{ deny: "demo:add" }]\n')
+    const { value } = await json(3, ['run', 'demo:add', '{"a":5,"b":3}', '--config', config])
+    assert.equal(value.error.code, 'DENIED')
+  })
+
+  test('stream prints one event per line, with increasing ids and one end', async () => {
+    const { code, out } = await run(['stream', 'demo:countdown', '{"from":3,"delayMs":1}', '--json'])
+    const events = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    assert.equal(code, 0)
+    assert.deepEqual(
+      events.map(({ id }) => id),
+      events.map((_, index) => index + 1),
+    )
+    const kinds = events.map(({ kind }) => kind)
+    assert.ok(kinds.includes('progress'))
+    assert.equal(kinds.filter((kind) => kind === 'chunk').length, 3)
+    assert.equal(kinds.indexOf('done'), kinds.length - 1)
+  })
+
+  test('stream for a person prints chunks, then the output', async () => {
+    const { out } = await run(['stream', 'demo:countdown', '{"from":2,"delayMs":1}'])
+    assert.equal(out, '2\n1\n{\n  "counted": 2\n}\n')
+  })
+
+  test('a chain binds its input, stops at a failure and can be resumed', async () => {
+    const steps = [
+      { id: 'sum', tool: 'demo:add', args: { a: '{{input.a}}', b: 1 } },
+      { id: 'twice', tool: 'demo:add', args: { a: '{{prev.result}}', b: '{{prev.result}}' } },
+    ]
+    const done = await json(0, ['chain', JSON.stringify(steps), '--input', '{"a":2}'])
+    assert.deepEqual(done.value.output, { result: 6 })
+    const name = file('chain.json', JSON.stringify({ steps, input: { a: 'two' } }))
+    const stopped = await json(2, ['chain', name])
+    assert.match(stopped.err, / {2}sum failed\n {2}twice pending\n/)
+    const resumed = await run(['chain', name, '--input', '{"a":1}', '--resume', file('out.json', stopped.out)])
+    assert.deepEqual(JSON.parse(resumed.out), { result: 4 })
+  })
+
+  test('a chain out of time ends with 4', async () => {
+    const { value } = await json(4, ['chain', '[{"tool":"demo:sleep","args":{"ms":60000}}]', '--timeout', '200ms'])
+    assert.equal(value.error.code, 'TIMEOUT')
+  })
+
+  test('tools, search and describe answer as pages and documents', async () => {
+    const tools = await json(0, ['tools', '--namespace', 'demo', '--limit', '2'])
+    assert.equal(tools.value.items.length, 2)
+    const next = await json(0, ['tools', '--namespace', 'demo', '--limit', '2', '--cursor', tools.value.cursor])
+    assert.notDeepEqual(next.value.items, tools.value.items)
+    const found = await json(0, ['search', 'add', 'numbers'])
+    assert.equal(found.value.items[0].id, 'demo:add')
+    const described = await json(0, ['describe', 'demo:add', '--level', 'full'])
+    assert.equal(described.value.examples.length, 1)
+    const missing = await json(2, ['describe', 'demo:ad'])
+    assert.equal(missing.value.error.code, 'TOOL_NOT_FOUND')
+  })
+
+  for (const [name, signal] of [
+    ['an interrupt', 'SIGINT'],
+    ['a termination', 'SIGTERM'],
+  ] as const) {
+    test(`${name} cancels the call, prints its Result and ends with 6`, async () => {
+      const { value } = await json(6, ['run', 'my:wait', '--config', waiting], {
+        onStart: (child) => child.stderr?.once('data', () => child.kill(signal)),
+      })
+      assert.equal(value.status, 'cancelled')
+    })
+  }
+
+  test('a reader that leaves ends the command quietly', async () => {
+    const line = `"$0" "$1" stream demo:countdown '{"from":1000,"delayMs":5}' --json | head -n 1`
+    const child = spawn('bash', ['-c', line, node, bin], {
+      cwd: folder,
+      env: { ...process.env, XDG_CACHE_HOME: cache },
+    })
+    const chunks: string[] = []
+    child.stderr.on('data', (chunk) => chunks.push(String(chunk)))
+    await new Promise((resolve) => child.on('close', resolve))
+    assert.doesNotMatch(chunks.join(''), /EPIPE|at .*\.(?:ts|mjs)/)
+  })
+
+  test('a large output arrives whole', async () => {
+    const value = 'x'.repeat(900_000)
+    const { value: result } = await json(0, ['run', 'demo:echo', '-'], { input: JSON.stringify({ value }) })
+    assert.equal(result.output.value.length, 900_000)
+  })
+
+  test('config check says what was loaded, or everything that is wrong', async () => {
+    const good = await json(0, ['config', 'check', '--config', file('good.json', '{"limits":{"timeoutMs":5}}')])
+    assert.deepEqual(good.value.limits, { timeoutMs: 5 })
+    const bad = await json(2, ['config', 'check', '--config', file('bad.json', '{"limit":{},"demo":1}')])
+    assert.equal(bad.value.error.details.issues.length, 2)
+    assert.match(bad.err, /\/limit is not a known key; did you mean limits\?/)
+  })
+
+  test('a configuration that defines tools works from the linked script', async () => {
+    const config = file(
+      'own.config.ts',
+      `import { defineTool } from '@gantry/core'
+const hi: unknown = defineTool({ namespace: 'my', name: 'hi', description: 'Says hi.', inputSchema: { type: 'object' }, run: () => 'hi' })
+const wrong = defineTool({ namespace: 'my', name: 'no', description: 'No.', inputSchema: { type: 'sting' }, run: () => 1 })
+export default { tools: process.env.WRONG ? [hi, wrong] : [hi] }`,
+    )
+    const { out } = await run(['run', 'my:hi', '--config', config])
+    assert.equal(out, 'hi\n')
+    const checked = await run(['config', 'check', '--config', config], { environment: { WRONG: '1' } })
+    assert.equal(checked.code, 2)
+    assert.match(checked.err, /\/tools\/1\/inputSchema/)
+  })
+
+  test('a tool that leaves a handle open does not keep the command', async () => {
+    const config = file(
+      'open.config.mjs',
+      `import { defineTool } from '@gantry/core'
+export default { tools: [defineTool({ namespace: 'my', name: 'open', description: 'Leaves a timer.', inputSchema: { type: 'object' },
+  run: () => { setInterval(() => {}, 1000); Promise.reject(new Error('stray')); return 'done' } })] }`,
+    )
+    const { code, out, err } = await run(['run', 'my:open', '--config', config])
+    assert.deepEqual([code, out], [0, 'done\n'])
+    assert.match(err, /outside of its call: Error: stray/)
+  })
+
+  test('a variable nobody reads is a warning on stderr', async () => {
+    const { err } = await json(0, ['tools'], { environment: { GANTRY_TIMEOUT: '5' } })
+    assert.match(err, /GANTRY_TIMEOUT is not used\. Did you mean GANTRY_TIMEOUT_MS\?/)
+  })
+
+  test('help, version and completion print to stdout', async () => {
+    assert.match((await run(['help', 'run'])).out, /Usage: gantry run <tool> \[json\]/)
+    assert.match((await run(['--version'])).out, /^gantry \d+\.\d+\.\d+\n$/)
+    assert.match((await run(['completion', 'bash'])).out, /complete -F _gantry gantry/)
+    assert.match((await run(['__complete'])).out, /^demo:add$/m)
+  })
+
+  test('the result is the same without any cache', async () => {
+    const { value } = await json(0, ['run', 'demo:add', '{"a":5,"b":3}'], {
+      environment: { NODE_DISABLE_COMPILE_CACHE: '1' },
+    })
+    assert.deepEqual(value.output, { result: 8 })
+  })
+
+  const older = olderNode()
+  test('an older Node hands over to the installed one', {
+    skip: older === undefined && 'there is no Node below 24 here',
+  }, async () => {
+    const program = older ?? node
+    const { value } = await json(0, ['run', 'demo:add', '{"a":5,"b":3}'], { program })
+    assert.deepEqual(value.output, { result: 8 })
+    const stopped = await json(6, ['run', 'my:wait', '--config', waiting], {
+      program,
+      onStart: (child) => child.stderr?.once('data', () => child.kill('SIGINT')),
+    })
+    assert.equal(stopped.value.status, 'cancelled')
+  })
+})
+
+/** A Node of the machine that is too old for us. */
+function olderNode(): string | undefined {
+  const places = [
+    '/usr/local/bin/node',
+    '/usr/bin/node',
+    ...(process.env.PATH ?? '').split(':').map((path) => join(path, 'node')),
+  ]
+  return places.find((place) => {
+    const { stdout, status } = spawnSync(place, ['-p', 'process.versions.node'], { encoding: 'utf8' })
+    return status === 0 && Number.parseInt(stdout, 10) < 24
+  })
+}

@@ -1,0 +1,48 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+
+export const bin = join(import.meta.dirname, '../bin/gantry.mjs')
+/** The Node that runs the tests: 24 or newer. */
+export const node = process.execPath
+
+export interface Ended {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+  readonly out: string
+  readonly err: string
+}
+
+export interface SpawnOptions {
+  readonly folder: string
+  readonly cache: string
+  readonly input?: string
+  readonly environment?: NodeJS.ProcessEnv
+  readonly program?: string
+  /** Told as soon as the process runs. */
+  readonly onStart?: (child: ChildProcess) => void
+}
+
+/** The environment without what the test runner or the machine may have set for us. */
+function cleanEnvironment({ cache, environment }: SpawnOptions): NodeJS.ProcessEnv {
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GANTRY_|NODE_)/.test(name))
+  return { ...Object.fromEntries(inherited), XDG_CACHE_HOME: cache, ...environment }
+}
+
+/** Runs the real command to its end. */
+export async function gantry(args: readonly string[], options: SpawnOptions): Promise<Ended> {
+  const child = spawn(options.program ?? node, [bin, ...args], {
+    cwd: options.folder,
+    env: cleanEnvironment(options),
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  options.onStart?.(child)
+  child.stdin.on('error', () => {})
+  child.stdin.end(options.input ?? '')
+  const ended = new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (...end) => resolve(end))
+  })
+  const [out, err, [code, signal]] = await Promise.all([text(child.stdout), text(child.stderr), ended])
+  return { code, signal, out, err }
+}
