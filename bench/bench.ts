@@ -9,7 +9,7 @@ import { pageText } from './page.ts'
 import { installPeers } from './peers.ts'
 import { type Section, sectionText } from './report.ts'
 import { stream } from './stream.ts'
-import { progress } from './subjects.ts'
+import { endProgress } from './subjects.ts'
 
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['local-call', localCall],
@@ -36,7 +36,7 @@ async function bench(names: readonly string[]): Promise<void> {
     if (names.length > 0 && !names.includes(name)) continue
     const section = await measure()
     sections.push(section)
-    progress('')
+    endProgress()
     console.log(`\n${sectionText(section)}\n`)
   }
   console.error(`bench: done in ${((performance.now() - started) / 1_000).toFixed(0)} s.`)

@@ -1,6 +1,6 @@
 import { stepCount } from './chain-subjects.ts'
 import { figure, ratio, type Section } from './report.ts'
-import { measureSubjects } from './subjects.ts'
+import { measureSubjects, p50Of } from './subjects.ts'
 
 const labels: { readonly [name: string]: string } = {
   bare: 'plain sequential awaits',
@@ -11,19 +11,15 @@ const labels: { readonly [name: string]: string } = {
 /** What a step of a chain costs beside the calls it makes. */
 export async function chain(): Promise<Section> {
   const measured = await measureSubjects('chain-subjects.ts', Object.keys(labels), { rounds: 15 })
-  const p50 = (name: string): number => {
-    const found = measured.find((one) => one.name === name)
-    return found !== undefined && 'p50' in found ? found.p50 / stepCount : Number.NaN
-  }
+  const p50 = (name: string): number => p50Of(measured, name) / stepCount
   const rows = measured.map((one) => {
     const label = labels[one.name] ?? one.name
     if ('failed' in one) return [`${label}: not measured, ${one.failed}`]
-    const { p99, bytes } = one
     const over = one.name === 'chain' ? figure(p50('chain') - p50('runs')) : ''
-    const cells = [p50(one.name), p99 / stepCount, bytes / stepCount].map(figure)
-    return [label, ...cells, ratio(p50(one.name), p50('runs')), over]
+    const rest = [one.cpu, one.p99, one.bytes].map((value) => figure(value / stepCount))
+    return [label, figure(p50(one.name)), over, ratio(p50(one.name), p50('runs')), ...rest]
   })
-  const head = ['one step', 'p50 µs', 'p99 µs', 'bytes', 'to plain calls', 'over plain calls µs']
+  const head = ['one step', 'p50 µs', 'over plain calls µs', 'to plain calls', 'CPU µs', 'p99 µs', 'bytes']
   return { title: 'A chain step', tables: [{ head, rows }], notes }
 }
 

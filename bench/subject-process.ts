@@ -1,12 +1,13 @@
 // One subject in a process of its own, so that no library slows another by what it loads; it works when it is told to.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { allocatedBytes, quantile, type Setup, timeBatch, timeSingles, warmUp } from './measure.ts'
+import { allocatedBytes, quantile, type Setup, threadMicros, timeBatch, timeSingles, warmUp } from './measure.ts'
 import type { Answer, Order } from './subjects.ts'
 
 const [module = '', name = ''] = process.argv.slice(2)
 const singles: Float64Array[] = []
 let batch = 1
+const spent = { micros: 0, calls: 0 }
 
 process.on('message', async (order: Order) => {
   process.send?.(await answer(order).catch((error: unknown): Answer => ({ failed: String(error) })))
@@ -35,8 +36,15 @@ async function answer(order: Order): Promise<Answer> {
     case 'warm':
       batch = await warmUp(run, order.ms, order.batchMs)
       return { value: batch }
-    case 'batch':
-      return { value: await timeBatch(run, batch) }
+    case 'batch': {
+      const before = threadMicros()
+      const value = await timeBatch(run, batch)
+      spent.micros += threadMicros() - before
+      spent.calls += batch
+      return { value }
+    }
+    case 'processor':
+      return { value: spent.micros / spent.calls }
     case 'singles': {
       const times = await timeSingles(run, batch * order.batches)
       singles.push(times)

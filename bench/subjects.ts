@@ -7,16 +7,24 @@ import { median } from './measure.ts'
 export type Order =
   | { readonly kind: 'warm'; readonly ms: number; readonly batchMs: number }
   | { readonly kind: 'batch' }
+  /** Microseconds of processor time a call, over all batches so far. */
+  | { readonly kind: 'processor' }
   | { readonly kind: 'singles'; readonly batches: number }
   | { readonly kind: 'tail'; readonly share: number }
   | { readonly kind: 'allocated'; readonly calls: number }
 
 export type Answer = { readonly value: number } | { readonly failed: string }
 
+interface Figures {
+  readonly p50: number
+  /** Processor time, the mean of all batches. */
+  readonly cpu: number
+  readonly p99: number
+  readonly bytes: number
+}
+
 /** What was measured of one subject: microseconds and bytes a call, or why nothing was. */
-export type Measured =
-  | { readonly name: string; readonly p50: number; readonly p99: number; readonly bytes: number }
-  | { readonly name: string; readonly failed: string }
+export type Measured = (Figures & { readonly name: string }) | { readonly name: string; readonly failed: string }
 
 export interface Effort {
   readonly rounds: number
@@ -72,26 +80,34 @@ export function progress(text: string): void {
   process.stderr.write(process.stderr.isTTY ? `\r\x1b[Kbench: ${text}` : `bench: ${text}\n`)
 }
 
+/** Leaves the line to whatever is printed next. */
+export function endProgress(): void {
+  if (process.stderr.isTTY) process.stderr.write('\r\x1b[K')
+}
+
+/** The median of a subject, or NaN when it was not measured. */
+export function p50Of(measured: readonly Measured[], name: string): number {
+  const found = measured.find((one) => one.name === name)
+  return found !== undefined && 'p50' in found ? found.p50 : Number.NaN
+}
+
 async function each(subjects: readonly Subject[], work: (subject: Subject) => Promise<unknown>): Promise<void> {
   for (const subject of subjects) if (subject.failed === undefined) await work(subject)
 }
 
 async function outcome(module: string, subject: Subject, calls: number): Promise<Measured> {
   const { name } = subject
-  const p99 = subject.failed === undefined ? await subject.ask({ kind: 'tail', share: 0.99 }) : Number.NaN
+  if (subject.failed !== undefined) return { name, failed: subject.failed }
+  const cpu = await subject.ask({ kind: 'processor' })
+  const p99 = await subject.ask({ kind: 'tail', share: 0.99 })
   const again = await Subject.start(module, name, roomy)
   try {
-    const bytes = again.failed === undefined ? await allocation(again, calls) : Number.NaN
-    const failed = subject.failed ?? again.failed
-    return failed === undefined ? { name, p50: median(subject.batches), p99, bytes } : { name, failed }
+    await again.ask({ kind: 'warm', ms: 500, batchMs: 1 })
+    const bytes = await again.ask({ kind: 'allocated', calls })
+    return { name, p50: median(subject.batches), cpu, p99, bytes }
   } finally {
     again.stop()
   }
-}
-
-async function allocation(subject: Subject, calls: number): Promise<number> {
-  await subject.ask({ kind: 'warm', ms: 500, batchMs: 1 })
-  return subject.ask({ kind: 'allocated', calls })
 }
 
 /** A subject's process as seen from outside; once it has failed it stays so, and asks answer NaN. */

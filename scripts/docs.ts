@@ -12,7 +12,7 @@ import { runFault, typeFaults } from './docs/ts-fences.ts'
  * `--write` writes the generated pages first.
  */
 const root = dirname(import.meta.dirname)
-const folder = join(root, 'node_modules', '.cache', 'docs')
+const folder = join(root, 'node_modules', '.cache', `docs-${process.pid}`)
 const patterns = ['*.md', 'docs/**/*.md', 'packages/*/*.md', 'examples/**/*.md', '.changeset/*.md']
 
 const faults = generated('docs/errors.md', errorsPage(codes), process.argv.includes('--write'))
@@ -21,7 +21,6 @@ const pages = globSync(patterns, { cwd: root })
   .map((file) => readPage(root, file))
 faults.push(...brokenLinks(root, pages))
 
-rmSync(folder, { recursive: true, force: true })
 mkdirSync(folder, { recursive: true })
 const fences = pages.flatMap((page) => page.fences)
 const typed = fences.filter(({ language }) => language === 'ts')
@@ -30,6 +29,8 @@ const shell = fences.filter(showsOutput)
 faults.push(...(await typeFaults(root, folder, typed)))
 faults.push(...(await inTurn(run, (fence) => runFault(folder, fence))))
 faults.push(...(await inTurn(shell, (fence) => shellFault(root, folder, fence))))
+
+rmSync(folder, { recursive: true, force: true })
 
 for (const fault of faults) console.error(fault)
 const links = pages.reduce((sum, page) => sum + page.links.length, 0)

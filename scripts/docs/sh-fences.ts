@@ -16,7 +16,9 @@ export function showsOutput({ language, marks, text, next }: Fence): boolean {
 /** Runs the commands of a fence with this repository's gantry and compares what they print. */
 export async function shellFault(root: string, folder: string, fence: Fence): Promise<string | undefined> {
   const lines = fence.text.split('\n').map((line) => line.replace(/^npx /, ''))
-  const env = { ...process.env, PATH: [shim(root, folder), process.env.PATH].join(delimiter), NO_COLOR: '1' }
+  const path = [shim(root, folder), process.env.PATH].join(delimiter)
+  const cache = join(root, 'node_modules', '.cache')
+  const env = { ...process.env, PATH: path, XDG_CACHE_HOME: cache, NO_COLOR: '1' }
   const { stdout, stderr } = await runChild('sh', ['-c', lines.join('\n')], { cwd: folder, env })
   const expected = fence.next?.text ?? ''
   const text = stdout.replace(/\n$/, '')

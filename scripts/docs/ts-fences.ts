@@ -1,5 +1,4 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
 import { differences, runChild } from '../child.ts'
 import type { Fence } from './page.ts'
@@ -30,10 +29,9 @@ export async function typeFaults(root: string, folder: string, fences: readonly 
 
 /** Runs one fence in a process of its own; a text or JSON fence right after it is what it must print. */
 export async function runFault(folder: string, fence: Fence): Promise<string | undefined> {
-  const file = join(folder, `${nameOf(fence)}.mjs`)
-  // Node strips no types below node_modules, so it is done here; lines and columns stay where they are.
-  writeFileSync(file, `${stripTypeScriptTypes(fence.text)}\n`)
-  const { code, stdout, stderr } = await runChild(process.execPath, [file], { cwd: folder })
+  // Node strips no types from files below node_modules, but it does from a program that it is handed.
+  const program = ['--input-type=module-typescript', '--eval', fence.text]
+  const { code, stdout, stderr } = await runChild(process.execPath, program, { cwd: folder })
   const at = `${fence.page}:${fence.line}`
   if (code !== 0) return `${at} ended with ${code === undefined ? 'a signal' : `exit code ${code}`}\n${stdout}${stderr}`
   const wanted = fence.next

@@ -236,3 +236,20 @@ test('a listener that throws does not touch the call', async () => {
   await warned
   off()
 })
+
+test('an update takes the new checker and function, and a second registration with another function is refused', async () => {
+  const numbered = (least: number, answer: string) =>
+    defineTool({
+      namespace: 'test',
+      name: 'it',
+      description: 'It.',
+      inputSchema: z.object({ n: z.number().refine((n) => n >= least) }),
+      run: () => answer,
+    })
+  const gantry = createExecutor({ tools: [numbered(5, 'old')] })
+  assert.equal((await gantry.run('test:it', { n: 1 })).error?.code, 'INPUT_INVALID')
+  assert.throws(() => gantry.register(numbered(1, 'other')), { code: 'TOOL_INVALID' })
+  assert.equal((await gantry.run('test:it', { n: 9 })).output, 'old')
+  gantry.update(numbered(1, 'new'))
+  assert.equal((await gantry.run('test:it', { n: 1 })).output, 'new')
+})

@@ -5,6 +5,7 @@ import {
   type Result,
   type StreamEvent,
   ToolError,
+  type Warning,
 } from '@gantry/contract'
 import { memoryAudit } from './audits/memory.ts'
 import type { Backend } from './backends/backend.ts'
@@ -64,7 +65,7 @@ export interface Executor {
   stream(tool: string, args?: unknown, options?: RunOptions): AsyncGenerator<StreamEvent, void>
   chain(steps: readonly ChainStep[], options?: ChainOptions & { readonly identity?: Identity }): Promise<ChainResult>
   /** Tools that fit the words, best first, of those the caller may use. */
-  search(query: string, options?: FindOptions): Promise<Page<FoundTool>>
+  search(query: string, options?: FindOptions): Promise<Page<FoundTool> & { readonly warning?: Warning }>
   /** What there is to know of one tool, at one of three levels. */
   describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity }): Promise<ToolDoc>
   /** Tools by id, of those the caller may use. */
@@ -86,11 +87,13 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const backends = backendMap([local, ...(options.backends ?? [])])
   const catalog = options.catalog ?? memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
   const limits: PipelineLimits = { ...defaultLimits, ...options.limits }
+  const policy = asPolicy(options.policy)
   const ports: Ports = {
     catalog,
     prepared: createPreparedTools(limits, options.format === undefined ? {} : { format: options.format }),
     backends,
-    policy: asPolicy(options.policy),
+    policy,
+    visible: (identity, entry) => isVisible(policy, identity, entry),
     approver: options.approver,
     audit: options.audit ?? memoryAudit(),
     secrets: asSecrets(options.secrets),
@@ -121,15 +124,15 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   const put = (defined: DefinedTool, how: 'register' | 'update'): CatalogEntry => {
     const entry = catalog[how](defined.tool)
+    const before = local.get(entry.id)
+    if (how === 'register' && before !== undefined && before !== defined.run) throw taken(entry.id)
     forget(entry.id)
     if (defined.run !== undefined) local.add(entry.id, defined.run)
-    if (defined.input !== undefined) ports.prepared.setInput(entry.id, defined.input)
+    ports.prepared.define(entry, defined)
     return entry
   }
   const visible = (identity: Identity, also?: (entry: CatalogEntry) => boolean) => (entry: CatalogEntry) =>
-    (entry.tool.permissions ?? []).every((permission) => holds(identity, permission)) &&
-    (ports.policy?.visible?.({ identity, id: entry.id, tool: entry.tool }) ?? true) &&
-    (also?.(entry) ?? true)
+    ports.visible(identity, entry) && (also?.(entry) ?? true)
 
   for (const tool of options.tools ?? []) put(tool, 'register')
 
@@ -165,7 +168,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     },
     describe: async (tool, { identity = owner, ...how } = {}) => {
       const entry = catalog.find(tool)
-      if (!visible(identity)(entry)) throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${entry.key} for you.`)
+      if (!visible(identity)(entry)) throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${entry.key}.`)
       return describeTool(entry, { versions: catalog.versions(entry.key), ...how })
     },
     tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
@@ -203,6 +206,13 @@ function requestOf(
   }
 }
 
+function taken(id: string): ToolError {
+  const message = `${id} is registered with another function; use update, or another version.`
+  return new ToolError('TOOL_INVALID', message, {
+    details: { issues: [{ path: '/run', message: 'is another function' }] },
+  })
+}
+
 function closed(): ToolError {
   return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
 }
@@ -224,6 +234,12 @@ async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backend>, gr
   }
   const signal = AbortSignal.timeout(graceMs)
   await Promise.allSettled([...new Set(backends.values())].map((backend) => backend.close?.(signal)))
+}
+
+/** Discovery shows what the identity may call as far as that is known without arguments. */
+function isVisible(policy: Policy | undefined, identity: Identity, { id, tool }: CatalogEntry): boolean {
+  const permitted = (tool.permissions ?? []).every((permission) => holds(identity, permission))
+  return permitted && (policy?.visible?.({ identity, id, tool }) ?? true)
 }
 
 function backendMap(list: readonly Backend[]): ReadonlyMap<string, Backend> {

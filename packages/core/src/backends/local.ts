@@ -7,6 +7,7 @@ export type LocalFunction = (args: never, context: ToolContext) => unknown
 /** Runs functions of this process, found by tool id with version. */
 export interface LocalBackend extends Backend {
   add(id: string, run: LocalFunction): void
+  get(id: string): LocalFunction | undefined
   remove(id: string): void
 }
 
@@ -16,6 +17,7 @@ export function localBackend(): LocalBackend {
     kind: 'local',
     name: 'local',
     add: (id, run) => void functions.set(id, run),
+    get: (id) => functions.get(id),
     remove: (id) => void functions.delete(id),
     call(call: BackendCall, context: ToolContext): unknown {
       const run = functions.get(call.id)

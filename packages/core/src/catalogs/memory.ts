@@ -1,5 +1,5 @@
 import { type Tool, ToolError } from '@gantry/contract'
-import { nearest, SortedStrings } from '../search/index.ts'
+import { SortedStrings } from '../search/index.ts'
 import type {
   Catalog,
   CatalogChange,
@@ -18,6 +18,7 @@ import { pageLimit, queryText } from './filter.ts'
 import { toolDigest } from './fingerprint.ts'
 import { listPage } from './list-page.ts'
 import { Names } from './names.ts'
+import { nearestKeys } from './near-keys.ts'
 import { quote } from './quote.ts'
 import { parseRange } from './range.ts'
 import { sameRun } from './same-run.ts'
@@ -187,7 +188,7 @@ class MemoryCatalog implements Catalog {
   }
 
   #notFound(id: string, parsed: ToolId): ToolError {
-    const near = nearest(keyOf(parsed), this.#keys.from(''))
+    const near = nearestKeys(parsed, this.namespaces(), this.#keys, (key) => this.#versions.has(key))
     const hint = near.length === 0 ? 'search the catalog' : `did you mean ${near.join(', ')}?`
     return new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; ${hint}`, { details: { nearest: near } })
   }

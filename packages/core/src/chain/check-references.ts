@@ -1,5 +1,5 @@
-import { suggestion } from './suggestion.ts'
 import { formatPath, type Reference } from './reference.ts'
+import { suggestion } from './suggestion.ts'
 
 /** What may be referred to from one place in a chain. */
 export interface Sight {

@@ -2,9 +2,9 @@ import { type Json, ToolError } from '@gantry/contract'
 import { canonicalJson } from '../json/canonical.ts'
 import { evaluate } from './bind.ts'
 import type { ChainLimits } from './limits.ts'
-import { suggestion } from './suggestion.ts'
 import type { Reference } from './reference.ts'
 import { describe, hasReference, type Scope } from './scope.ts'
+import { suggestion } from './suggestion.ts'
 import { compileTemplate, type Template, type Visitor } from './template.ts'
 
 const operators = ['equals', 'notEquals', 'in', 'greaterThan', 'lessThan'] as const

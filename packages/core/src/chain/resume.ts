@@ -2,8 +2,8 @@ import { type Issue, type Json, type StepResult, ToolError } from '@gantry/contr
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { isFinished } from './group.ts'
-import { suggestion } from './suggestion.ts'
 import type { PlannedStep } from './plan.ts'
+import { suggestion } from './suggestion.ts'
 
 /** The steps of an interrupted run, and where to take it up. */
 export interface Resume {

@@ -1,5 +1,5 @@
 import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
-import type { Decision, PolicyRequest } from '../policies/policy.ts'
+import type { Approval, Decision, PolicyRequest } from '../policies/policy.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 
@@ -53,9 +53,13 @@ async function approve(run: Run, request: PolicyRequest, reason: string): Promis
     throw new ToolError('APPROVAL_REQUIRED', `${request.id} needs approval: ${reason}`)
   }
   const late = new ToolError('APPROVAL_REQUIRED', `Nobody approved ${request.id} within ${limits.approvalMs} ms.`)
-  const answer = await run.aside(approver.approve({ ...request, reason }, run), limits.approvalMs, late)
-  if (answer.approved !== true) {
-    throw new ToolError('DENIED', `${request.id} was not approved: ${answer.reason ?? 'no reason was given'}`)
+  const asking = async (): Promise<Approval> => approver.approve({ ...request, reason }, run)
+  const answer = await run.aside(asking(), limits.approvalMs, late).catch((error: unknown) => {
+    if (run.stopped !== undefined) throw run.stopped
+    throw new ToolError('POLICY_UNAVAILABLE', `No answer on ${request.id}: the approver failed.`, { cause: error })
+  })
+  if (answer?.approved !== true) {
+    throw new ToolError('DENIED', `${request.id} was not approved: ${answer?.reason ?? 'no reason was given'}`)
   }
   run.approvedBy = answer.by ?? 'unnamed'
 }
@@ -63,6 +67,6 @@ async function approve(run: Run, request: PolicyRequest, reason: string): Promis
 /** Whether an identity holds a permission: by its name, by `prefix:*`, or by `*`. */
 export function holds(identity: Identity, permission: string): boolean {
   return identity.permissions.some(
-    (held) => held === permission || (held.endsWith('*') && permission.startsWith(held.slice(0, -1))),
+    (held) => held === permission || held === '*' || (held.endsWith(':*') && permission.startsWith(held.slice(0, -1))),
   )
 }

@@ -1,10 +1,12 @@
-import type { Json, LogLevel } from '@gantry/contract'
+import { type Json, type LogLevel, ToolError } from '@gantry/contract'
 import type { ProgressReport, ToolContext } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
 import type { Run } from './run.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
 const longestMessage = 10_000
+const mostMessages = 1_000
 
 /** What the tool sees of a run; each function is made when it is asked for, so that it can be taken off. */
 export class CallContext implements ToolContext {
@@ -37,9 +39,9 @@ export class CallContext implements ToolContext {
   get progress(): ToolContext['progress'] {
     return (progress, total, message) => {
       const report: ProgressReport = typeof progress === 'object' ? progress : given(progress, total, message)
-      if (!Number.isFinite(report.progress)) throw new TypeError('progress must be a finite number')
-      const shown = { kind: 'progress' as const, ...copyReport(report) }
-      quietly(this.#run.report(shown))
+      // A wrong figure is not worth failing a tool for.
+      if (!Number.isFinite(report.progress)) return
+      quietly(this.#run.report({ kind: 'progress', ...copyReport(report) }))
     }
   }
 
@@ -49,7 +51,7 @@ export class CallContext implements ToolContext {
       const level = named ? (first as LogLevel) : 'info'
       const message = (named ? String(second) : String(first)).slice(0, longestMessage)
       const data = named ? third : second
-      const shown = data === undefined ? {} : { data: copyJson(data, { convert: true, dropped: { count: 0 } }) }
+      const shown = data === undefined ? {} : { data: loggable(data) }
       quietly(this.#run.report({ kind: 'log', level, message, ...shown }))
     }
   }
@@ -57,10 +59,31 @@ export class CallContext implements ToolContext {
   get send(): ToolContext['send'] {
     return (message) => {
       if (this.#run.ended) return
-      const copied = copyJson(message, { convert: true, dropped: { count: 0 } })
+      if (this.#run.effects.length >= mostMessages) {
+        throw new ToolError('LIMIT_EXCEEDED', `A call may send ${mostMessages} messages, and this was one more.`)
+      }
+      const copied = sendable(message)
       const shown = this.#run.redactor?.value(copied) ?? copied
       this.#run.effects = [...this.#run.effects, { kind: 'message', message: shown }]
     }
+  }
+}
+
+/** Data for a log line; what is no JSON is named, because a log line is not worth failing a tool for. */
+function loggable(data: unknown): Json {
+  try {
+    return copyJson(data, { convert: true, dropped: { count: 0 } })
+  } catch {
+    return '[not JSON]'
+  }
+}
+
+function sendable(message: unknown): Json {
+  try {
+    return copyJson(message, { convert: true, dropped: { count: 0 } })
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    throw new ToolError('OUTPUT_INVALID', `The message to send ${error.message} at ${error.path || 'its root'}.`)
   }
 }
 

@@ -15,9 +15,14 @@ export function isGenerator(value: unknown): value is ToolGenerator {
 
 /**
  * Pulls a streaming tool to its end. Each chunk is reported before the next is asked for, so a slow reader slows the
- * tool. The output is what the generator returns; when it returns nothing, the chunks are the output.
+ * tool. `leave` is told when the tool was left before its end, and when it has really ended. The output is what the generator returns; when it returns nothing, the chunks are the output.
  */
-export async function drain(run: Run, { resultCopy }: PreparedTool, generator: ToolGenerator): Promise<unknown> {
+export async function drain(
+  run: Run,
+  { resultCopy }: PreparedTool,
+  generator: ToolGenerator,
+  leave: (until: Promise<unknown>) => void,
+): Promise<unknown> {
   const kept = new KeptChunks(resultCopy.limits)
   let done = false
   try {
@@ -34,13 +39,17 @@ export async function drain(run: Run, { resultCopy }: PreparedTool, generator: T
       if (read !== undefined) await run.within(read)
     }
   } finally {
-    if (!done) close(generator)
+    if (!done) leave(close(generator))
   }
 }
 
-/** Lets the tool's `finally` blocks run; they may not hold up or change the call. */
-function close(generator: ToolGenerator): void {
-  Promise.resolve(generator.return(undefined)).catch(() => undefined)
+/** Lets the tool's `finally` blocks run, once its current step has ended; they may not hold up or change the call. */
+async function close(generator: ToolGenerator): Promise<void> {
+  try {
+    await generator.return(undefined)
+  } catch {
+    // The call has its outcome; what the tool throws while it cleans up is its own affair.
+  }
 }
 
 function plainChunk(value: unknown, options: CopyOptions): Json {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import { type EffectClass, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import { createExecutor } from '../executor.ts'
@@ -212,6 +213,21 @@ test('a secret in an error and its causes is redacted too', async () => {
   assert.equal(result.error?.message, 'bad token [redacted]')
 })
 
+test('what runOrThrow throws holds no secret either', async () => {
+  const secret = 'correct-horse-battery'
+  const leaky = tool(
+    () => {
+      throw new Error(`bad token ${secret}`, { cause: new Error(`for ${secret}`) })
+    },
+    { secrets: ['api'] },
+  )
+  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
+  const thrown: unknown = await gantry.runOrThrow('test:it').catch((error: unknown) => error)
+  assert.ok(ToolError.is(thrown))
+  assert.equal(thrown.message, 'bad token [redacted]')
+  assert.ok(!inspect(thrown, { depth: 10 }).includes(secret))
+})
+
 test('a secret that is not there stops the call before the tool starts', async () => {
   let calls = 0
   const gantry = createExecutor({ tools: [tool(() => ++calls, { secrets: ['api'] })] })
@@ -242,4 +258,54 @@ test('the functions of a context can be taken off it', async () => {
   assert.ok(done?.kind === 'done')
   assert.deepEqual(done.result.output, { callId: 'c-1', id: 'test:it:1.0.0', principal: 'local' })
   assert.deepEqual(done.result.effects, [{ kind: 'message', message: { hello: 'world' } }])
+})
+
+test('a streaming tool that is given up on keeps its slot until it has really ended, and is told of late', async () => {
+  const gate = Promise.withResolvers<void>()
+  let running = 0
+  let most = 0
+  const narrow = tool(
+    async function* () {
+      most = Math.max(most, ++running)
+      yield 1
+      await gate.promise
+      running -= 1
+    },
+    { concurrency: 1 },
+  )
+  const gantry = createExecutor({ tools: [narrow] })
+  const late = Promise.withResolvers<string>()
+  gantry.on('call:late', ({ ended }) => late.resolve(ended))
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).status, 'timeout')
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).error?.effect, 'none')
+  gate.resolve()
+  assert.equal(await late.promise, 'returned')
+  assert.equal((await gantry.run('test:it')).status, 'ok')
+  assert.equal(most, 1)
+})
+
+test('a time beyond what timers can hold is long, not instant', async () => {
+  const gantry = createExecutor({
+    tools: [tool(() => new Promise((resolve) => setImmediate(() => resolve('in time'))))],
+    limits: { maxTimeoutMs: 1e12 },
+  })
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 1e12 })).output, 'in time')
+})
+
+test('a wrong figure or log value does not fail a tool, and a message that is no JSON does', async () => {
+  const careless = tool((_args, { progress, log }) => {
+    progress(Number.NaN)
+    log('odd', 5n as never)
+    return 'fine'
+  })
+  assert.equal((await createExecutor({ tools: [careless] }).run('test:it')).output, 'fine')
+  const sending = tool((_args, { send }) => send({ n: 5n } as never))
+  const refused = await createExecutor({ tools: [sending] }).run('test:it')
+  assert.equal(refused.error?.code, 'OUTPUT_INVALID')
+  const flooding = tool((_args, { send }) => {
+    for (let n = 0; n < 2_000; n++) send(n)
+  })
+  const flooded = await createExecutor({ tools: [flooding] }).run('test:it')
+  assert.equal(flooded.error?.code, 'LIMIT_EXCEEDED')
+  assert.equal(flooded.effects.length, 1_000)
 })

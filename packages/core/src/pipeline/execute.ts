@@ -95,11 +95,14 @@ function attempt(
   run.begun = true
   const context = new CallContext(run, run.attempts, secrets)
   const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
-  if (isGenerator(raw)) return drain(run, tool, raw)
+  const leave = (until: Promise<unknown>): void => {
+    hold?.(until)
+    watchLate(run, entry.id, until)
+  }
+  if (isGenerator(raw)) return drain(run, tool, raw, leave)
   if (!isPromiseLike(raw)) return raw
   const work = Promise.resolve(raw)
-  hold?.(work)
-  watchLate(run, entry.id, work)
+  leave(work)
   return run.within(work)
 }
 

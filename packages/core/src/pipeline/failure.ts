@@ -15,7 +15,7 @@ export function failureOf(run: Run, thrown: unknown): ToolError {
 
 /** An error as it leaves: its code from the table, its causes as far as they may be shown, no stack, no secret. */
 export function errorInfo(run: Run, error: ToolError): ErrorInfo {
-  const code = error.code in codes ? error.code : 'INTERNAL'
+  const code = Object.hasOwn(codes, error.code) ? error.code : 'INTERNAL'
   const harmless = !run.begun || run.tool?.entry.tool.effect === 'read'
   const info: ErrorInfo = {
     code,
@@ -27,6 +27,21 @@ export function errorInfo(run: Run, error: ToolError): ErrorInfo {
     ...(error.cause === undefined ? {} : { cause: causeOf(error.cause, 1) }),
   }
   return run.redactor === undefined ? info : (run.redactor.value(info as unknown as Json) as unknown as ErrorInfo)
+}
+
+/** The error for those who want one thrown: alive where that is safe, rebuilt from what may be shown where it is not. */
+export function shownFailure(run: Run, error: ToolError, info: ErrorInfo | undefined): ToolError {
+  if (run.redactor === undefined || info === undefined) return error
+  const { code, message, stage, retryable, effect, details, cause } = info
+  const facts = details === undefined ? {} : { details }
+  const shown = cause === undefined ? {} : { cause: shownCause(cause) }
+  return new ToolError(code, message, { stage, retryable, effect, ...facts, ...shown })
+}
+
+function shownCause({ name, message, cause }: ErrorCause): Error {
+  const error = new Error(message, cause === undefined ? undefined : { cause: shownCause(cause) })
+  error.name = name
+  return error
 }
 
 function causeOf(cause: unknown, depth: number): ErrorCause {

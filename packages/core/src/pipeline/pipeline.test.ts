@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, type Result, ToolError } from '@gantry/contract'
+import * as v from 'valibot'
 import { memoryAudit } from '../audits/memory.ts'
 import { createExecutor } from '../executor.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
@@ -349,4 +350,78 @@ test('an outcome that cannot be recorded is a warning, because the tool has run'
     assert.equal(result.status, 'ok')
     assert.equal(result.warnings.at(-1)?.code, 'AUDIT_UNAVAILABLE')
   }
+})
+
+test('an error of another version of Gantry, with a code unknown here, is still a Result', async () => {
+  const foreign = new ToolError('DENIED', 'from elsewhere')
+  Object.defineProperty(foreign, 'code', { value: 'toString' })
+  const result = await runIt(
+    tool(() => {
+      throw foreign
+    }),
+  )
+  assert.equal(result.status, 'failed')
+  assert.equal(result.error?.code, 'INTERNAL')
+})
+
+test('an approver that fails or answers nonsense lets nothing pass', async () => {
+  const policy = { rules: [{ ask: '*' }] }
+  const failing = async () => {
+    throw new Error('down')
+  }
+  const down = await runIt(
+    tool(() => 1),
+    {},
+    { policy, approver: { approve: failing } },
+  )
+  assert.equal(down.error?.code, 'POLICY_UNAVAILABLE')
+  for (const answer of [undefined, null, {}, { approved: 'yes' }]) {
+    const approver = { approve: () => answer } as unknown as NonNullable<ExecutorOptions['approver']>
+    assert.equal(
+      (
+        await runIt(
+          tool(() => 1),
+          {},
+          { policy, approver },
+        )
+      ).error?.code,
+      'DENIED',
+    )
+  }
+})
+
+test('a tool that the caller may not see is not among the near names', async () => {
+  const hidden = tool(() => 1, { permissions: ['secret'] })
+  const gantry = createExecutor({ tools: [hidden], identity: alice })
+  for (const id of ['test:itt', 'test:it:9.9.9']) {
+    const { error } = await gantry.run(id)
+    assert.equal(error?.code, 'TOOL_NOT_FOUND')
+    assert.deepEqual(error?.details, { nearest: [] }, id)
+    assert.ok(!/test:it\b(?!t|:9)/.test(error?.message ?? ''))
+  }
+  assert.deepEqual((await gantry.run('test:itt', {}, { identity: { ...alice, permissions: ['*'] } })).error?.details, {
+    nearest: ['test:it'],
+  })
+})
+
+test('a permission pattern ends at a colon', async () => {
+  const guarded = tool(() => 1, { permissions: ['files:read'] })
+  for (const [permission, status] of [
+    ['files:*', 'ok'],
+    ['*', 'ok'],
+    ['fi*', 'denied'],
+    ['files*', 'denied'],
+  ] as const) {
+    const result = await runIt(guarded, {}, { identity: { ...alice, permissions: [permission] } })
+    assert.equal(result.status, status, permission)
+  }
+})
+
+test('an output schema of a vendor is checked by the vendor, and the output stays what the tool gave', async () => {
+  const outputSchema = v.object({ n: v.pipe(v.number(), v.minValue(2)) })
+  const good = await runIt(tool(() => ({ n: 2, more: true }), { outputSchema }))
+  assert.deepEqual(good.output, { n: 2, more: true })
+  assert.deepEqual(good.warnings, [])
+  const bad = await runIt(tool(() => ({ n: 1 }), { outputSchema }))
+  assert.equal(bad.warnings[0]?.issues?.[0]?.path, '/n')
 })

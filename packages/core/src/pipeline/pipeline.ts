@@ -1,7 +1,7 @@
 import type { Result, ToolError } from '@gantry/contract'
 import { authorize } from './authorize.ts'
 import { execute } from './execute.ts'
-import { failureOf } from './failure.ts'
+import { failureOf, shownFailure } from './failure.ts'
 import { lookup } from './lookup.ts'
 import { normalize } from './normalize.ts'
 import type { CallRequest, Ports } from './ports.ts'
@@ -28,7 +28,7 @@ export async function runCall(request: CallRequest, ports: Ports): Promise<Outco
     const target = resolve(run, tool)
     const raw = await execute(run, tool, target, args)
     normalize(run, tool, raw)
-    validateOutput(run, tool)
+    await validateOutput(run, tool)
     return finish(run, undefined)
   } catch (error) {
     return finish(run, failureOf(run, error))
@@ -52,5 +52,5 @@ function finish(run: Run, failure: ToolError | undefined): Outcome | Promise<Out
 function tell(run: Run, result: Result, failure: ToolError | undefined): Outcome {
   const { events } = run.ports
   if (events.has('call:finished')) events.emit('call:finished', { result, identity: run.request.identity })
-  return { result, failure }
+  return { result, failure: failure && shownFailure(run, failure, result.error) }
 }

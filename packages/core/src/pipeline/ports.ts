@@ -1,7 +1,7 @@
 import type { CallLimits, Identity, Report, RetryRule } from '@gantry/contract'
 import type { Audit } from '../audits/audit.ts'
 import type { Backend } from '../backends/backend.ts'
-import type { Catalog } from '../catalogs/catalog.ts'
+import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
 import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
@@ -41,6 +41,8 @@ export interface Ports {
   readonly backends: ReadonlyMap<string, Backend>
   readonly policy: Policy | undefined
   readonly approver: Approver | undefined
+  /** Whether discovery shows an entry to an identity; near names are shown by the same rule. */
+  readonly visible: (identity: Identity, entry: CatalogEntry) => boolean
   readonly audit: Audit
   readonly secrets: SecretSource
   readonly slots: Slots

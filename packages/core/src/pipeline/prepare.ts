@@ -8,7 +8,7 @@ import type { PipelineLimits } from './ports.ts'
 export interface PreparedTool {
   readonly entry: CatalogEntry
   readonly input: Validator | StandardSchema
-  readonly output: Validator | undefined
+  readonly output: Validator | StandardSchema | undefined
   readonly argsCopy: { readonly limits: JsonLimits }
   /** `dropped` is reset before each use; a copy is made in one go, so calls cannot meet in it. */
   readonly resultCopy: { readonly limits: JsonLimits; readonly convert: true; readonly dropped: { count: number } }
@@ -18,23 +18,30 @@ export interface PreparedTool {
 /** Prepares each tool version at its first call and forgets it with the version. */
 export interface PreparedTools {
   of(entry: CatalogEntry): PreparedTool
-  /** Gives a tool a checker of its own (zod, valibot …) in place of its JSON Schema. */
-  setInput(id: string, schema: StandardSchema): void
+  /** Takes a new definition of a version: its vendor's checkers (zod, valibot …) stand in for the JSON Schemas. */
+  define(entry: CatalogEntry, checkers: VendorCheckers): void
   forget(id: string): void
+}
+
+export interface VendorCheckers {
+  readonly input: StandardSchema | undefined
+  readonly output: StandardSchema | undefined
 }
 
 export function createPreparedTools(limits: PipelineLimits, options: CompileOptions = {}): PreparedTools {
   const prepared = new WeakMap<CatalogEntry, PreparedTool>()
-  const inputs = new Map<string, StandardSchema>()
+  const vendors = new Map<string, VendorCheckers>()
   return {
     of(entry) {
       const known = prepared.get(entry)
       if (known !== undefined) return known
       const { tool } = entry
+      const vendor = vendors.get(entry.id)
       const made: PreparedTool = {
         entry,
-        input: inputs.get(entry.id) ?? compileSchema(tool.inputSchema, options),
-        output: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema, options),
+        input: vendor?.input ?? compileSchema(tool.inputSchema, options),
+        output:
+          vendor?.output ?? (tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema, options)),
         argsCopy: { limits: argsLimits(tool, limits) },
         resultCopy: { limits: resultLimits(tool, limits), convert: true, dropped: { count: 0 } },
         resultTool: Object.freeze({ id: entry.key, version: tool.version, digest: entry.digest }),
@@ -42,8 +49,12 @@ export function createPreparedTools(limits: PipelineLimits, options: CompileOpti
       prepared.set(entry, made)
       return made
     },
-    setInput: (id, schema) => void inputs.set(id, schema),
-    forget: (id) => void inputs.delete(id),
+    define(entry, checkers) {
+      prepared.delete(entry)
+      if (checkers.input ?? checkers.output) vendors.set(entry.id, checkers)
+      else vendors.delete(entry.id)
+    },
+    forget: (id) => void vendors.delete(id),
   }
 }
 

@@ -34,7 +34,7 @@ function unavailable(error: unknown): ToolError {
 }
 
 function isPrivileged(run: Run, { entry: { tool } }: PreparedTool): boolean {
-  return tool.permissions !== undefined || tool.approval !== undefined || run.approvedBy !== undefined
+  return (tool.permissions?.length ?? 0) > 0 || tool.approval === 'always' || run.approvedBy !== undefined
 }
 
 /** Privileged calls are recorded with their arguments, without what their keys say is secret. */

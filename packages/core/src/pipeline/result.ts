@@ -12,7 +12,7 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
   const durationMs = Math.max(0, Math.round((ports.clock.monotonic() - run.startedMonotonic) * 1000) / 1000)
   const result: Mutable<Result> = {
     callId: request.callId,
-    status: failure === undefined ? 'ok' : codes[failure.code].status,
+    status: failure === undefined ? 'ok' : statusOf(failure),
     output: run.output,
     content: run.content,
     warnings: run.warnings,
@@ -28,6 +28,11 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
   if (failure !== undefined) result.error = errorInfo(run, failure)
   if (failure?.code === 'TIMEOUT') result.usage = { ...result.usage, hit: 'wallMs' }
   return result
+}
+
+/** A ToolError of another version of Gantry may have a code that this one does not know. */
+function statusOf({ code }: ToolError): Exclude<Result['status'], 'ok'> {
+  return Object.hasOwn(codes, code) ? codes[code].status : 'failed'
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }

@@ -5,6 +5,8 @@ import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 
 const none: readonly never[] = Object.freeze([])
+/** Node's timers overflow beyond this, and fire at once. */
+const longestTimer = 2_147_483_647
 
 /**
  * The state of one call while it passes through the stages.
@@ -98,7 +100,7 @@ export class Run {
   async aside<T>(work: PromiseLike<T>, ms: number, late: ToolError): Promise<T> {
     this.#arm()
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.stop(late), ms)
+    this.#timer = setTimeout(() => this.stop(late), Math.min(ms, longestTimer))
     const answer = await this.within(work)
     clearTimeout(this.#timer)
     this.#startTimer()
@@ -155,7 +157,7 @@ export class Run {
   timeoutMs(): number {
     const { limits } = this.ports
     const asked = this.request.timeoutMs ?? this.tool?.entry.tool.timeoutMs ?? limits.timeoutMs
-    return Math.min(asked, limits.maxTimeoutMs)
+    return Math.min(asked, limits.maxTimeoutMs, longestTimer)
   }
 
   #cancel(): void {

@@ -44,3 +44,8 @@ test('the reason of a rule is the reason of the decision', async () => {
   const decision = await rules([{ deny: 'a:*', reason: 'not on Fridays' }]).decide(requestFor('a'), waiting)
   assert.equal(decision.reason, 'not on Fridays')
 })
+
+test('a rule with a misspelt condition or without exactly one verb is refused, because it would mean too much', () => {
+  const wrong: unknown[] = [{ allow: '*', role: ['admin'] }, { to: 'bob' }, { allow: '*', deny: 'a:*' }]
+  for (const rule of wrong) assert.throws(() => rules([rule as Rule]), { code: 'CONFIG_INVALID' }, JSON.stringify(rule))
+})

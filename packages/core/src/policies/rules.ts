@@ -1,4 +1,4 @@
-import type { EffectClass } from '@gantry/contract'
+import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
 import type { Decision, Policy, PolicyRequest } from './policy.ts'
 
 /** Whom and what a rule is about; every condition that is there must hold. */
@@ -29,6 +29,7 @@ export interface RulesOptions {
 
 /** A policy from plain data. Order does not matter: any deny wins over any ask, any ask over any allow. */
 export function rules(list: readonly Rule[], options: RulesOptions = {}): Policy {
+  checkRules(list)
   const compiled = list.map(compile)
   const otherwise: Decision =
     options.default === 'allow' ? { effect: 'allow' } : { effect: 'deny', reason: 'No rule allows it.' }
@@ -65,6 +66,24 @@ function compile(rule: Rule): CompiledRule {
       (rule.effects === undefined || rule.effects.includes(tool.effect)) &&
       (rule.tags === undefined || rule.tags.some((tag) => tool.tags?.includes(tag))),
   }
+}
+
+const ruleKeys = new Set(['allow', 'deny', 'ask', 'to', 'roles', 'tenants', 'effects', 'tags', 'reason'])
+
+/** A misspelt condition would widen a rule, so a rule that is not understood whole is refused. */
+function checkRules(list: readonly Rule[]): void {
+  const issues: Issue[] = []
+  list.forEach((rule, index) => {
+    for (const key of Object.keys(rule)) {
+      if (!ruleKeys.has(key)) issues.push({ path: `/rules/${index}/${key}`, message: 'is not part of a rule' })
+    }
+    const verbs = [rule.allow, rule.deny, rule.ask].filter((verb) => verb !== undefined)
+    if (verbs.length === 1) return
+    issues.push({ path: `/rules/${index}`, message: 'must have exactly one of allow, deny and ask' })
+  })
+  if (issues.length === 0) return
+  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
+  throw new ToolError('CONFIG_INVALID', `The policy is wrong: ${text}.`, { details: { issues } })
 }
 
 function decisionOf(rule: Rule): Decision {

@@ -1,6 +1,6 @@
 export { cursorFault, decodeCursor, encodeCursor, queryDigest } from './cursor.ts'
 export type { Document } from './document.ts'
-export { type NearOptions, nearest } from './near.ts'
+export { editDistance, type NearOptions, nearest } from './near.ts'
 export type { Plan } from './plan.ts'
 export { readPlace, type SearchPlace, writePlace } from './search-cursor.ts'
 export { SortedStrings } from './sorted-strings.ts'

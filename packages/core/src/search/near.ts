@@ -26,15 +26,11 @@ export function nearest(wanted: string, names: Iterable<string>, options: NearOp
     const distance = editDistance(target, folded, allowed)
     if (distance > allowed) continue
     best.push({ name, distance })
-    if (best.length < limit * 4) continue
     best.sort(closer)
-    best.length = limit
-    allowed = best[limit - 1]?.distance ?? allowed
+    if (best.length > limit) best.pop()
+    if (best.length === limit) allowed = best[limit - 1]?.distance ?? allowed
   }
-  return best
-    .sort(closer)
-    .slice(0, limit)
-    .map(({ name }) => name)
+  return best.map(({ name }) => name)
 }
 
 function closer(a: { name: string; distance: number }, b: { name: string; distance: number }): number {
@@ -62,23 +58,44 @@ export function bitCount(bits: number): number {
 /** Edits (insert, delete, replace, swap of neighbours) from one text to another; `limit + 1` as soon as it is more. */
 export function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) > limit) return limit + 1
+  let start = 0
+  let [endA, endB] = [a.length, b.length]
+  while (start < endA && start < endB && a.charCodeAt(start) === b.charCodeAt(start)) start += 1
+  while (endA > start && endB > start && a.charCodeAt(endA - 1) === b.charCodeAt(endB - 1)) {
+    endA -= 1
+    endB -= 1
+  }
+  if (endA === start || endB === start) return Math.min(endA + endB - 2 * start, limit + 1)
+  return tableDistance(a.slice(start, endA), b.slice(start, endB), limit)
+}
+
+/** Fills the table of edits row by row, only near its diagonal: further away there are more edits than allowed. */
+function tableDistance(a: string, b: string, limit: number): number {
+  const over = limit + 1
   let before: number[] = []
-  let last: number[] = Array.from({ length: b.length + 1 }, (_, index) => index)
+  let last: number[] = Array.from({ length: b.length + 1 }, (_, index) => Math.min(index, over))
   for (let row = 1; row <= a.length; row += 1) {
-    const current: number[] = [row]
-    let least = row
-    for (let column = 1; column <= b.length; column += 1) {
-      const cost = a[row - 1] === b[column - 1] ? 0 : 1
-      let edits = Math.min((last[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1, (last[column - 1] ?? 0) + cost)
+    const current: number[] = new Array(b.length + 1).fill(over)
+    current[0] = Math.min(row, over)
+    let least = current[0]
+    const end = Math.min(b.length, row + limit)
+    for (let column = Math.max(1, row - limit); column <= end; column += 1) {
+      const cost = a.charCodeAt(row - 1) === b.charCodeAt(column - 1) ? 0 : 1
+      let edits = Math.min(
+        (last[column] ?? 0) + 1,
+        (current[column - 1] ?? 0) + 1,
+        (last[column - 1] ?? 0) + cost,
+        over,
+      )
       if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
         edits = Math.min(edits, (before[column - 2] ?? 0) + 1)
       }
-      current.push(edits)
+      current[column] = edits
       if (edits < least) least = edits
     }
-    if (least > limit) return limit + 1
+    if (least > limit) return over
     before = last
     last = current
   }
-  return Math.min(last[b.length] ?? 0, limit + 1)
+  return Math.min(last[b.length] ?? over, over)
 }

@@ -36,6 +36,7 @@ export interface DefinedTool {
   readonly tool: Tool
   readonly run: LocalFunction | undefined
   readonly input: StandardSchema | undefined
+  readonly output: StandardSchema | undefined
 }
 
 /** Defines a tool; the executor that registers it checks it. */
@@ -57,6 +58,7 @@ export function defineTool<const S extends ToolSchema>(definition: ToolDefinitio
     },
     run,
     input: isStandardSchema(inputSchema) ? inputSchema : undefined,
+    output: isStandardSchema(outputSchema) ? outputSchema : undefined,
   })
 }
 

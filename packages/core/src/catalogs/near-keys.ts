@@ -1,0 +1,35 @@
+import { editDistance, nearest, type SortedStrings } from '../search/index.ts'
+import type { NamespaceInfo } from './catalog.ts'
+import type { ToolId } from './tool-id.ts'
+
+const limit = 3
+const nearNamespace = 3
+
+/**
+ * The keys that somebody who wrote this id may have meant: those spelled nearly so, then the same name elsewhere.
+ * Only namespaces spelled nearly so are walked, which keeps a wrong id cheap in a large catalog.
+ */
+export function nearestKeys(
+  { namespace, name }: ToolId,
+  namespaces: readonly NamespaceInfo[],
+  keys: SortedStrings,
+  has: (key: string) => boolean,
+): readonly string[] {
+  const near: string[] = []
+  const elsewhere: string[] = []
+  for (const { namespace: other } of namespaces) {
+    if (editDistance(other.toLowerCase(), namespace.toLowerCase(), nearNamespace) <= nearNamespace) near.push(other)
+    else if (has(`${other}:${name}`)) elsewhere.push(`${other}:${name}`)
+  }
+  const spelled = nearest(`${namespace}:${name}`, keysOf(near, keys), { limit })
+  return [...spelled, ...elsewhere].slice(0, limit)
+}
+
+function* keysOf(namespaces: readonly string[], keys: SortedStrings): Generator<string> {
+  for (const namespace of namespaces) {
+    for (const key of keys.from(`${namespace}:`)) {
+      if (!key.startsWith(`${namespace}:`)) break
+      yield key
+    }
+  }
+}
