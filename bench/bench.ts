@@ -7,9 +7,9 @@ import { cliStart } from './cli-start.ts'
 import { localCall } from './local-call.ts'
 import { pageText } from './page.ts'
 import { installPeers } from './peers.ts'
+import { endProgress } from './progress.ts'
 import { type Section, sectionText } from './report.ts'
 import { stream } from './stream.ts'
-import { endProgress } from './subjects.ts'
 
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['local-call', localCall],

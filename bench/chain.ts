@@ -16,10 +16,10 @@ export async function chain(): Promise<Section> {
     const label = labels[one.name] ?? one.name
     if ('failed' in one) return [`${label}: not measured, ${one.failed}`]
     const over = one.name === 'chain' ? figure(p50('chain') - p50('runs')) : ''
-    const rest = [one.cpu, one.p99, one.bytes].map((value) => figure(value / stepCount))
+    const rest = [one.p5, one.p99, one.bytes].map((value) => figure(value / stepCount))
     return [label, figure(p50(one.name)), over, ratio(p50(one.name), p50('runs')), ...rest]
   })
-  const head = ['one step', 'p50 µs', 'over plain calls µs', 'to plain calls', 'CPU µs', 'p99 µs', 'bytes']
+  const head = ['one step', 'p50 µs', 'over plain calls µs', 'to plain calls', 'p5 µs', 'p99 µs', 'bytes']
   return { title: 'A chain step', tables: [{ head, rows }], notes }
 }
 

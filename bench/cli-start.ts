@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { median } from './measure.ts'
+import { progress } from './progress.ts'
 import { figure, ratio, type Section } from './report.ts'
-import { progress } from './subjects.ts'
 
 const root = join(import.meta.dirname, '..')
 const program = join(root, 'packages', 'service', 'bin', 'gantry.mjs')

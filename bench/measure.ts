@@ -21,14 +21,6 @@ export async function timeBatch(run: Run, calls: number): Promise<number> {
   return ((performance.now() - start) * 1_000) / calls
 }
 
-/** Microseconds that this thread has had a processor; unlike a clock, it does not run while others have it. */
-export function threadMicros(): number {
-  // Linux brings a thread's own count up to date only when that of the whole process is asked for.
-  process.cpuUsage()
-  const { user, system } = process.threadCpuUsage()
-  return user + system
-}
-
 /** Microseconds of each call on its own, for the tail that a mean hides. */
 export async function timeSingles(run: Run, calls: number): Promise<Float64Array> {
   const times = new Float64Array(calls)

@@ -1,32 +1,34 @@
 // One subject in a process of its own, so that no library slows another by what it loads; it works when it is told to.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { allocatedBytes, quantile, type Setup, threadMicros, timeBatch, timeSingles, warmUp } from './measure.ts'
+import { allocatedBytes, median, quantile, type Run, type Setup, timeBatch, timeSingles, warmUp } from './measure.ts'
 import type { Answer, Order } from './subjects.ts'
 
+/** A processor that was idle is slow at first; this long is worked before anything counts. */
+const leadMs = 60
+
 const [module = '', name = ''] = process.argv.slice(2)
-const singles: Float64Array[] = []
+const means: number[] = []
+const singles: number[] = []
 let batch = 1
-const spent = { micros: 0, calls: 0 }
 
 process.on('message', async (order: Order) => {
-  process.send?.(await answer(order).catch((error: unknown): Answer => ({ failed: String(error) })))
+  process.send?.(await answer(order).catch(failure))
 })
 const run = await setUp()
 
-async function setUp(): Promise<Awaited<ReturnType<Setup>>> {
+async function setUp(): Promise<Run> {
   try {
-    const { subjects } = (await import(pathToFileURL(join(import.meta.dirname, module)).href)) as {
-      subjects: { readonly [name: string]: Setup }
-    }
+    const file = pathToFileURL(join(import.meta.dirname, module)).href
+    const { subjects } = (await import(file)) as { subjects: { readonly [name: string]: Setup } }
     const setup = subjects[name]
     if (setup === undefined) throw new Error(`no subject ${name} in ${module}`)
     const made = await setup()
     await made(0)
-    process.send?.({ value: 0 } satisfies Answer)
+    process.send?.({ values: [] } satisfies Answer)
     return made
   } catch (error) {
-    process.send?.({ failed: error instanceof Error ? error.message : String(error) } satisfies Answer)
+    process.send?.(failure(error))
     return () => undefined
   }
 }
@@ -35,29 +37,24 @@ async function answer(order: Order): Promise<Answer> {
   switch (order.kind) {
     case 'warm':
       batch = await warmUp(run, order.ms, order.batchMs)
-      return { value: batch }
-    case 'batch': {
-      const before = threadMicros()
-      const value = await timeBatch(run, batch)
-      spent.micros += threadMicros() - before
-      spent.calls += batch
-      return { value }
-    }
-    case 'processor':
-      return { value: spent.micros / spent.calls }
-    case 'singles': {
-      const times = await timeSingles(run, batch * order.batches)
-      singles.push(times)
-      return { value: times.length }
-    }
-    case 'tail':
-      return {
-        value: quantile(
-          singles.flatMap((times) => [...times]),
-          order.share,
-        ),
-      }
+      return { values: [] }
+    case 'turn':
+      await turn(order.batches)
+      return { values: [] }
+    case 'summary':
+      return { values: [median(means), quantile(means, 0.05), quantile(singles, 0.99)] }
     case 'allocated':
-      return { value: await allocatedBytes(run, order.calls) }
+      return { values: [await allocatedBytes(run, order.calls)] }
   }
+}
+
+/** Some batches in a row, then as many calls one by one. */
+async function turn(batches: number): Promise<void> {
+  await warmUp(run, leadMs, 1)
+  for (let n = 0; n < batches; n += 1) means.push(await timeBatch(run, batch))
+  for (const time of await timeSingles(run, batches * batch)) singles.push(time)
+}
+
+function failure(error: unknown): Answer {
+  return { failed: error instanceof Error ? error.message : String(error) }
 }

@@ -1,24 +1,22 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { median } from './measure.ts'
+import { progress } from './progress.ts'
 
 /** What a subject's process is told to do. */
 export type Order =
   | { readonly kind: 'warm'; readonly ms: number; readonly batchMs: number }
-  | { readonly kind: 'batch' }
-  /** Microseconds of processor time a call, over all batches so far. */
-  | { readonly kind: 'processor' }
-  | { readonly kind: 'singles'; readonly batches: number }
-  | { readonly kind: 'tail'; readonly share: number }
+  | { readonly kind: 'turn'; readonly batches: number }
+  /** Asks for p50, p5 and p99 of all turns so far, in microseconds a call. */
+  | { readonly kind: 'summary' }
   | { readonly kind: 'allocated'; readonly calls: number }
 
-export type Answer = { readonly value: number } | { readonly failed: string }
+export type Answer = { readonly values: readonly number[] } | { readonly failed: string }
 
 interface Figures {
   readonly p50: number
-  /** Processor time, the mean of all batches. */
-  readonly cpu: number
+  /** What the batches took that the machine disturbed least. */
+  readonly p5: number
   readonly p99: number
   readonly bytes: number
 }
@@ -29,7 +27,7 @@ export type Measured = (Figures & { readonly name: string }) | { readonly name: 
 export interface Effort {
   readonly rounds: number
   /** Batches of one subject before the next has its turn. */
-  readonly turn: number
+  readonly batches: number
   readonly warmMs: number
   /** Shorter than the time slice of a scheduler, so that a busy machine spoils some batches and not all. */
   readonly batchMs: number
@@ -37,7 +35,7 @@ export interface Effort {
   readonly calls: number
 }
 
-const usual: Effort = { rounds: 25, turn: 8, warmMs: 1_200, batchMs: 2, calls: 1_000 }
+const usual: Effort = { rounds: 25, batches: 8, warmMs: 1_200, batchMs: 2, calls: 1_000 }
 /** A young generation that holds everything the measured calls allocate, so that nothing is collected between. */
 const roomy = ['--expose-gc', '--min-semi-space-size=256', '--max-semi-space-size=256']
 
@@ -50,19 +48,19 @@ export async function measureSubjects(
   names: readonly string[],
   effort: Partial<Effort> = {},
 ): Promise<Measured[]> {
-  const { rounds, turn, warmMs, batchMs, calls } = { ...usual, ...effort }
+  const { rounds, batches, warmMs, batchMs, calls } = { ...usual, ...effort }
   const title = module.replace('-subjects.ts', '')
-  progress(`${title}: warming up ${names.length} processes`)
   const subjects: Subject[] = []
-  for (const name of names) subjects.push(await Subject.start(module, name, []))
   try {
-    await each(subjects, (subject) => subject.ask({ kind: 'warm', ms: warmMs, batchMs }))
+    for (const name of names) {
+      progress(`${title}: warming up ${name}`)
+      const subject = await Subject.start(module, name)
+      subjects.push(subject)
+      await subject.ask({ kind: 'warm', ms: warmMs, batchMs })
+    }
     for (let round = 0; round < rounds; round += 1) {
       if (round % 5 === 0) progress(`${title}: round ${round + 1} of ${rounds}`)
-      await each(subjects, async (subject) => {
-        for (let n = 0; n < turn; n += 1) subject.batches.push(await subject.ask({ kind: 'batch' }))
-        await subject.ask({ kind: 'singles', batches: turn })
-      })
+      for (const subject of subjects) await subject.ask({ kind: 'turn', batches })
     }
     const measured: Measured[] = []
     for (const subject of subjects) {
@@ -75,45 +73,29 @@ export async function measureSubjects(
   }
 }
 
-/** Shows what is being done on one line of the terminal; in a log, on lines of their own. */
-export function progress(text: string): void {
-  process.stderr.write(process.stderr.isTTY ? `\r\x1b[Kbench: ${text}` : `bench: ${text}\n`)
-}
-
-/** Leaves the line to whatever is printed next. */
-export function endProgress(): void {
-  if (process.stderr.isTTY) process.stderr.write('\r\x1b[K')
-}
-
 /** The median of a subject, or NaN when it was not measured. */
 export function p50Of(measured: readonly Measured[], name: string): number {
   const found = measured.find((one) => one.name === name)
   return found !== undefined && 'p50' in found ? found.p50 : Number.NaN
 }
 
-async function each(subjects: readonly Subject[], work: (subject: Subject) => Promise<unknown>): Promise<void> {
-  for (const subject of subjects) if (subject.failed === undefined) await work(subject)
-}
-
 async function outcome(module: string, subject: Subject, calls: number): Promise<Measured> {
   const { name } = subject
+  const [p50 = Number.NaN, p5 = Number.NaN, p99 = Number.NaN] = await subject.ask({ kind: 'summary' })
   if (subject.failed !== undefined) return { name, failed: subject.failed }
-  const cpu = await subject.ask({ kind: 'processor' })
-  const p99 = await subject.ask({ kind: 'tail', share: 0.99 })
   const again = await Subject.start(module, name, roomy)
   try {
     await again.ask({ kind: 'warm', ms: 500, batchMs: 1 })
-    const bytes = await again.ask({ kind: 'allocated', calls })
-    return { name, p50: median(subject.batches), cpu, p99, bytes }
+    const [bytes = Number.NaN] = await again.ask({ kind: 'allocated', calls })
+    return { name, p50, p5, p99, bytes }
   } finally {
     again.stop()
   }
 }
 
-/** A subject's process as seen from outside; once it has failed it stays so, and asks answer NaN. */
+/** A subject's process as seen from outside; once it has failed it stays so, and answers nothing. */
 class Subject {
   readonly name: string
-  readonly batches: number[] = []
   readonly #child: ChildProcess
   readonly #gone: Promise<Answer>
   failed: string | undefined
@@ -124,14 +106,15 @@ class Subject {
     this.#gone = once(child, 'exit').then(([code]) => ({ failed: `its process ended with ${code}` }))
   }
 
-  static async start(module: string, name: string, execArgv: string[]): Promise<Subject> {
+  static async start(module: string, name: string, execArgv: string[] = []): Promise<Subject> {
     const child = fork(join(import.meta.dirname, 'subject-process.ts'), [module, name], { execArgv })
     const subject = new Subject(name, child)
     await subject.#answer()
     return subject
   }
 
-  ask(order: Order): Promise<number> {
+  async ask(order: Order): Promise<readonly number[]> {
+    if (this.failed !== undefined) return []
     this.#child.send(order)
     return this.#answer()
   }
@@ -140,11 +123,11 @@ class Subject {
     this.#child.kill()
   }
 
-  async #answer(): Promise<number> {
+  async #answer(): Promise<readonly number[]> {
     const heard = once(this.#child, 'message').then(([message]) => message as Answer)
     const answer = await Promise.race([heard, this.#gone])
-    if ('value' in answer) return answer.value
+    if ('values' in answer) return answer.values
     this.failed = answer.failed
-    return Number.NaN
+    return []
   }
 }

@@ -1,20 +1,24 @@
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { bundleProgram } from './bundle.mjs'
 
-/** Writes publishable packages to build/: JavaScript and declarations, with manifests that point at them. */
+/** Writes publishable packages to build/: JavaScript and declarations, the command as one file, and their manifests. */
 const root = dirname(import.meta.dirname)
 const build = join(root, process.argv[2] ?? 'build')
 const packages = ['contract', 'core', 'service']
 
 rmSync(build, { recursive: true, force: true })
 compile()
+await bundleProgram(join(root, 'packages/service/src/main.ts'), join(build, 'service/dist/gantry.cjs'), {
+  movable: true,
+})
 for (const name of packages) finishPackage(name)
 console.log(`Built ${packages.map((name) => join(build, name)).join(', ')}`)
 
 function compile(): void {
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const { status } = spawnSync(process.execPath, [tsc, '-b', 'packages/service/tsconfig.build.json'], {
+  const { status } = spawnSync(process.execPath, [tsc, '-b', 'packages/core/tsconfig.build.json'], {
     cwd: root,
     stdio: 'inherit',
   })
@@ -25,7 +29,7 @@ function finishPackage(name: string): void {
   const from = join(root, 'packages', name)
   const to = join(build, name)
   mkdirSync(to, { recursive: true })
-  rmSync(join(to, 'tsconfig.tsbuildinfo'), { force: true })
+  for (const file of ['tsconfig.tsbuildinfo', 'dist/gantry.cjs.inputs']) rmSync(join(to, file), { force: true })
   for (const file of globSync('dist/**/*.d.ts', { cwd: to })) rewriteDeclarations(join(to, file))
   if (existsSync(join(from, 'bin'))) cpSync(join(from, 'bin'), join(to, 'bin'), { recursive: true })
   for (const file of ['LICENSE', 'README.md']) copyFileSync(join(root, file), join(to, file))

@@ -17,8 +17,11 @@ before(() => {
   assert.equal(built.status, 0, built.stdout + built.stderr)
   const scope = join(project, 'node_modules/@gantry')
   mkdirSync(scope, { recursive: true })
-  for (const name of ['contract', 'core', 'service']) cpSync(join(root, 'build', name), join(scope, name), { recursive: true })
-  symlinkSync(join(root, 'node_modules/yaml'), join(project, 'node_modules/yaml'))
+  for (const name of ['contract', 'core', 'service'])
+    cpSync(join(root, 'build', name), join(scope, name), { recursive: true })
+  for (const name of ['yaml', 'fast-check', 'pure-rand']) {
+    symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
+  }
   writeFileSync(join(project, 'package.json'), '{"type":"module"}')
 })
 

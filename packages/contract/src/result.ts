@@ -49,7 +49,6 @@ export interface Usage {
 export interface ResultTool {
   readonly id: string
   readonly version: string
-  readonly digest: string
 }
 
 /** The one outcome of a call, whatever it was. */

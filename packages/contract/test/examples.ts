@@ -88,7 +88,7 @@ const artifact = { id: 'a1', name: 'plot.png', mimeType: 'image/png', bytes: 10,
 
 export const fullResult = {
   ...minimalResult,
-  tool: { id: 'math:add', version: '1.0.0', digest: 'ab' },
+  tool: { id: 'math:add', version: '1.0.0' },
   backend: { kind: 'local', name: 'local' },
   runtime: { kind: 'process', isolation: 'namespaces' },
   status: 'failed',

@@ -193,7 +193,7 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     assert.match(bad.err, /\/limit is not a known key; did you mean limits\?/)
   })
 
-  test('a configuration that defines tools works from the linked script', async () => {
+  test('a configuration that defines tools works from the bundle', async () => {
     const config = file(
       'own.config.ts',
       `import { defineTool } from '@gantry/core'

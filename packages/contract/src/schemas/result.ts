@@ -54,8 +54,8 @@ const usage = {
 
 const tool = {
   type: 'object',
-  properties: { id: text, version: text, digest: text },
-  required: ['id', 'version', 'digest'],
+  properties: { id: text, version: text },
+  required: ['id', 'version'],
 } as const satisfies Shape<ResultTool>
 
 const result = {

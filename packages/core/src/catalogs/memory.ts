@@ -140,7 +140,7 @@ class MemoryCatalog implements Catalog {
     const owner = this.#versions.get(key)?.head?.source ?? source
     if (owner !== source) throw invalid(tool, [{ path: '/name', message: `belongs to the source ${quote(owner)}` }])
     const id = `${key}:${checked.version}`
-    return { entry: Object.freeze({ id, key, tool: checked, digest: toolDigest(checked), source }), version }
+    return { entry: new Entry(id, key, checked, source), version }
   }
 
   #put(entry: CatalogEntry, version: Version): CatalogEntry {
@@ -148,7 +148,7 @@ class MemoryCatalog implements Catalog {
     const replaced = versions.put(entry, version)
     if (replaced !== undefined) this.#forget(replaced)
     this.#names.claim(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
-    this.#hash.add(entry.digest)
+    this.#hash.add(entry)
     this.#size += 1
     this.#emit(replaced === undefined ? 'registered' : 'updated', entry.key, [entry])
     return entry
@@ -172,7 +172,7 @@ class MemoryCatalog implements Catalog {
   /** Gives back what one entry held in the shared tables. */
   #forget(entry: CatalogEntry): void {
     this.#names.release(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
-    this.#hash.remove(entry.digest)
+    this.#hash.remove(entry)
     this.#size -= 1
   }
 
@@ -191,6 +191,28 @@ class MemoryCatalog implements Catalog {
     const near = nearestKeys(parsed, this.namespaces(), this.#keys, (key) => this.#versions.has(key))
     const hint = near.length === 0 ? 'search the catalog' : `did you mean ${near.join(', ')}?`
     return new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; ${hint}`, { details: { nearest: near } })
+  }
+}
+
+/** Works its digest out when first asked, because most entries are never asked. */
+class Entry implements CatalogEntry {
+  readonly id: string
+  readonly key: string
+  readonly tool: Tool
+  readonly source: string
+  #digest: string | undefined
+
+  constructor(id: string, key: string, tool: Tool, source: string) {
+    this.id = id
+    this.key = key
+    this.tool = tool
+    this.source = source
+    Object.freeze(this)
+  }
+
+  get digest(): string {
+    this.#digest ??= toolDigest(this.tool)
+    return this.#digest
   }
 }
 

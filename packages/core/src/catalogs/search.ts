@@ -20,7 +20,9 @@ export class CatalogSearch {
   show(key: string, entry: CatalogEntry | undefined): void {
     const shown = this.#entries.get(key)
     if (shown === entry) return
-    if (shown !== undefined && shown.digest !== entry?.digest) this.#vectors?.forget(shown.digest)
+    if (this.#vectors !== undefined && shown !== undefined && shown.digest !== entry?.digest) {
+      this.#vectors.forget(shown.digest)
+    }
     if (entry === undefined) {
       this.#entries.delete(key)
       this.#index.remove(key)

@@ -44,7 +44,7 @@ export function createPreparedTools(limits: PipelineLimits, options: CompileOpti
           vendor?.output ?? (tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema, options)),
         argsCopy: { limits: argsLimits(tool, limits) },
         resultCopy: { limits: resultLimits(tool, limits), convert: true, dropped: { count: 0 } },
-        resultTool: Object.freeze({ id: entry.key, version: tool.version, digest: entry.digest }),
+        resultTool: Object.freeze({ id: entry.key, version: tool.version }),
       }
       prepared.set(entry, made)
       return made

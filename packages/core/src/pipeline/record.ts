@@ -16,7 +16,9 @@ export function recordStart(run: Run, tool: PreparedTool, args: JsonObject): Pro
     at: ports.clock.iso(run.startedAt),
     callId: request.callId,
     tool: entry.id,
-    digest: entry.digest,
+    get digest() {
+      return entry.digest
+    },
     principal: request.identity.principal,
     tenant: request.identity.tenant,
   }

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
+import { importModule } from './import-module.ts'
 import { resolveOurPackages } from './package-hooks.ts'
 import { configError } from './problem.ts'
 
@@ -23,7 +24,7 @@ export async function readModuleConfig(file: string, signal: AbortSignal): Promi
 }
 
 async function load(file: string, url: string): Promise<unknown> {
-  const loaded: { readonly default?: unknown } = await import(url)
+  const loaded = await importModule(url)
   if (loaded.default === undefined) {
     throw configError(file, `The configuration ${file} has no default export; write: export default { … }`, [])
   }

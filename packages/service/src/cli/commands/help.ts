@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { findPackageJSON } from 'node:module'
 import { type CommandName, commands } from '../command-table.ts'
 import { commandHelp, overview } from '../help.ts'
 import type { Command } from '../io.ts'
@@ -8,7 +9,8 @@ import { unknownName } from '../usage.ts'
 /** Explains one command or all; also answers `--version`. */
 export const execute: Command = async ({ operands, options }, io) => {
   if (options.version === true) {
-    const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'))
+    const manifest = findPackageJSON('.', import.meta.url)
+    const { version } = JSON.parse(manifest === undefined ? '{}' : readFileSync(manifest, 'utf8'))
     await io.out(`gantry ${version}\n`)
     return 0
   }

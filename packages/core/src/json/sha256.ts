@@ -1,0 +1,7 @@
+/**
+ * SHA-256 of a text, in hex. `node:crypto` takes longer to load than a short command takes to run, so it is loaded by
+ * the first hash and not with this module.
+ */
+export function sha256(text: string): string {
+  return process.getBuiltinModule('node:crypto').hash('sha256', text, 'hex')
+}

@@ -1,0 +1,64 @@
+import { mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { build } from 'esbuild'
+
+/**
+ * Bundles the command into one function in the manner of CommonJS, and notes beside it which files
+ * went into it. `import.meta.url` inside is that of the entry, or, when the bundle is to move, that of the bundle.
+ */
+export async function bundleProgram(entry, outfile, options = {}) {
+  const aside = `${outfile}.${process.pid}`
+  mkdirSync(dirname(outfile), { recursive: true })
+  const stamps = new Map()
+  try {
+    const { metafile } = await build({
+      entryPoints: [entry],
+      outfile: aside,
+      bundle: true,
+      platform: 'node',
+      target: 'node24',
+      format: 'cjs',
+      external: ['yaml'],
+      legalComments: 'none',
+      minifyWhitespace: true,
+      minifySyntax: true,
+      metafile: true,
+      supported: { 'dynamic-import': false },
+      plugins: [importByStarter],
+      logLevel: 'silent',
+      absWorkingDir: dirname(entry),
+      define: { 'import.meta.url': 'importMetaUrl' },
+      banner: {
+        js: `${head}const importMetaUrl=${options.movable ? own : JSON.stringify(pathToFileURL(entry).href)};`,
+      },
+      footer: { js: '})' },
+    })
+    for (const input of Object.keys(metafile.inputs)) {
+      const path = resolve(dirname(entry), input)
+      const { mtimeMs, size } = statSync(path)
+      stamps.set(path, [path, mtimeMs, size])
+    }
+    // The inputs are named last: a bundle without them is not used.
+    rmSync(`${outfile}.inputs`, { force: true })
+    renameSync(aside, outfile)
+    writeFileSync(`${aside}.inputs`, JSON.stringify([...stamps.values()]))
+    renameSync(`${aside}.inputs`, `${outfile}.inputs`)
+  } finally {
+    rmSync(aside, { force: true })
+  }
+}
+
+/** Code that V8 kept cannot import modules itself, so the one place that does asks the starter. */
+const importByStarter = {
+  name: 'import-by-starter',
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]import-module\.ts$/ }, () => ({ contents: 'export const importModule = importByStarter' }))
+  },
+}
+
+/** The file is one function expression, so that bin/program.mjs can compile it with code that V8 kept. */
+const head = '(function(exports,require,module,__filename,importByStarter){'
+
+/** In a published package the bundle stands for itself, wherever it is installed. */
+const own = `require('node:url').pathToFileURL(__filename).href`
