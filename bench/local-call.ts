@@ -38,7 +38,7 @@ function row(label: string, one: Measured, bare: number, gantry: number): string
 
 const notes = [
   'The call is `math:add {a, b} → {result}`, its input and its output checked against a schema.',
-  'p50 is the median over batches of about 2 ms. p5 is over the same batches: what a call takes when the machine is quiet. p99 is over calls timed one by one, where the clock itself adds about 0.1 µs.',
+  'p50 is the median over batches of about 2 ms. p5 is the fastest twentieth of them: nearer to what the code costs, but without most collections. A median of such short batches leaves out many collections too. p99 is over calls timed one by one, where the clock itself adds about 0.1 µs.',
   'Each subject has a process of its own; they take turns, A, B, C, A, B, C, and only one works at a time.',
   'Bytes: growth of the used heap over 1,000 calls in a young generation of 256 MB, so that nothing is collected between.',
   'Gantry also looks the tool up by id, copies arguments and output with limits, authorizes, writes two audit records and stamps a whole Result; the tools beside it do other things besides, so read the ratios as the price of a call, not as a ranking.',

@@ -15,7 +15,7 @@ export type Answer = { readonly values: readonly number[] } | { readonly failed:
 
 interface Figures {
   readonly p50: number
-  /** What the batches took that the machine disturbed least. */
+  /** Of the fastest batches, which the machine disturbed least; most collections are not in it. */
   readonly p5: number
   readonly p99: number
   readonly bytes: number

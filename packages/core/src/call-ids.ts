@@ -8,9 +8,21 @@ export function createCallIds(random: () => number = Math.random): () => string 
     return value.toString(16).padStart(count, '0')
   }
   const front = `${digits(8)}-${digits(4)}-4${digits(3)}-8${digits(3)}-`
+  const last = Array.from({ length: block }, (_, number) => number.toString(16).padStart(3, '0'))
   let count = 0
+  let start = front
   return () => {
     count += 1
-    return front + count.toString(16).padStart(12, '0')
+    const low = count % block
+    if (low === 0 || start === front)
+      start =
+        front +
+        Math.floor(count / block)
+          .toString(16)
+          .padStart(9, '0')
+    return start + (last[low] ?? '')
   }
 }
+
+/** Ids are counted in blocks, so that most cost one joining of two texts. */
+const block = 4_096

@@ -19,7 +19,7 @@ import { checkOptions, defaultLimits, type ExecutorOptions, localOwner } from '.
 import { holds } from './pipeline/authorize.ts'
 import { systemClock } from './pipeline/clock.ts'
 import { createEvents, type Events } from './pipeline/events.ts'
-import { type Outcome, refuseCall, runCall } from './pipeline/pipeline.ts'
+import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
 import { createPreparedTools } from './pipeline/prepare.ts'
 import { backendKey } from './pipeline/resolve.ts'
@@ -116,9 +116,9 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   let closing: Promise<void> | undefined
 
-  const call = (tool: string, args: unknown, asked?: RunOptions, report?: CallRequest['report']): Promise<Outcome> => {
+  const call = (tool: string, args: unknown, asked?: RunOptions, hear?: Hearing): Promise<Result> => {
     const given = asked ?? noOptions
-    const request = requestOf(tool, args, given, given.callId ?? nextId(), given.identity ?? owner, report)
+    const request = requestOf(tool, args, given, given.callId ?? nextId(), given.identity ?? owner, hear)
     const refusal = closing === undefined ? checkRunOptions(given) : closed()
     return refusal === undefined ? runCall(request, ports) : refuseCall(request, ports, refusal)
   }
@@ -137,9 +137,14 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   for (const tool of options.tools ?? []) put(tool, 'register')
 
   return {
-    run: async (tool, args, given) => (await call(tool, args, given)).result,
+    run: (tool, args, given) => call(tool, args, given),
     runOrThrow: async (tool, args, given) => {
-      const { result, failure } = await call(tool, args, given)
+      let failure: ToolError | undefined
+      const result = await call(tool, args, given, {
+        failed(error) {
+          failure = error
+        },
+      })
       if (failure === undefined) return result
       const { code, message, details, effect, retryable, stage } = failure
       const facts = details === undefined ? {} : { details }
@@ -148,7 +153,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     stream: (tool, args, given) => {
       const callId = given?.callId ?? nextId()
       const start = async (report: NonNullable<CallRequest['report']>, signal: AbortSignal): Promise<Result> =>
-        (await call(tool, args, { ...given, callId, signal }, report)).result
+        call(tool, args, { ...given, callId, signal }, { report })
       return streamCall(callId, start, given?.signal)
     },
     chain: async (steps, given = {}) => {
@@ -157,8 +162,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       const identity = given.identity === undefined ? {} : { identity: given.identity }
       return runChain(
         steps,
-        async (tool, args, { stepId: _step, index: _index, ...step }) =>
-          (await call(tool, args, { ...step, ...identity })).result,
+        async (tool, args, { stepId: _step, index: _index, ...step }) => call(tool, args, { ...step, ...identity }),
         { ...given, limits: { ...options.limits?.chain, ...given.limits } },
       )
     },
@@ -184,13 +188,16 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
 }
 
+/** What a door wants to hear of a call besides its Result. */
+type Hearing = Partial<Pick<CallRequest, 'report' | 'failed'>>
+
 function requestOf(
   tool: string,
   args: unknown,
   given: RunOptions,
   callId: string,
   identity: Identity,
-  report: CallRequest['report'],
+  hear: Hearing | undefined,
 ): CallRequest {
   return {
     callId,
@@ -202,7 +209,8 @@ function requestOf(
     signal: given.signal,
     timeoutMs: given.timeoutMs,
     retry: given.retry,
-    report,
+    report: hear?.report,
+    failed: hear?.failed,
   }
 }
 

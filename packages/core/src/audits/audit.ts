@@ -7,10 +7,11 @@ export interface AuditStart {
   readonly at: string
   readonly callId: string
   readonly tool: string
-  readonly digest: string
   readonly principal: string
   readonly tenant: string
-  /** Redacted; only for tools that declare permissions or need approval. */
+  /** Of the definition that ran; like the arguments only for tools that declare permissions or need approval. */
+  readonly digest?: string
+  /** Redacted. */
   readonly args?: Json
   readonly approvedBy?: string
 }

@@ -27,7 +27,6 @@ function startOf(callId: string): AuditRecord {
     at: '2026-11-15T00:00:00.000Z',
     callId,
     tool: 'math:add:1.0.0',
-    digest: 'abc',
     principal: 'alice',
     tenant: 'acme',
   }

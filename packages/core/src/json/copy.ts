@@ -84,12 +84,14 @@ function copyArray(value: readonly unknown[], depth: number, budget: Budget): Js
 
 function copyMembers(value: Record<string, unknown>, depth: number, budget: Budget): Json {
   const target: { [key: string]: Json } = {}
-  const keys = Object.keys(value)
-  spend(budget, 2, keys.length)
   let at = ''
   try {
-    for (const key of keys) {
+    spend(budget, 2)
+    // A list of the keys would be one more object for each that is copied.
+    for (const key in value) {
       at = key
+      if (!Object.hasOwn(value, key)) continue
+      spend(budget, 0, 1)
       if (key === '__proto__') dropOrRefuse(budget)
       else {
         const member = value[key]

@@ -12,14 +12,8 @@ import { Run } from './run.ts'
 import { validateInput } from './validate-input.ts'
 import { validateOutput } from './validate-output.ts'
 
-/** A call's Result, and the error behind it with its causes alive. */
-export interface Outcome {
-  readonly result: Result
-  readonly failure: ToolError | undefined
-}
-
 /** One call, start to end; it never rejects. The order below is the contract, and docs/pipeline.md explains each line. */
-export async function runCall(request: CallRequest, ports: Ports): Promise<Outcome> {
+export async function runCall(request: CallRequest, ports: Ports): Promise<Result> {
   const run = new Run(request, ports)
   try {
     const tool = lookup(run)
@@ -36,12 +30,12 @@ export async function runCall(request: CallRequest, ports: Ports): Promise<Outco
 }
 
 /** Gives a call that may not even start its outcome, on record like any other. */
-export async function refuseCall(request: CallRequest, ports: Ports, reason: ToolError): Promise<Outcome> {
+export async function refuseCall(request: CallRequest, ports: Ports, reason: ToolError): Promise<Result> {
   return finish(new Run(request, ports), reason)
 }
 
 /** Ends the run, records the outcome and tells whoever listens; after this nothing can change it. */
-function finish(run: Run, failure: ToolError | undefined): Outcome | Promise<Outcome> {
+function finish(run: Run, failure: ToolError | undefined): Result | Promise<Result> {
   run.end()
   const recorded = recordEnd(run, resultOf(run, failure))
   return recorded instanceof Promise
@@ -49,8 +43,9 @@ function finish(run: Run, failure: ToolError | undefined): Outcome | Promise<Out
     : tell(run, recorded, failure)
 }
 
-function tell(run: Run, result: Result, failure: ToolError | undefined): Outcome {
+function tell(run: Run, result: Result, failure: ToolError | undefined): Result {
   const { events } = run.ports
   if (events.has('call:finished')) events.emit('call:finished', { result, identity: run.request.identity })
-  return { result, failure: failure && shownFailure(run, failure, result.error) }
+  if (failure !== undefined) run.request.failed?.(shownFailure(run, failure, result.error))
+  return result
 }

@@ -1,4 +1,4 @@
-import type { CallLimits, Identity, Report, RetryRule } from '@gantry/contract'
+import type { CallLimits, Identity, Report, RetryRule, ToolError } from '@gantry/contract'
 import type { Audit } from '../audits/audit.ts'
 import type { Backend } from '../backends/backend.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
@@ -23,6 +23,8 @@ export interface CallRequest {
   readonly retry: RetryRule | undefined
   /** Takes what the tool reports; a promise makes a streaming tool wait. */
   readonly report: ((report: Report) => void | Promise<void>) | undefined
+  /** Takes the error behind a Result that is not ok, with its causes alive where they may be shown. */
+  readonly failed: ((failure: ToolError) => void) | undefined
 }
 
 /** Ceilings of this executor; a tool or a call may ask for less, never for more. */

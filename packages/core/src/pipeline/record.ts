@@ -16,9 +16,6 @@ export function recordStart(run: Run, tool: PreparedTool, args: JsonObject): Pro
     at: ports.clock.iso(run.startedAt),
     callId: request.callId,
     tool: entry.id,
-    get digest() {
-      return entry.digest
-    },
     principal: request.identity.principal,
     tenant: request.identity.tenant,
   }
@@ -39,9 +36,10 @@ function isPrivileged(run: Run, { entry: { tool } }: PreparedTool): boolean {
   return (tool.permissions?.length ?? 0) > 0 || tool.approval === 'always' || run.approvedBy !== undefined
 }
 
-/** Privileged calls are recorded with their arguments, without what their keys say is secret. */
+/** Privileged calls are recorded with the exact definition and their arguments, without what their keys say is secret. */
 function withArgs(run: Run, record: AuditStart, args: JsonObject): AuditStart {
-  const shown: AuditStart = { ...record, args: createRedactor().value(args) }
+  const digest = run.tool?.entry.digest ?? ''
+  const shown: AuditStart = { ...record, digest, args: createRedactor().value(args) }
   return run.approvedBy === undefined ? shown : { ...shown, approvedBy: run.approvedBy }
 }
 

@@ -21,11 +21,14 @@ export function verifyAnchor(value: unknown, spot: Spot): void {
 
 function addAnchor(name: string, spot: Spot): void {
   const { place } = spot
-  const { anchors, dynamicAnchors } = place.resource
-  const other = anchors.get(name)
+  const { resource } = place
+  const other = resource.anchors?.get(name)
   if (other !== undefined && other.schema !== place.schema) spot.refuse(`is the anchor of another schema too: ${name}`)
-  anchors.set(name, place)
-  if (spot.keyword === '$dynamicAnchor') dynamicAnchors.set(name, place)
+  resource.anchors ??= new Map()
+  resource.anchors.set(name, place)
+  if (spot.keyword !== '$dynamicAnchor') return
+  resource.dynamicAnchors ??= new Map()
+  resource.dynamicAnchors.set(name, place)
 }
 
 /** The base URI was taken when the place was made; this refuses a bad `$id` and reads draft-07's anchors. */

@@ -35,8 +35,9 @@ export class Resource {
   readonly dialect: Dialect
   readonly root: Place
   readonly places: Map<SchemaObject, Place> = new Map()
-  readonly anchors: Map<string, Place> = new Map()
-  readonly dynamicAnchors: Map<string, Place> = new Map()
+  /** Made by the first name, because few schemas have any. */
+  anchors: Map<string, Place> | undefined
+  dynamicAnchors: Map<string, Place> | undefined
 
   constructor(uri: string, dialect: Dialect, schema: JsonSchema, path: string, depth: number) {
     this.uri = uri

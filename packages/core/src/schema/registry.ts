@@ -16,6 +16,8 @@ export interface Reference {
   readonly value: string
 }
 
+const noDocuments: ReadonlyMap<string, JsonSchema> = new Map()
+
 /** What is known while one schema is loaded: documents, names, references, and everything wrong so far. */
 export class Registry {
   readonly limits: SchemaLimits
@@ -30,11 +32,11 @@ export class Registry {
   nodes = 0
   text = 0
   readonly #documents: ReadonlyMap<string, JsonSchema>
-  readonly #patterns = new Map<string, Pattern>()
+  #patterns: Map<string, Pattern> | undefined
 
-  constructor(documents: ReadonlyMap<string, JsonSchema> = new Map(), limits: Partial<SchemaLimits> = {}) {
+  constructor(documents: ReadonlyMap<string, JsonSchema> = noDocuments, limits?: Partial<SchemaLimits>) {
     this.#documents = documents
-    this.limits = { ...defaultLimits, ...limits }
+    this.limits = limits === undefined ? defaultLimits : { ...defaultLimits, ...limits }
   }
 
   refuse(path: string, keyword: string | undefined, message: string): void {
@@ -53,11 +55,11 @@ export class Registry {
 
   /** The compiled pattern of a source; throws a sentence when the pattern cannot be used. */
   patternOf(source: string): Pattern {
-    let pattern = this.#patterns.get(source)
-    if (pattern === undefined) {
-      pattern = new Pattern(source)
-      this.#patterns.set(source, pattern)
-    }
+    this.#patterns ??= new Map()
+    const known = this.#patterns.get(source)
+    if (known !== undefined) return known
+    const pattern = new Pattern(source)
+    this.#patterns.set(source, pattern)
     return pattern
   }
 
@@ -140,7 +142,7 @@ export class Registry {
     }
     if (this.queue.length > waiting) return 'wait'
     if (fragment === '') return this.resources.get(uri)?.root
-    const found = fragment.startsWith('/') ? this.#follow(resource.root, fragment) : resource.anchors.get(fragment)
+    const found = fragment.startsWith('/') ? this.#follow(resource.root, fragment) : resource.anchors?.get(fragment)
     return found ?? this.#noTarget(at, keyword, `refers to a place that does not exist: ${value}`)
   }
 

@@ -40,11 +40,17 @@ function verifyNames(value: unknown, spot: Spot, path: string): void {
     spot.refuse(`must be an array of property names${hint}`, path)
     return
   }
-  if (new Set(value).size !== value.length) spot.refuse('must name no property twice', path)
+  if (hasRepeats(value)) spot.refuse('must name no property twice', path)
   for (const [index, name] of value.entries()) {
     if (typeof name === 'string') spot.weigh(name)
     else spot.refuse('must be a property name, which is a string', join(path, index))
   }
+}
+
+/** Most lists are short, and a set for each would be the costliest part of reading a schema. */
+function hasRepeats(list: readonly unknown[]): boolean {
+  if (list.length > 16) return new Set(list).size !== list.length
+  return list.some((item, index) => list.indexOf(item) !== index)
 }
 
 function verifyPattern(source: string, spot: Spot, path: string): void {

@@ -6,7 +6,6 @@ const maxToken = 64
 const beyondAscii = /[\u0080-\uffff]/
 const camel = /[a-z\d][A-Z]|[A-Z]{2}[a-rt-z]/
 const camelParts = /([a-z\d])(?=[A-Z])|([A-Z])(?=[A-Z][a-rt-z])/g
-const asciiWord = /[a-z\d]+/g
 const lettersFirst = /^[a-z]{3,}(?=\d)/
 
 /**
@@ -21,13 +20,25 @@ export function tokenize(text: string, into: string[], limit: number): void {
 
 function tokenizeAscii(text: string, into: string[], limit: number): void {
   const parted = camel.test(text) ? text.replace(camelParts, '$& ') : text
-  for (const word of parted.toLowerCase().match(asciiWord) ?? []) {
-    if (into.length >= limit) return
-    into.push(stem(word.length > maxToken ? word.slice(0, maxToken) : word))
-    const last = word.charCodeAt(word.length - 1)
-    const letters = last <= 57 && word.length > 3 ? lettersFirst.exec(word)?.[0] : undefined
-    if (letters !== undefined && into.length < limit) into.push(stem(letters.slice(0, maxToken)))
+  const lower = parted.toLowerCase()
+  for (let start = 0; start < lower.length && into.length < limit; ) {
+    let end = start
+    while (isWordUnit(lower.charCodeAt(end))) end += 1
+    if (end > start) addWord(lower.slice(start, end), into, limit)
+    start = end + 1
   }
+}
+
+function addWord(word: string, into: string[], limit: number): void {
+  into.push(stem(word.length > maxToken ? word.slice(0, maxToken) : word))
+  const last = word.charCodeAt(word.length - 1)
+  const letters = last <= 57 && word.length > 3 ? lettersFirst.exec(word)?.[0] : undefined
+  if (letters !== undefined && into.length < limit) into.push(stem(letters.slice(0, maxToken)))
+}
+
+/** A lower-case letter or a digit; beyond the end of a text there is neither. */
+function isWordUnit(unit: number): boolean {
+  return (unit >= 97 && unit <= 122) || (unit >= 48 && unit <= 57)
 }
 
 const marks = /[\u0300-\u036f]/g

@@ -70,10 +70,10 @@ export const dynamicRef: Keyword = {
     if (target === undefined) return undefined
     const plain = jumpTo(target, site)
     const name = String(value).slice(String(value).indexOf('#') + 1)
-    if (target.resource.dynamicAnchors.get(name) !== target) return follow(() => plain, true)
+    if (target.resource.dynamicAnchors?.get(name) !== target) return follow(() => plain, true)
     const candidates = new Map<Resource, Jump>()
     for (const resource of site.resources) {
-      const place = resource.dynamicAnchors.get(name)
+      const place = resource.dynamicAnchors?.get(name)
       if (place !== undefined) candidates.set(resource, jumpTo(place, site))
     }
     return follow((state) => {
