@@ -6,11 +6,16 @@ import type { Embedder } from './embedder.ts'
 import { entryFilter, filterDigest, pageLimit } from './filter.ts'
 import { Vectors } from './vectors.ts'
 
+/** Tools that are read in one go: a few milliseconds' worth. */
+const slice = 500
+
 /** Finds entries by words and, with an embedder, by meaning. It shows one entry of each key. */
 export class CatalogSearch {
   readonly #index = new TextIndex()
   readonly #entries = new Map<string, CatalogEntry>()
   readonly #vectors: Vectors | undefined
+  /** Keys that changed since the index last saw them: registering costs nothing that only a search needs. */
+  readonly #unread = new Set<string>()
 
   constructor(embedder?: Embedder) {
     this.#vectors = embedder && new Vectors(embedder)
@@ -23,13 +28,31 @@ export class CatalogSearch {
     if (this.#vectors !== undefined && shown !== undefined && shown.digest !== entry?.digest) {
       this.#vectors.forget(shown.digest)
     }
+    if (entry === undefined) this.#entries.delete(key)
+    else this.#entries.set(key, entry)
+    this.#unread.add(key)
+  }
+
+  /** Reads what changed since the last search, in slices, so that a large catalog does not hold up everything else. */
+  async #catchUp(signal: AbortSignal | undefined): Promise<void> {
+    let count = 0
+    for (const key of this.#unread) {
+      this.#unread.delete(key)
+      this.#read(key)
+      count += 1
+      if (count % slice !== 0) continue
+      await new Promise((resolve) => setImmediate(resolve))
+      if (signal?.aborted) throw cancelled(signal)
+    }
+  }
+
+  #read(key: string): void {
+    const entry = this.#entries.get(key)
     if (entry === undefined) {
-      this.#entries.delete(key)
       this.#index.remove(key)
       return
     }
     const { name, namespace, title, tags, description, deprecated } = entry.tool
-    this.#entries.set(key, entry)
     this.#index.add({
       key,
       name,
@@ -46,6 +69,7 @@ export class CatalogSearch {
     const digest = filterDigest(['search', query], options)
     const place = options.cursor === undefined ? undefined : readPlace(digest, options.cursor)
     const meaning = await this.#meaning(query, place, options.signal)
+    await this.#catchUp(options.signal)
     const plan = place?.plan ?? this.#index.plan(query)
     const { hits, top } = this.#hits(plan, place, limit + 1, meaning.vector, options)
     const items = hits.slice(0, limit).flatMap(({ key, score }) => this.#item(key, score))
