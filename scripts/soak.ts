@@ -11,7 +11,7 @@ const campaigns = globSync('test/soak/*.soak.ts', { cwd: root }).sort()
 const seed = process.env.GANTRY_SOAK_SEED ?? String(Date.now() % 2_147_483_647)
 console.log(`Soak with seed ${seed}; repeat it with GANTRY_SOAK_SEED=${seed} npm run test:soak`)
 
-const setup = join(import.meta.dirname, 'soak-setup.ts')
+const setup = join(import.meta.dirname, 'property-setup.ts')
 const flags = ['--expose-gc', '--import', setup, '--test', '--test-concurrency=2', '--test-reporter=dot']
 const child = spawn(process.execPath, [...flags, '--test-reporter-destination=stdout', ...properties, ...campaigns], {
   cwd: root,

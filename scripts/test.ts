@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { globSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import { engineTable } from './engines/table.ts'
 
 /** Runs every test file with `node --test`, then says which engines were used and which are missing. */
@@ -12,7 +12,9 @@ if (files.length === 0) {
   console.error(`No test file matches ${patterns.join(' ')}.`)
   process.exit(2)
 }
-const child = spawn(process.execPath, ['--test', '--test-concurrency=2', '--test-reporter=spec', ...files], {
+const setup = join(import.meta.dirname, 'property-setup.ts')
+const flags = ['--import', setup, '--test', '--test-concurrency=2', '--test-reporter=spec']
+const child = spawn(process.execPath, [...flags, ...files], {
   cwd: root,
   stdio: 'inherit',
 })

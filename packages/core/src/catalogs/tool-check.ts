@@ -6,7 +6,6 @@ import { quote } from './quote.ts'
 import {
   type Field,
   flag,
-  freezeDeep,
   Issues as IssueList,
   type Issues,
   integer,
@@ -192,7 +191,7 @@ function binding(value: unknown, path: string, issues: Issues): unknown {
 function ownOption(option: unknown): unknown {
   if (typeof option !== 'object' || option === null) return option
   try {
-    return freezeDeep(copyJson(option))
+    return copyJson(option, { freeze: true })
   } catch (error) {
     if (error instanceof JsonError) return option
     throw error

@@ -82,10 +82,12 @@ export function record(members: { readonly [key: string]: Field }, required: rea
   }
 }
 
+const frozen = { freeze: true }
+
 /** Any JSON value, copied so that nothing of the caller's stays inside. */
 export function json(value: unknown, path: string, issues: Issues): Json | undefined {
   try {
-    return freezeDeep(copyJson(value))
+    return copyJson(value, frozen)
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     return issues.add(`${path}${error.path}`, error.message)
@@ -99,12 +101,4 @@ export function jsonObject(value: unknown, path: string, issues: Issues): Json |
 
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** Depth is bounded by the copy that came before. */
-export function freezeDeep<T>(value: T): T {
-  if (typeof value !== 'object' || value === null) return value
-  if (Array.isArray(value)) for (const item of value) freezeDeep(item)
-  else for (const key in value) freezeDeep(value[key])
-  return Object.freeze(value)
 }

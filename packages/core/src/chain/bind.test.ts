@@ -33,6 +33,8 @@ function errorOf(work: () => unknown): ToolError {
 const json = fc
   .jsonValue({ noUnicodeString: false, maxDepth: 4 })
   .map((value) => JSON.parse(JSON.stringify(value)) as Json)
+  // Such a key is refused, which a test of its own shows.
+  .filter((value) => !JSON.stringify(value).includes('"__proto__"'))
 const hostileKey = fc.oneof(fc.string(), fc.constantFrom('__proto__', 'constructor', 'prototype', 'toString', 'length'))
 
 test('a lone reference keeps the type and the value', () => {

@@ -19,13 +19,14 @@ export const roots: readonly ReferenceRoot[] = ['prev', 'steps', 'input', 'item'
 
 const name = '[\\p{L}\\p{N}_$-]+'
 const syntax = {
-  root: `\\{\\{\\s*(${name})`,
-  member: `\\.(${name})`,
-  index: '\\[(0|[1-9]\\d{0,9})\\]',
-  double: '\\["((?:[^"\\\\]|\\\\.)*)"\\]',
-  single: "\\['((?:[^'\\\\]|\\\\.)*)'\\]",
-  end: '\\s*\\}\\}',
+  root: new RegExp(`\\{\\{\\s*(${name})`, 'uy'),
+  member: new RegExp(`\\.(${name})`, 'uy'),
+  index: /\[(0|[1-9]\d{0,9})\]/uy,
+  double: /\["((?:[^"\\]|\\.)*)"\]/uy,
+  single: /\['((?:[^'\\]|\\.)*)'\]/uy,
+  end: /\s*\}\}/uy,
 } as const
+const bare = new RegExp(`^${name}$`, 'u')
 
 /** Reads the reference whose `{{` stands at `start`; quoted keys may hold any text, so the end is parsed, not searched. */
 export function parseReference(source: string, start = 0): ParsedReference {
@@ -51,7 +52,6 @@ export function parseReference(source: string, start = 0): ParsedReference {
 
 /** Writes a path as a reference would, without braces. */
 export function formatPath(root: string, path: readonly Segment[]): string {
-  const bare = new RegExp(`^${name}$`, 'u')
   return path.reduce<string>((text, segment) => {
     if (typeof segment === 'number') return `${text}[${segment}]`
     return bare.test(segment) ? `${text}.${segment}` : `${text}[${JSON.stringify(segment)}]`
@@ -86,7 +86,7 @@ function unquote(body: string, end: number): { value: string; end: number } | un
 }
 
 function matchAt(rule: keyof typeof syntax, source: string, at: number): { value: string; end: number } | undefined {
-  const pattern = new RegExp(syntax[rule], 'uy')
+  const pattern = syntax[rule]
   pattern.lastIndex = at
   const match = pattern.exec(source)
   return match === null ? undefined : { value: match[1] ?? '', end: pattern.lastIndex }

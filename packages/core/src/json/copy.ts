@@ -6,6 +6,8 @@ export interface CopyOptions {
   readonly limits?: JsonLimits
   /** Accepts what `JSON.stringify` would convert (`Date`, `URL`, anything with `toJSON`), as tools return such values. */
   readonly convert?: boolean
+  /** Freezes the copy, all of it. */
+  readonly freeze?: boolean
   /** Leaves `__proto__` keys out and counts them here; without it such a key is refused. */
   readonly dropped?: { count: number }
 }
@@ -79,7 +81,7 @@ function copyArray(value: readonly unknown[], depth: number, budget: Budget): Js
   } catch (error) {
     throw below(error, index)
   }
-  return target
+  return budget.options.freeze ? (Object.freeze(target) as Json[]) : target
 }
 
 function copyMembers(value: Record<string, unknown>, depth: number, budget: Budget): Json {
@@ -103,7 +105,7 @@ function copyMembers(value: Record<string, unknown>, depth: number, budget: Budg
   } catch (error) {
     throw below(error, at)
   }
-  return target
+  return budget.options.freeze ? Object.freeze(target) : target
 }
 
 /** Puts the key that led to a fault before its path, on the way up; a copy that succeeds keeps no path at all. */

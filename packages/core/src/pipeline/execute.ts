@@ -95,6 +95,7 @@ function attempt(
   run.begun = true
   const context = new CallContext(run, run.attempts, secrets)
   const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
+  if (typeof raw !== 'object' || raw === null) return raw
   const leave = (until: Promise<unknown>): void => {
     hold?.(until)
     watchLate(run, entry.id, until)
