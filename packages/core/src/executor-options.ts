@@ -44,6 +44,7 @@ export const defaultLimits: PipelineLimits = {
   timeoutMs: 30_000,
   maxTimeoutMs: 3_600_000,
   approvalMs: 300_000,
+  auditMs: 10_000,
   argsBytes: 1_048_576,
   argsDepth: 64,
   resultBytes: 4_194_304,

@@ -26,6 +26,7 @@ import { backendKey } from './pipeline/resolve.ts'
 import { streamCall } from './pipeline/stream.ts'
 import type { Policy } from './policies/policy.ts'
 import { rules } from './policies/rules.ts'
+import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
 import { memorySecrets } from './secrets/memory.ts'
@@ -102,7 +103,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     clock: systemClock(),
     random: options.random ?? Math.random,
     limits,
-    active: new Set(),
+    deadlines: createDeadlines(),
   }
   const nextId = createCallIds()
   const owner = options.identity ?? localOwner
@@ -228,16 +229,16 @@ function closed(): ToolError {
 /** Lets calls end by themselves, then cancels them, then closes the backends. */
 async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backend>, graceMs: number): Promise<void> {
   const idle = async (): Promise<void> => {
-    await Promise.all([...ports.active].map((run) => run.whenEnded))
+    await Promise.all(ports.deadlines.waiters().map((run) => run.whenEnded))
   }
   // A call that came in just now is counted once it waits, which takes it no longer than this turn.
   await new Promise((resolve) => setImmediate(resolve))
-  if (ports.active.size > 0) {
+  if (ports.deadlines.waiters().length > 0) {
     const late = Promise.withResolvers<void>()
     const timer = setTimeout(late.resolve, graceMs)
     await Promise.race([idle(), late.promise])
     clearTimeout(timer)
-    for (const run of ports.active) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
+    for (const run of ports.deadlines.waiters()) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
     await idle()
   }
   const signal = AbortSignal.timeout(graceMs)

@@ -351,6 +351,24 @@ test('an outcome that cannot be recorded is a warning, because the tool has run'
   }
 })
 
+test('an audit that never answers holds up an outcome only for a while, and a call that waits for it ends in time', async () => {
+  const never = () => new Promise<void>(() => undefined)
+  const late = await runIt(
+    tool(() => 1),
+    {},
+    { audit: { write: ({ phase }) => (phase === 'end' ? never() : undefined) }, limits: { auditMs: 5 } },
+  )
+  assert.equal(late.status, 'ok')
+  assert.equal(late.warnings.at(-1)?.code, 'AUDIT_UNAVAILABLE')
+  const stuck = await runIt(
+    tool(() => 1),
+    {},
+    { audit: { write: ({ phase }) => (phase === 'start' ? never() : undefined) }, limits: { timeoutMs: 5 } },
+  )
+  assert.equal(stuck.status, 'timeout')
+  assert.equal(stuck.error?.effect, 'none')
+})
+
 test('an error of another version of Gantry, with a code unknown here, is still a Result', async () => {
   const foreign = new ToolError('DENIED', 'from elsewhere')
   Object.defineProperty(foreign, 'code', { value: 'toString' })

@@ -3,6 +3,7 @@ import type { Audit } from '../audits/audit.ts'
 import type { Backend } from '../backends/backend.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
+import type { Deadlines } from '../resilience/deadlines.ts'
 import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
 import type { Clock } from './clock.ts'
@@ -34,6 +35,8 @@ export interface PipelineLimits extends Required<CallLimits> {
   readonly maxTimeoutMs: number
   /** How long a person may take to approve. */
   readonly approvalMs: number
+  /** How long an outcome waits to be recorded before it goes out with a warning. */
+  readonly auditMs: number
 }
 
 /** Everything the pipeline reaches outside itself. */
@@ -52,6 +55,6 @@ export interface Ports {
   readonly clock: Clock
   readonly random: () => number
   readonly limits: PipelineLimits
-  /** Calls that wait for something and have no outcome yet. */
-  readonly active: Set<Run>
+  /** Holds every call that waits for something, and ends it in time. */
+  readonly deadlines: Deadlines<Run>
 }

@@ -59,13 +59,23 @@ export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
   }
   try {
     const written = ports.audit.write(result.error === undefined ? record : { ...record, code: result.error.code })
-    if (written === undefined) return result
-    return written.then(
-      () => result,
-      () => unrecorded(result),
-    )
+    return written === undefined ? result : whenRecorded(written, result, ports.limits.auditMs)
   } catch {
     return unrecorded(result)
+  }
+}
+
+/** An audit that never answers may not keep an outcome from its caller for ever. */
+async function whenRecorded(written: Promise<void>, result: Result, ms: number): Promise<Result> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error('The audit did not answer.')), ms)
+  try {
+    await Promise.race([written, late.promise])
+    return result
+  } catch {
+    return unrecorded(result)
+  } finally {
+    clearTimeout(timer)
   }
 }
 

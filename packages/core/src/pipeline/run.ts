@@ -1,12 +1,11 @@
 import { type Content, type Effect, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
 import type { Backend } from '../backends/backend.ts'
 import type { Redactor } from '../json/redact.ts'
+import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 
 const none: readonly never[] = Object.freeze([])
-/** Node's timers overflow beyond this, and fire at once. */
-const longestTimer = 2_147_483_647
 
 /**
  * The state of one call while it passes through the stages.
@@ -16,7 +15,7 @@ const longestTimer = 2_147_483_647
  * not the thing waited for cares. The timer and the listener on the caller's signal are set up at the first wait: a
  * tool that answers synchronously costs neither.
  */
-export class Run {
+export class Run implements Waiter {
   readonly request: CallRequest
   readonly ports: Ports
   readonly startedAt: number
@@ -39,7 +38,8 @@ export class Run {
   #controller: AbortController | undefined
   #stopped: ToolError | undefined
   #interrupt: ((reason: ToolError) => void) | undefined
-  #timer: NodeJS.Timeout | undefined
+  wait: Wait | undefined
+  #late: ToolError | undefined
   #onAbort: (() => void) | undefined
   #armed = false
   #whenEnded: PromiseWithResolvers<void> | undefined
@@ -99,11 +99,11 @@ export class Run {
   /** Waits for a person: cancel ends it, and a clock of its own, after which the call's time starts anew. */
   async aside<T>(work: PromiseLike<T>, ms: number, late: ToolError): Promise<T> {
     this.#arm()
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.stop(late), Math.min(ms, longestTimer))
+    this.#late = late
+    this.ports.deadlines.add(this, ms)
     const answer = await this.within(work)
-    clearTimeout(this.#timer)
-    this.#startTimer()
+    this.#late = undefined
+    this.ports.deadlines.add(this, this.timeoutMs())
     return answer
   }
 
@@ -126,9 +126,8 @@ export class Run {
   end(): void {
     this.ended = true
     if (!this.#armed) return
-    this.ports.active.delete(this)
+    this.ports.deadlines.delete(this)
     this.#whenEnded?.resolve()
-    if (this.#timer !== undefined) clearTimeout(this.#timer)
     if (this.#onAbort !== undefined) this.request.signal?.removeEventListener('abort', this.#onAbort)
     if (this.#controller !== undefined && !this.#controller.signal.aborted) {
       this.#controller.abort(new ToolError('CANCELLED', 'The call has ended.'))
@@ -138,26 +137,25 @@ export class Run {
   #arm(): void {
     if (this.#armed) return
     this.#armed = true
-    this.ports.active.add(this)
     const { signal } = this.request
     if (signal?.aborted) this.#cancel()
     else if (signal !== undefined) {
       this.#onAbort = () => this.#cancel()
       signal.addEventListener('abort', this.#onAbort, { once: true })
     }
-    this.#startTimer()
+    this.timed = true
+    this.ports.deadlines.add(this, this.timeoutMs())
   }
 
-  #startTimer(): void {
-    const ms = this.timeoutMs()
-    this.timed = true
-    this.#timer = setTimeout(() => this.stop(new ToolError('TIMEOUT', `The call did not end within ${ms} ms.`)), ms)
+  /** Called when the time is over: the call's own, or that of whoever is asked aside. */
+  expire(): void {
+    this.stop(this.#late ?? new ToolError('TIMEOUT', `The call did not end within ${this.timeoutMs()} ms.`))
   }
 
   timeoutMs(): number {
     const { limits } = this.ports
     const asked = this.request.timeoutMs ?? this.tool?.entry.tool.timeoutMs ?? limits.timeoutMs
-    return Math.min(asked, limits.maxTimeoutMs, longestTimer)
+    return Math.min(asked, limits.maxTimeoutMs)
   }
 
   #cancel(): void {
