@@ -38,7 +38,16 @@ const rule = {
 export const configSchema: JsonSchema = object({
   policy: object({ default: { enum: ['allow', 'deny'] }, rules: { type: 'array', items: rule } }, ['rules']),
   limits: object({
-    ...positives('timeoutMs', 'maxTimeoutMs', 'approvalMs', 'auditMs', 'argsBytes', 'argsDepth', 'resultBytes', 'resultDepth'),
+    ...positives(
+      'timeoutMs',
+      'maxTimeoutMs',
+      'approvalMs',
+      'auditMs',
+      'argsBytes',
+      'argsDepth',
+      'resultBytes',
+      'resultDepth',
+    ),
     chain: object(
       positives(
         ...[
