@@ -226,3 +226,13 @@ test('every ChainResult fits the schema of the contract', async () => {
   }
   assert.deepEqual(fits.issues(await runChain([{}] as never, run)), [])
 })
+
+test('a time for the whole chain ends it with what was done so far, and a wrong one is refused', async () => {
+  const { run } = fakeRun({ 'a:slow': untilCancelled })
+  const chain = await runChain([{ tool: 'a:quick' }, { tool: 'a:slow' }, { tool: 'a:never' }], run, { timeoutMs: 5 })
+  assert.equal(chain.status, 'timeout')
+  assert.equal(chain.error?.code, 'TIMEOUT')
+  assert.deepEqual(states(chain.steps), ['ok', 'failed', 'pending'])
+  const wrong = await runChain([{ tool: 'a:quick' }], run, { timeoutMs: -1 })
+  assert.equal(wrong.error?.code, 'CHAIN_INVALID')
+})

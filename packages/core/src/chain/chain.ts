@@ -12,6 +12,7 @@ import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { checkChain } from './check-chain.ts'
 import { type ChainContext, createBudget, type RunStep, since, unrun } from './context.ts'
+import { chainDeadline } from './deadline.ts'
 import { cancelledBefore, type Failure, failureOfThrown, located } from './failure.ts'
 import { type ChainLimits, chainLimits } from './limits.ts'
 import type { PlannedStep } from './plan.ts'
@@ -26,6 +27,8 @@ export interface ChainOptions {
   readonly input?: Json
   /** Stops the chain between and within steps. */
   readonly signal?: AbortSignal
+  /** For the whole chain; each call has its own time besides. */
+  readonly timeoutMs?: number
   readonly limits?: Partial<ChainLimits>
   /** Takes up an earlier run of the same chain; finished steps are not run again. */
   readonly resume?: Resume
@@ -41,6 +44,20 @@ export async function runChain(
   run: RunStep,
   options: ChainOptions = {},
 ): Promise<ChainResult> {
+  const deadline = chainDeadline(options.timeoutMs, options.signal)
+  try {
+    return deadline.outcome(await runSteps(steps, run, options, deadline.signal))
+  } finally {
+    deadline.clear()
+  }
+}
+
+async function runSteps(
+  steps: readonly ChainStep[],
+  run: RunStep,
+  options: ChainOptions,
+  signal: AbortSignal | undefined,
+): Promise<ChainResult> {
   const limits = chainLimits(options.limits)
   const now = options.now ?? Date.now
   const start = now()
@@ -50,10 +67,11 @@ export async function runChain(
   let output: Json = null
   try {
     plan = planOf(steps, limits)
+    checkTimeout(options.timeoutMs)
     const input = inputOf(options.input ?? null, limits)
     const resumed = readResume(plan, options.resume)
     const shared = { run, limits, now, budget: createBudget(limits.calls), slots: createSlots(limits.parallel) }
-    const ended = await withStop(options.signal, (stop) =>
+    const ended = await withStop(signal, (stop) =>
       follow(plan, resumed, input, { ...shared, stop }, options.onStep, done),
     )
     failure = ended.failure
@@ -109,6 +127,12 @@ function planOf(steps: unknown, limits: ChainLimits): readonly PlannedStep[] {
   const checked = checkChain(steps, limits)
   if (checked.ok) return checked.plan
   throw new ToolError('CHAIN_INVALID', problem(checked.issues), { details: { issues: checked.issues } })
+}
+
+function checkTimeout(ms: number | undefined): void {
+  if (ms === undefined || (ms > 0 && Number.isFinite(ms))) return
+  const issues = [{ path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }]
+  throw new ToolError('CHAIN_INVALID', problem(issues), { details: { issues } })
 }
 
 function problem(issues: readonly Issue[]): string {

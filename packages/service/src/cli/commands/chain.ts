@@ -1,7 +1,6 @@
 import { resolve } from 'node:path'
 import type { ChainResult, ChainStep, Json, StepResult } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
-import { chainDeadline } from '../chain-deadline.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson, readJsonFile } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
@@ -18,15 +17,14 @@ export const execute: Command = async ({ operands: [source = ''], options }, io)
   return withExecutor(options, io, async (gantry) => {
     const progress = createProgress(io, options)
     const stopWatching = watch(gantry, progress)
-    const deadline = chainDeadline(options.timeout, io.signal)
     try {
-      const given = { input, signal: deadline.signal, onStep: (step: StepResult) => progress.show(stepText(step)) }
-      const result = deadline.outcome(await gantry.chain(steps, { ...given, ...resume }))
+      const timeout = options.timeout === undefined ? {} : { timeoutMs: options.timeout }
+      const given = { input, signal: io.signal, onStep: (step: StepResult) => progress.show(stepText(step)) }
+      const result = await gantry.chain(steps, { ...given, ...timeout, ...resume })
       progress.clear()
       if (result.error !== undefined) io.err(stepLines(result))
       return await printOutcome(result, options.json, io)
     } finally {
-      deadline.clear()
       stopWatching()
     }
   })
