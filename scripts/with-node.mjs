@@ -8,10 +8,11 @@ import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const stamp = join(root, 'node_modules', '.gantry-setup')
-const [script, ...args] = process.argv.slice(2)
+const [first, ...rest] = process.argv.slice(2)
 
 install()
-run(script, args)
+if (first === '--bin') run(process.cwd(), join(root, 'node_modules', '.bin', rest[0]), rest.slice(1))
+else run(process.cwd(), pinnedNode(), [join(root, first), ...rest])
 
 /** Runs `npm ci` when the lock file is not the one that was installed. */
 function install() {
@@ -44,9 +45,8 @@ function pinnedNode() {
   return Number(process.versions.node.split('.')[0]) >= 24 ? process.execPath : undefined
 }
 
-function run(file, rest) {
-  const node = pinnedNode()
-  if (node === undefined) {
+function run(cwd, program, args) {
+  if (program === undefined) {
     console.error(`gantry: this platform needs Node 24 or newer; this is ${process.version}.`)
     process.exit(1)
   }
@@ -54,7 +54,7 @@ function run(file, rest) {
   // The caches of compiled code stay inside the checkout, so that nothing is left elsewhere.
   const cache = join(root, 'node_modules', '.cache', 'compile')
   const env = { ...process.env, PATH: path, NODE_COMPILE_CACHE: cache }
-  const child = spawnSync(node, [join(root, file), ...rest], { cwd: process.cwd(), stdio: 'inherit', env })
+  const child = spawnSync(program, args, { cwd, stdio: 'inherit', env })
   if (child.error !== undefined) throw child.error
   process.exit(child.status ?? 1)
 }

@@ -14,6 +14,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
   contract: { '.': 0, schemas: 1 },
   core: {
     json: 0,
+    ids: 1,
     schema: 1,
     search: 1,
     resilience: 1,

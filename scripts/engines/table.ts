@@ -1,9 +1,41 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { hasProgram, shells } from './shells.ts'
+
+interface Engine {
+  readonly name: string
+  readonly use: string
+  /** Why it was not used; absent when it was. */
+  readonly missing?: string
+}
+
 /** What the tests can run against. Engines join the list with the first test that needs them. */
-const engines: readonly { readonly name: string; readonly used: string }[] = [
-  { name: `node ${process.versions.node}`, used: 'pinned through npm; runs everything' },
-]
+function engines(root: string): Engine[] {
+  const suite = existsSync(join(root, '../shared/data/json-schema-test-suite'))
+  return [
+    { name: `Node ${process.versions.node}`, use: 'everything' },
+    {
+      name: 'JSON-Schema-Test-Suite',
+      use: 'schema',
+      ...(suite ? {} : { missing: 'no ../shared/data/json-schema-test-suite beside the checkout' }),
+    },
+    ...shells.map((name) => ({
+      name,
+      use: 'completion',
+      ...(hasProgram(name) ? {} : { missing: `not installed; GANTRY_ENGINES=required installs it where it can` }),
+    })),
+  ]
+}
 
 /** A table of the engines used and of those missing with the reason. */
-export function engineTable(): string {
-  return ['', 'Engines used:', ...engines.map(({ name, used }) => `  ${name} – ${used}`)].join('\n')
+export function engineTable(root: string): string {
+  const rows = engines(root).map(({ name, use, missing }) => {
+    return `  ${missing === undefined ? 'used   ' : 'missing'}  ${name.padEnd(24)} ${use}${missing === undefined ? '' : `: ${missing}`}`
+  })
+  return ['', 'Engines', ...rows].join('\n')
+}
+
+/** Names of engines that are not there. */
+export function missingEngines(root: string): string[] {
+  return engines(root).flatMap(({ name, missing }) => (missing === undefined ? [] : [name]))
 }

@@ -8,7 +8,7 @@ import type { ChainLimits } from './chain/limits.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
 import type { Rule } from './policies/rules.ts'
-import { nearest } from './search/near.ts'
+import { didYouMean } from './search/did-you-mean.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
@@ -20,7 +20,7 @@ export interface ExecutorOptions {
   /** Closed with the executor. */
   readonly backends?: readonly Backend[]
   /** Without one, every call that holds its tool's permissions is allowed. */
-  readonly policy?: Policy | { readonly rules: readonly Rule[]; readonly default?: 'allow' | 'deny' }
+  readonly policy?: Policy | { readonly rules: readonly Rule[]; readonly default?: 'allow' | 'deny' | undefined }
   readonly approver?: Approver
   readonly audit?: Audit
   readonly secrets?: SecretSource | { readonly [name: string]: string }
@@ -35,11 +35,6 @@ export interface ExecutorOptions {
   readonly random?: () => number
 }
 
-const known = [
-  ...['tools', 'backends', 'policy', 'approver', 'audit', 'secrets', 'limits', 'identity', 'catalog', 'embedder'],
-  ...['format', 'random'],
-]
-
 export const defaultLimits: PipelineLimits = {
   timeoutMs: 30_000,
   maxTimeoutMs: 3_600_000,
@@ -53,23 +48,88 @@ export const defaultLimits: PipelineLimits = {
 
 export const localOwner: Identity = Object.freeze({ principal: 'local', tenant: 'local', permissions: ['*'] })
 
-/** Refuses options nobody reads and limits that are no limits, before anything starts. */
+/** Refuses options nobody reads, parts that are not what they should be and limits that are no limits. */
 export function checkOptions(options: ExecutorOptions): void {
+  if (!isObject(options)) throw new ToolError('CONFIG_INVALID', 'createExecutor takes an object of options.')
   const issues: Issue[] = []
-  for (const key of Object.keys(options)) {
-    if (!known.includes(key)) issues.push({ path: `/${key}`, message: unknownKey(key, known) })
+  for (const [key, value] of Object.entries(options)) {
+    const shape = Object.hasOwn(shapes, key) ? shapes[key as keyof ExecutorOptions] : undefined
+    if (shape === undefined) issues.push({ path: `/${key}`, message: unknownKey(key, Object.keys(shapes)) })
+    else if (value !== undefined && !shape.fits(value))
+      issues.push({ path: `/${key}`, message: `must be ${shape.words}` })
   }
-  const limits = options.limits ?? {}
-  for (const [key, value] of Object.entries(limits)) {
-    const path = `/limits/${key}`
-    if (key === 'chain') continue
-    if (!(key in defaultLimits))
-      issues.push({ path, message: unknownKey(key, [...Object.keys(defaultLimits), 'chain']) })
-    else if (value !== undefined && !isPositive(value)) issues.push({ path, message: 'must be a number above 0' })
-  }
+  if (isObject(options.limits)) issues.push(...limitIssues(options.limits))
   if (issues.length === 0) return
   const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `createExecutor was given wrong options: ${text}.`, { details: { issues } })
+  throw new ToolError('CONFIG_INVALID', `createExecutor was given wrong options: ${text}`, { details: { issues } })
+}
+
+interface Shape {
+  readonly fits: (value: unknown) => boolean
+  readonly words: string
+}
+
+const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
+  tools: {
+    fits: (value) => isListOf(value, (item) => isObject(item.tool)),
+    words: 'a list of what defineTool returns',
+  },
+  backends: {
+    fits: (value) => isListOf(value, ({ kind, name, call }) => isText(kind) && isText(name) && isFunction(call)),
+    words: 'a list of backends, each with kind, name and call',
+  },
+  policy: {
+    fits: (value) => isObject(value) && (isFunction(value.decide) || Array.isArray(value.rules)),
+    words: 'a policy with decide, or { rules: [...], default }',
+  },
+  approver: { fits: (value) => isObject(value) && isFunction(value.approve), words: 'an object with approve' },
+  audit: { fits: (value) => isObject(value) && isFunction(value.write), words: 'an object with write' },
+  secrets: {
+    fits: (value) => isObject(value) && (isFunction(value.get) || Object.values(value).every(isText)),
+    words: 'a secret source with get, or texts by name',
+  },
+  limits: { fits: isObject, words: 'an object of limits' },
+  identity: { fits: isIdentity, words: 'an identity with principal, tenant and a list of permissions' },
+  catalog: { fits: (value) => isObject(value) && isFunction(value.find), words: 'a catalog' },
+  embedder: { fits: (value) => isObject(value) && isFunction(value.embed), words: 'an embedder with id and embed' },
+  format: { fits: (value) => value === 'annotate' || value === 'assert', words: "'annotate' or 'assert'" },
+  random: { fits: isFunction, words: 'a function' },
+}
+
+function limitIssues(limits: object): Issue[] {
+  return Object.entries(limits).flatMap(([key, value]): Issue[] => {
+    const path = `/limits/${key}`
+    if (key === 'chain') return isObject(value) ? [] : [{ path, message: 'must be an object of limits' }]
+    if (!Object.hasOwn(defaultLimits, key)) {
+      return [{ path, message: unknownKey(key, [...Object.keys(defaultLimits), 'chain']) }]
+    }
+    return value === undefined || isPositive(value) ? [] : [{ path, message: 'must be a number above 0' }]
+  })
+}
+
+/** Whether a value says who calls. */
+export function isIdentity(value: unknown): value is Identity {
+  return isObject(value) && isText(value.principal) && isText(value.tenant) && isListOfText(value.permissions)
+}
+
+function isListOfText(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isText)
+}
+
+function isListOf(value: unknown, fits: (item: { readonly [key: string]: unknown }) => boolean): boolean {
+  return Array.isArray(value) && value.every((item) => isObject(item) && fits(item))
+}
+
+function isObject(value: unknown): value is { readonly [key: string]: unknown } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string'
+}
+
+function isFunction(value: unknown): boolean {
+  return typeof value === 'function'
 }
 
 /** Whether a value is a usable limit or time. */
@@ -77,7 +137,7 @@ export function isPositive(value: unknown): value is number {
   return typeof value === 'number' && value > 0 && Number.isFinite(value)
 }
 
-function unknownKey(key: string, candidates: readonly string[]): string {
-  const [near] = nearest(key, candidates, { limit: 1 })
-  return near === undefined ? 'is not an option' : `is not an option; did you mean ${near}?`
+/** Says that a key is not known, and which one was perhaps meant. */
+export function unknownKey(key: string, candidates: readonly string[]): string {
+  return `is not an option${didYouMean(key, candidates)}`
 }

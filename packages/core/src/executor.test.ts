@@ -151,9 +151,20 @@ test('wrong options are refused with a suggestion before anything starts', () =>
       () => createExecutor(options),
       (error) => ToolError.is(error) && pattern.test(error.message),
     )
-  wrong({ tool: [add] }, /\/tool is not an option; did you mean tools\?/)
-  wrong({ limits: { timeoutMS: 5 } }, /did you mean timeoutMs\?/)
+  wrong({ tool: [add] }, /\/tool is not an option \(did you mean "tools"\?\)/)
+  wrong({ limits: { timeoutMS: 5 } }, /did you mean "timeoutMs"\?/)
   wrong({ limits: { timeoutMs: 0 } }, /\/limits\/timeoutMs must be a number above 0/)
+  for (const [key, value] of Object.entries({
+    tools: 5,
+    policy: {},
+    format: 'asert',
+    identity: {},
+    audit: {},
+    secrets: 5,
+  })) {
+    wrong({ [key]: value }, new RegExp(`/${key} must be`))
+  }
+  wrong(null as never, /an object of options/)
 })
 
 test('wrong tools are refused with the path of what is wrong', () => {
@@ -252,4 +263,22 @@ test('an update takes the new checker and function, and a second registration wi
   assert.equal((await gantry.run('test:it', { n: 9 })).output, 'old')
   gantry.update(numbered(1, 'new'))
   assert.equal((await gantry.run('test:it', { n: 1 })).output, 'new')
+})
+
+test('misspelt options of a call and unknown events are refused, not ignored', async () => {
+  const gantry = createExecutor({ tools: [add] })
+  const result = await gantry.run('math:add', { a: 1, b: 1 }, { timeout: 5 } as never)
+  assert.match(result.error?.message ?? '', /\/timeout is not an option \(did you mean "timeoutMs"\?\)/)
+  assert.throws(() => gantry.on('call:finishd' as never, () => undefined), /no event call:finishd/)
+})
+
+test('a backend that is the only one of its kind needs no name in a binding', async () => {
+  const remote = defineTool({ ...add.tool, name: 'far', backends: [{ kind: 'mine' }] })
+  const one = { kind: 'mine', name: 'm1', call: () => 'far away' }
+  assert.equal(
+    (await createExecutor({ tools: [remote], backends: [one] }).run('math:far', { a: 1, b: 1 })).output,
+    'far away',
+  )
+  const two = createExecutor({ tools: [remote], backends: [one, { ...one, name: 'm2' }] })
+  assert.equal((await two.run('math:far', { a: 1, b: 1 })).error?.code, 'NO_BACKEND')
 })

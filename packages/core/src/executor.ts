@@ -44,10 +44,10 @@ export interface FoundTool {
 }
 
 export interface FindOptions extends EntryFilter {
-  readonly limit?: number
-  readonly cursor?: string
-  readonly identity?: Identity
-  readonly signal?: AbortSignal
+  readonly limit?: number | undefined
+  readonly cursor?: string | undefined
+  readonly identity?: Identity | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /**
@@ -64,13 +64,16 @@ export interface Executor {
   runOrThrow(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
   /** Events of one call as they happen; stopping the loop cancels the call. */
   stream(tool: string, args?: unknown, options?: RunOptions): AsyncGenerator<StreamEvent, void>
-  chain(steps: readonly ChainStep[], options?: ChainOptions & { readonly identity?: Identity }): Promise<ChainResult>
+  chain(
+    steps: readonly ChainStep[],
+    options?: ChainOptions & { readonly identity?: Identity | undefined },
+  ): Promise<ChainResult>
   /** Tools that fit the words, best first, of those the caller may use. */
   search(query: string, options?: FindOptions): Promise<Page<FoundTool> & { readonly warning?: Warning }>
   /** What there is to know of one tool, at one of three levels. */
-  describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity }): Promise<ToolDoc>
+  describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity | undefined }): Promise<ToolDoc>
   /** Tools by id, of those the caller may use. */
-  tools(query?: ListQuery & { readonly identity?: Identity }): Page<CatalogEntry>
+  tools(query?: ListQuery & { readonly identity?: Identity | undefined }): Page<CatalogEntry>
   register(tool: DefinedTool): CatalogEntry
   /** Replaces a version, or adds it. Calls that already run are not touched. */
   update(tool: DefinedTool): CatalogEntry
@@ -174,7 +177,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     describe: async (tool, { identity = owner, ...how } = {}) => {
       const entry = catalog.find(tool)
       if (!visible(identity)(entry)) throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${entry.key}.`)
-      return describeTool(entry, { versions: catalog.versions(entry.key), ...how })
+      return describeTool(entry, { ...how, versions: catalog.versions(entry.key) })
     },
     tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
     register: (tool) => put(tool, 'register'),
@@ -263,7 +266,8 @@ function backendMap(list: readonly Backend[]): ReadonlyMap<string, Backend> {
 
 function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {
   if (policy === undefined || 'decide' in policy) return policy
-  return rules(policy.rules, policy.default === undefined ? {} : { default: policy.default })
+  const { rules: list, ...options } = policy
+  return rules(list, options)
 }
 
 function asSecrets(secrets: ExecutorOptions['secrets']): SecretSource {

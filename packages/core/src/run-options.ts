@@ -1,17 +1,17 @@
 import { type Identity, type Issue, type RetryRule, ToolError } from '@gantry/contract'
-import { isPositive } from './executor-options.ts'
+import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
 
 /** How one call differs from the executor's defaults. */
 export interface RunOptions {
-  readonly signal?: AbortSignal
-  readonly timeoutMs?: number
-  readonly idempotencyKey?: string
+  readonly signal?: AbortSignal | undefined
+  readonly timeoutMs?: number | undefined
+  readonly idempotencyKey?: string | undefined
   /** Who calls; established by the host program, never read from arguments. */
-  readonly identity?: Identity
+  readonly identity?: Identity | undefined
   /** Digest of the tool the caller saw; another one is CATALOG_STALE. */
-  readonly schemaDigest?: string
-  readonly retry?: RetryRule
-  readonly callId?: string
+  readonly schemaDigest?: string | undefined
+  readonly retry?: RetryRule | undefined
+  readonly callId?: string | undefined
 }
 
 export const noOptions: RunOptions = Object.freeze({})
@@ -26,7 +26,12 @@ export function checkRunOptions(options: RunOptions): ToolError | undefined {
   return new ToolError('INPUT_INVALID', `The option ${issue.path} ${issue.message}.`, { details: { issues: [issue] } })
 }
 
-function firstIssue({ timeoutMs, signal, identity, retry, ...texts }: RunOptions): Issue | undefined {
+const known = ['signal', 'timeoutMs', 'idempotencyKey', 'identity', 'schemaDigest', 'retry', 'callId']
+
+function firstIssue(options: RunOptions): Issue | undefined {
+  const stray = Object.keys(options).find((key) => !known.includes(key))
+  if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
+  const { timeoutMs, signal, identity, retry, ...texts } = options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -45,9 +50,4 @@ function firstIssue({ timeoutMs, signal, identity, retry, ...texts }: RunOptions
     return { path: `/${key}`, message: `must be a text of 1 to ${longestKey} characters` }
   }
   return undefined
-}
-
-function isIdentity(value: Identity): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  return typeof value.principal === 'string' && typeof value.tenant === 'string' && Array.isArray(value.permissions)
 }

@@ -1,18 +1,22 @@
 import { ToolError } from '@gantry/contract'
 import { runCommandLine } from './cli/cli.ts'
 import { safeLine } from './cli/terminal.ts'
+import { ownExitCode } from './exit-code.ts'
 import { processIo } from './process-io.ts'
 
 /** The same key press can reach us twice, from the terminal and from a parent; a second one comes later. */
 const samePressMs = 100
 /** How long handles that a tool forgot may keep the process after the answer. */
 const lingerMs = 1_000
+/** What the command did does not help when its answer is lost. */
+const lostOutput = 1
 
 /** The command, wired to this process. The exit code is set, not forced, so that everything printed arrives. */
 export async function main(argv: readonly string[]): Promise<void> {
   const stop = new AbortController()
   const io = processIo(stop)
-  stopOnSignals(stop)
+  const decideExit = ownExitCode()
+  stopOnSignals(stop, decideExit)
   // What a tool throws outside its call is told, but does not take the Result away.
   const tell = (thrown: unknown): void => {
     const text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : typeof thrown
@@ -20,20 +24,24 @@ export async function main(argv: readonly string[]): Promise<void> {
   }
   process.on('uncaughtException', tell)
   process.on('unhandledRejection', tell)
-  process.exitCode = await runCommandLine(argv, io)
+  const code = await runCommandLine(argv, io)
+  decideExit(io.failed ? lostOutput : code)
   // A process that is done ends by itself, before the timer.
   setTimeout(() => process.exit(), lingerMs).unref()
 }
 
 /** The first signal cancels the call and lets its Result be printed; the second ends the process at once. */
-function stopOnSignals(stop: AbortController): void {
+function stopOnSignals(stop: AbortController, decideExit: (code: number) => void): void {
   let first: number | undefined
   const onSignal = (name: string): void => {
     const now = Date.now()
     if (first === undefined) {
       first = now
       stop.abort(new ToolError('CANCELLED', `The process received ${name}.`))
-    } else if (now - first > samePressMs) process.exit(130)
+    } else if (now - first > samePressMs) {
+      decideExit(130)
+      process.exit()
+    }
   }
   process.on('SIGINT', onSignal)
   process.on('SIGTERM', onSignal)

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { bin, type Ended, gantry, node, type SpawnOptions } from './spawn.fixture.ts'
+import { type Ended, gantry, node, type SpawnOptions, shell } from './spawn.fixture.ts'
 
 describe('the gantry command', { concurrency: 2 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-cli-'))
@@ -167,16 +167,40 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     })
   }
 
-  test('a reader that leaves ends the command quietly', async () => {
-    const line = `"$0" "$1" stream demo:countdown '{"from":1000,"delayMs":5}' --json | head -n 1`
-    const child = spawn('bash', ['-c', line, node, bin], {
-      cwd: folder,
-      env: { ...process.env, XDG_CACHE_HOME: cache },
+  test('a reader that leaves cancels the call without a word', async () => {
+    const line = `gantry stream demo:countdown '{"from":1000,"delayMs":5}' --json | head -n 1`
+    const { code, out, err } = await shell(line, { folder, cache })
+    assert.match(out, /^[^\n]+\n$/)
+    assert.deepEqual([code, err], [6, ''])
+  })
+
+  test('a reader that leaves after the call has ended leaves its code', async () => {
+    const { code, err } = await shell('gantry tools | true', { folder, cache })
+    assert.deepEqual([code, err], [0, ''])
+  })
+
+  const full = { skip: !existsSync('/dev/full') && 'there is no /dev/full here' }
+  test('an answer that cannot be written is told and ends with 1', full, async () => {
+    const lines = [
+      `run demo:add '{"a":5,"b":3}' --json`,
+      `stream demo:countdown '{"from":3}'`,
+      'tools',
+      'help',
+      'rnu --json',
+    ]
+    for (const line of lines) {
+      const { code, err } = await shell(`gantry ${line} > /dev/full`, { folder, cache })
+      assert.equal(code, 1, line)
+      assert.match(err, /^The output could not be written\.\n {2}because of ENOSPC/m, line)
+    }
+  })
+
+  test('a stderr that cannot be written does not cost the answer', full, async () => {
+    const { code, out } = await shell(`gantry run my:wait --timeout 50ms --json --config ${waiting} 2> /dev/full`, {
+      folder,
+      cache,
     })
-    const chunks: string[] = []
-    child.stderr.on('data', (chunk) => chunks.push(String(chunk)))
-    await new Promise((resolve) => child.on('close', resolve))
-    assert.doesNotMatch(chunks.join(''), /EPIPE|at .*\.(?:ts|mjs)/)
+    assert.deepEqual([code, JSON.parse(out).status], [4, 'timeout'])
   })
 
   test('a large output arrives whole', async () => {
@@ -220,6 +244,50 @@ export default { tools: [defineTool({ namespace: 'my', name: 'open', description
     assert.match(err, /outside of its call: Error: stray/)
   })
 
+  // A module that prints in every way there is, while it loads and when its tools run; without core it loads fast.
+  const loud = file(
+    'loud.config.mjs',
+    `import { stdout } from 'node:process'
+console.log('while loading')
+const data = { namespace: 'my', version: '1.0.0', description: 'Prints.', inputSchema: { type: 'object' }, effect: 'read' }
+const tool = (name, run) => ({ tool: { ...data, name, backends: [{ kind: 'local' }] }, run })
+export default { tools: [
+  tool('print', () => { console.log('one'); process.stdout.write('two\\n'); stdout.write('three\\n'); return 'done' }),
+  tool('exit', () => process.exit(0)),
+] }`,
+  )
+
+  test('what a tool or a configuration prints goes to stderr', async () => {
+    const { value, err } = await json(0, ['run', 'my:print', '--config', loud])
+    assert.equal(value.output, 'done')
+    assert.equal(err, 'while loading\none\ntwo\nthree\n')
+    const plain = await run(['stream', 'my:print', '--config', loud])
+    assert.equal(plain.out, 'done\n')
+    await json(0, ['chain', '[{"tool":"my:print"}]', '--config', loud])
+    await json(0, ['tools', '--config', loud])
+    await json(0, ['config', 'check', '--config', loud])
+  })
+
+  test('a tool that ends the process does not end it as if all were well', async () => {
+    const { code, out, err } = await run(['run', 'my:exit', '--json', '--config', loud])
+    assert.deepEqual([code, out], [1, ''])
+    assert.match(err, /^The process ended before the command did, .*process\.exit/m)
+  })
+
+  test('tools reach the backends of a configuration', async () => {
+    const config = file(
+      'backend.config.mjs',
+      `import { defineTool } from '@gantry/core'
+const far = { kind: 'far', name: 'moon', call: ({ args, binding }) => [binding.path, args] }
+export default { backends: [far], tools: [defineTool({ namespace: 'my', name: 'far', description: 'Far away.',
+  inputSchema: { type: 'object' }, backends: [{ kind: 'far', name: 'moon', path: '/x' }] })] }`,
+    )
+    const { value } = await json(0, ['run', 'my:far', '{"a":1}', '--config', config])
+    assert.deepEqual([value.backend, value.output], [{ kind: 'far', name: 'moon' }, ['/x', { a: 1 }]])
+    const checked = await run(['config', 'check', '--config', config])
+    assert.match(checked.out, /^backends: far:moon$/m)
+  })
+
   test('a variable nobody reads is a warning on stderr', async () => {
     const { err } = await json(0, ['tools'], { environment: { GANTRY_TIMEOUT: '5' } })
     assert.match(err, /GANTRY_TIMEOUT is not used\. Did you mean GANTRY_TIMEOUT_MS\?/)
@@ -227,6 +295,10 @@ export default { tools: [defineTool({ namespace: 'my', name: 'open', description
 
   test('help, version and completion print to stdout', async () => {
     assert.match((await run(['help', 'run'])).out, /Usage: gantry run <tool> \[json\]/)
+    const group = await run(['config', '--help'])
+    assert.deepEqual([group.code, group.err], [0, ''])
+    assert.match(group.out, /^Usage: gantry config <command>[\s\S]*^ {2}config check {2}/m)
+    assert.equal((await run(['help', 'config'])).out, group.out)
     assert.match((await run(['--version'])).out, /^gantry \d+\.\d+\.\d+\n$/)
     assert.match((await run(['completion', 'bash'])).out, /complete -F _gantry gantry/)
     assert.match((await run(['__complete'])).out, /^demo:add$/m)

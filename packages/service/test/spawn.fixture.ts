@@ -30,8 +30,18 @@ function cleanEnvironment({ cache, environment }: SpawnOptions): NodeJS.ProcessE
 }
 
 /** Runs the real command to its end. */
-export async function gantry(args: readonly string[], options: SpawnOptions): Promise<Ended> {
-  const child = spawn(options.program ?? node, [bin, ...args], {
+export function gantry(args: readonly string[], options: SpawnOptions): Promise<Ended> {
+  return run(options.program ?? node, [bin, ...args], options)
+}
+
+/** Runs a line of bash to its end; `gantry` in it is the real command, and a pipe fails when a part of it does. */
+export function shell(line: string, options: SpawnOptions): Promise<Ended> {
+  const script = `set -o pipefail; node=$1 bin=$2; gantry() { "$node" "$bin" "$@"; }; ${line}`
+  return run('bash', ['-c', script, 'bash', node, bin], options)
+}
+
+async function run(program: string, args: readonly string[], options: SpawnOptions): Promise<Ended> {
+  const child = spawn(program, args, {
     cwd: options.folder,
     env: cleanEnvironment(options),
     stdio: ['pipe', 'pipe', 'pipe'],

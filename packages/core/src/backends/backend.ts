@@ -31,6 +31,9 @@ export interface ToolContext {
   send(message: Json): void
 }
 
+/** Fields of a tool that confine it where it runs. */
+export type Demand = 'profile' | 'runtime' | 'egress'
+
 /** A call that passed lookup, validation and policy. */
 export interface BackendCall {
   readonly id: string
@@ -53,6 +56,8 @@ export interface Backend {
   /** As written in a tool's binding: `local`, `http`, `mcp`. */
   readonly kind: string
   readonly name: string
+  /** What of a tool's demands this backend holds it to; a tool with another demand is refused, never run without it. */
+  readonly enforces?: readonly Demand[]
   /** Returns the raw output, a promise of it, or an async generator whose values are chunks. */
   call(call: BackendCall, context: ToolContext): unknown
   close?(signal: AbortSignal): Promise<void>

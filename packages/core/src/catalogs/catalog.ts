@@ -19,7 +19,7 @@ export interface RegisterOptions {
    * Who brings the tool: `local`, or the name of a backend. All versions of a tool come from one source,
    * so that a server cannot take a tool over by offering a newer version of it.
    */
-  readonly source?: string
+  readonly source?: string | undefined
 }
 
 /** One page; `cursor` is there when more follows. */
@@ -30,26 +30,26 @@ export interface Page<T> {
 
 /** Which entries a reader wants to see. */
 export interface EntryFilter {
-  readonly namespace?: string
-  readonly tag?: string
-  readonly toolset?: Toolset
+  readonly namespace?: string | undefined
+  readonly tag?: string | undefined
+  readonly toolset?: Toolset | undefined
   /** The caller's permission; asked only of entries that would otherwise be in the answer. */
-  readonly allow?: (entry: CatalogEntry) => boolean
+  readonly allow?: ((entry: CatalogEntry) => boolean) | undefined
 }
 
 export interface ListQuery extends EntryFilter {
   /** Every version, newest first, instead of the one that the id without a version finds. */
-  readonly allVersions?: boolean
+  readonly allVersions?: boolean | undefined
   /** 1 to 1,000; 100 when absent. */
-  readonly limit?: number
-  readonly cursor?: string
+  readonly limit?: number | undefined
+  readonly cursor?: string | undefined
 }
 
 export interface SearchOptions extends EntryFilter {
   /** 1 to 100; 10 when absent. */
-  readonly limit?: number
-  readonly cursor?: string
-  readonly signal?: AbortSignal
+  readonly limit?: number | undefined
+  readonly cursor?: string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 export interface SearchHit {
@@ -81,6 +81,7 @@ export interface NamespaceInfo {
  * - Concurrency: every method but `search` is synchronous and whole; `search` sees one state of the catalog per call.
  * - Ownership: `register` and `update` keep a frozen copy; the caller's object is never read again.
  * - Errors: ToolError only. What is refused changes nothing.
+ * - Questions: a filter, limit or cursor that is not understood is INPUT_INVALID at its path, never ignored.
  * - Order: lists go by key, then newest version first; hits by score, then key.
  * - Cursors hold across changes: an unchanged tool is neither repeated nor skipped by additions and removals between
  *   pages. A cursor belongs to its query and filters; with others, or malformed, it is INPUT_INVALID at `/cursor`.

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sampleTool } from '../conformance/catalog-samples.ts'
-import { describeTool, estimateTokens, firstSentences } from './describe.ts'
+import { refuses, sampleTool } from '../conformance/catalog-samples.ts'
+import { type DescribeOptions, describeTool, estimateTokens, firstSentences } from './describe.ts'
 import { memoryCatalog } from './memory.ts'
 
 const entry = memoryCatalog().register(
@@ -26,7 +26,8 @@ const versions = ['1.0.0']
 
 test('a summary says what a tool is and no more', () => {
   const doc = describeTool(entry)
-  assert.deepEqual(Object.keys(doc).sort(), ['effect', 'id', 'omitted', 'summary', 'tags', 'title'])
+  assert.deepEqual(Object.keys(doc).sort(), ['effect', 'id', 'omitted', 'summary', 'tags', 'title', 'version'])
+  assert.deepEqual([doc.id, doc.version], ['math:add', '1.0.0'])
   assert.ok(doc.summary.length <= 200 && doc.summary.startsWith('Adds two numbers. It is exact.'))
 })
 
@@ -52,19 +53,52 @@ test('examples can be asked for at any level, and not at all', () => {
 
 test('a budget leaves parts out in their order and names them', () => {
   const full = describeTool(entry, { level: 'full', versions })
-  const omitted: string[][] = []
-  for (let maxTokens = estimateTokens(full); maxTokens > 0; maxTokens -= 5) {
+  const order = ['docs', 'examples', 'versions', 'permissions', 'description', 'tags', 'defaults', 'required']
+  for (let maxTokens = estimateTokens(full); maxTokens > 0; maxTokens -= 1) {
     const doc = describeTool(entry, { level: 'full', versions, maxTokens })
     if (doc.omitted.length < 9) assert.ok(estimateTokens(doc) <= maxTokens)
-    assert.equal(doc.id, entry.id)
+    assert.deepEqual([doc.id, doc.version], ['math:add', '1.0.0'])
     for (const part of doc.omitted) assert.equal(doc[part], undefined)
-    omitted.push([...doc.omitted])
+    const inOrder = [...order, 'inputSchema'].filter((part) => doc.omitted.some((omitted) => omitted === part))
+    assert.deepEqual(doc.omitted, inOrder)
   }
-  assert.deepEqual(omitted[0], [])
-  const last = omitted.at(-1) ?? []
-  assert.deepEqual(last.slice(0, 4), ['docs', 'examples', 'versions', 'permissions'])
-  assert.equal(last.at(-1), 'inputSchema')
-  for (const each of omitted) assert.deepEqual(each, last.slice(0, each.length))
+  assert.deepEqual(describeTool(entry, { level: 'full', versions, maxTokens: 1 }).omitted, [...order, 'inputSchema'])
+})
+
+test('nothing is left out that the budget still has room for', () => {
+  const full = describeTool(entry, { level: 'full', versions })
+  for (let maxTokens = estimateTokens(full); maxTokens > 0; maxTokens -= 1) {
+    const doc = describeTool(entry, { level: 'full', versions, maxTokens })
+    for (const part of doc.omitted) {
+      const more = { ...doc, [part]: full[part], omitted: doc.omitted.filter((each) => each !== part) }
+      assert.ok(estimateTokens(more) > maxTokens, `${part} fits into ${maxTokens}`)
+    }
+  }
+  const withoutDocs = estimateTokens({ ...full, docs: undefined, description: undefined, omitted: ['description'] })
+  const { omitted } = describeTool(entry, { level: 'full', versions, maxTokens: withoutDocs + 5 })
+  assert.deepEqual(omitted, ['docs', 'description'])
+})
+
+for (const [options, path, hint] of [
+  [{ level: 'ful' }, '/level', /summary, schema or full \(did you mean "full"\?\)/],
+  [{ level: 'brief' }, '/level', /summary, schema or full/],
+  [{ level: null }, '/level', /summary, schema or full/],
+  [{ maxTokens: 0 }, '/maxTokens', /above 0/],
+  [{ maxTokens: 1.5 }, '/maxTokens', /whole/],
+  [{ maxTokens: '100' }, '/maxTokens', /whole/],
+  [{ maxTokens: Number.NaN }, '/maxTokens', /whole/],
+  [{ examples: -1 }, '/examples', /0 or more/],
+  [{ examples: true }, '/examples', /whole/],
+] as const) {
+  test(`describing with ${JSON.stringify(options)} is refused at ${path}`, () => {
+    const act = () => describeTool(entry, options as unknown as DescribeOptions)
+    assert.match(refuses(act, 'INPUT_INVALID', path).message, hint)
+  })
+}
+
+test('options that are there but undefined are as if absent', () => {
+  const options = { level: undefined, maxTokens: undefined, examples: undefined, versions: undefined }
+  assert.deepEqual(describeTool(entry, options), describeTool(entry))
 })
 
 for (const [description, summary] of [

@@ -1,24 +1,30 @@
-import type { Deprecation, EffectClass, Json, JsonSchema, ToolAnnotations, ToolExample } from '@gantry/contract'
+import type { Deprecation, EffectClass, Issue, Json, JsonSchema, ToolAnnotations, ToolExample } from '@gantry/contract'
+import { didYouMean } from '../search/index.ts'
 import type { CatalogEntry } from './catalog.ts'
+import { inputFault } from './input-fault.ts'
 import { isRecord } from './tool-fields.ts'
 
 /** How much a reader wants to know: to choose a tool, to call it, or to understand it. */
 export type DocLevel = 'summary' | 'schema' | 'full'
 
+const levels: readonly DocLevel[] = ['summary', 'schema', 'full']
+
 export interface DescribeOptions {
   /** `summary` when absent. */
-  readonly level?: DocLevel
+  readonly level?: DocLevel | undefined
   /** The answer's size in tokens, as estimated by `estimateTokens`. */
-  readonly maxTokens?: number
+  readonly maxTokens?: number | undefined
   /** Most examples to give; 5 at the `full` level and none below when absent. */
-  readonly examples?: number
+  readonly examples?: number | undefined
   /** All versions of the tool, newest first, as `catalog.versions` gives them. */
-  readonly versions?: readonly string[]
+  readonly versions?: readonly string[] | undefined
 }
 
 /** Documentation of one tool; which parts are there depends on the level and the budget. */
 export interface ToolDoc {
+  /** `namespace:name`, as in search results. */
   readonly id: string
+  readonly version: string
   readonly title?: string
   /** The description's first sentences, 200 characters at most. */
   readonly summary: string
@@ -43,7 +49,7 @@ export interface ToolDoc {
 }
 
 /** What goes first when the budget is short: what a caller can best do without. The rest always stays. */
-const dispensable: readonly (keyof ToolDoc)[] = [
+const dispensable = [
   'docs',
   'examples',
   'versions',
@@ -55,10 +61,13 @@ const dispensable: readonly (keyof ToolDoc)[] = [
   'defaults',
   'required',
   'inputSchema',
-]
+] as const satisfies readonly (keyof ToolDoc)[]
 
-/** Documents a tool at one of three levels, within a token budget when there is one. */
+type Part = (typeof dispensable)[number]
+
+/** Documents a tool at one of three levels, within a token budget when there is one. Throws INPUT_INVALID. */
 export function describeTool(entry: CatalogEntry, options: DescribeOptions = {}): ToolDoc {
+  checkOptions(options)
   const level = options.level ?? 'summary'
   const limit = options.examples ?? (level === 'full' ? 5 : 0)
   const parts: Partial<ToolDoc> & Omit<ToolDoc, 'omitted'> = {
@@ -75,10 +84,30 @@ export function estimateTokens(value: unknown): number {
   return Math.ceil((JSON.stringify(value)?.length ?? 0) / 4)
 }
 
-function summaryParts({ id, tool }: CatalogEntry) {
-  const { title, effect, tags, deprecated } = tool
+function checkOptions({ level, maxTokens, examples }: DescribeOptions): void {
+  const issues: Issue[] = []
+  if (level !== undefined && !levels.includes(level)) {
+    const hint = typeof level === 'string' ? didYouMean(level, levels) : ''
+    issues.push({ path: '/level', message: `must be summary, schema or full${hint}` })
+  }
+  if (maxTokens !== undefined && !isWhole(maxTokens, 1)) {
+    issues.push({ path: '/maxTokens', message: 'must be a whole number above 0' })
+  }
+  if (examples !== undefined && !isWhole(examples, 0)) {
+    issues.push({ path: '/examples', message: 'must be a whole number, 0 or more' })
+  }
+  if (issues.length > 0) throw inputFault('question', issues)
+}
+
+function isWhole(value: unknown, least: number): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= least
+}
+
+function summaryParts({ key, tool }: CatalogEntry) {
+  const { version, title, effect, tags, deprecated } = tool
   return {
-    id,
+    id: key,
+    version,
     ...present({ title }),
     summary: firstSentences(tool.description),
     effect,
@@ -118,16 +147,27 @@ function present<T extends object>(parts: T): { [Key in keyof T]?: Exclude<T[Key
   }
 }
 
-/** Leaves parts out, in order, until the rest fits; what must stay may still be more than the budget. */
+/**
+ * Leaves parts out, in order, until the rest fits, then puts those back that still have room, the most valuable first:
+ * a long part that had to go may have left room for a short one that went before it.
+ * What must stay may still be more than the budget.
+ */
 function fit(parts: Omit<ToolDoc, 'omitted'>, maxTokens: number | undefined): ToolDoc {
-  const kept: Omit<ToolDoc, 'omitted'> & { [part: string]: unknown } = { ...parts }
-  const omitted: (keyof ToolDoc)[] = []
-  for (const part of dispensable) {
-    if (maxTokens === undefined || estimateTokens({ ...kept, omitted }) <= maxTokens) break
-    if (kept[part] === undefined) continue
-    delete kept[part]
-    omitted.push(part)
+  if (maxTokens === undefined) return without(parts, [])
+  const present = dispensable.filter((part) => parts[part] !== undefined)
+  const fits = (left: readonly Part[]): boolean => estimateTokens(without(parts, left)) <= maxTokens
+  let omitted: readonly Part[] = []
+  for (let count = 1; count <= present.length && !fits(omitted); count += 1) omitted = present.slice(0, count)
+  for (const part of omitted.toReversed()) {
+    const fewer = omitted.filter((each) => each !== part)
+    if (fits(fewer)) omitted = fewer
   }
+  return without(parts, omitted)
+}
+
+function without(parts: Omit<ToolDoc, 'omitted'>, omitted: readonly Part[]): ToolDoc {
+  const kept: Omit<ToolDoc, 'omitted'> & { [part: string]: unknown } = { ...parts }
+  for (const part of omitted) delete kept[part]
   return { ...kept, omitted }
 }
 

@@ -1,12 +1,18 @@
 import { ToolError } from '@gantry/contract'
+import { normalTag } from '../ids/tag.ts'
 import { queryDigest } from '../search/index.ts'
 import type { CatalogEntry, EntryFilter } from './catalog.ts'
-import { normalTag } from './tool-check.ts'
 import { toolsetFilter } from './toolset.ts'
 
-/** One test out of all that a query filters by; the caller's permission comes last because it may cost most. */
+/**
+ * One test out of all that a query filters by; the caller's permission comes last because it may cost most.
+ * A filter that is not understood is INPUT_INVALID, because it would not narrow the answer.
+ */
 export function entryFilter(filter: EntryFilter): (entry: CatalogEntry) => boolean {
   const { namespace, allow } = filter
+  for (const option of ['namespace', 'tag'] as const) {
+    if (!['string', 'undefined'].includes(typeof filter[option])) throw wrong(option, 'must be a string')
+  }
   const tag = filter.tag === undefined ? undefined : normalTag(filter.tag)
   const inToolset = filter.toolset === undefined ? undefined : toolsetFilter(filter.toolset)
   return (entry) =>

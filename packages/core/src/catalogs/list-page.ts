@@ -1,7 +1,7 @@
+import { parseVersion } from '../ids/version.ts'
 import { cursorFault, decodeCursor, encodeCursor, type SortedStrings } from '../search/index.ts'
 import type { CatalogEntry, ListQuery, Page } from './catalog.ts'
 import { entryFilter, filterDigest, pageLimit } from './filter.ts'
-import { parseVersion } from './version.ts'
 import type { Versions } from './versions.ts'
 
 const kind = 'l1'
@@ -18,9 +18,9 @@ export function listPage(
   query: ListQuery,
 ): Page<CatalogEntry> {
   const limit = pageLimit(query.limit, 100, 1_000)
+  const matches = entryFilter(query)
   const digest = filterDigest([query.allVersions ?? false], query)
   const place = query.cursor === undefined ? undefined : readPlace(query.cursor, digest)
-  const matches = entryFilter(query)
   const items: CatalogEntry[] = []
   for (const key of keys.from(place?.key ?? prefix(query))) {
     if (!key.startsWith(prefix(query))) break

@@ -1,4 +1,8 @@
 import { type Tool, ToolError } from '@gantry/contract'
+import { quote } from '../ids/quote.ts'
+import { parseRange } from '../ids/range.ts'
+import { parseToolId, type ToolId } from '../ids/tool-id.ts'
+import { parseVersion, type Version } from '../ids/version.ts'
 import { SortedStrings } from '../search/index.ts'
 import type {
   Catalog,
@@ -19,21 +23,22 @@ import { toolDigest } from './fingerprint.ts'
 import { listPage } from './list-page.ts'
 import { Names } from './names.ts'
 import { nearestKeys } from './near-keys.ts'
-import { quote } from './quote.ts'
-import { parseRange } from './range.ts'
 import { sameRun } from './same-run.ts'
 import { CatalogSearch } from './search.ts'
 import { checkTool, invalid } from './tool-check.ts'
-import { parseToolId, type ToolId } from './tool-id.ts'
-import { parseVersion, type Version } from './version.ts'
 import { Versions } from './versions.ts'
 
 export interface MemoryCatalogOptions {
   /** Makes `search` find by meaning as well as by words. */
-  readonly embedder?: Embedder
+  readonly embedder?: Embedder | undefined
+  /** The time that each call of the embedder has, in milliseconds; 10,000 when absent. */
+  readonly embedMs?: number | undefined
   /** Hears what a listener threw; without it such an error is dropped. */
-  readonly onListenerError?: (error: unknown) => void
+  readonly onListenerError?: ((error: unknown) => void) | undefined
 }
+
+/** Node's timers overflow beyond this, and fire at once. */
+const longestMs = 2_147_483_647
 
 /** Ids remembered with their entries; an attacker who invents ids cannot make it grow. */
 const maxRemembered = 10_000
@@ -55,7 +60,11 @@ class MemoryCatalog implements Catalog {
 
   constructor(options: MemoryCatalogOptions) {
     this.#changes = new Changes(options.onListenerError ?? (() => undefined))
-    this.#search = new CatalogSearch(options.embedder)
+    this.#search = new CatalogSearch({
+      aliases: (key) => this.#aliasesOf(key),
+      embedder: options.embedder,
+      embedMs: embedTime(options.embedMs),
+    })
   }
 
   get hash(): string {
@@ -182,6 +191,11 @@ class MemoryCatalog implements Catalog {
     if (this.#changes.heard) this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
   }
 
+  #aliasesOf(key: string): readonly string[] {
+    const entries = this.#versions.get(key)?.entries ?? []
+    return [...new Set(entries.flatMap(({ tool }) => tool.aliases ?? []))]
+  }
+
   #named(id: ToolId): Versions | undefined {
     const key = keyOf(id)
     return this.#versions.get(key) ?? this.#versions.get(this.#names.target(key) ?? '')
@@ -214,6 +228,12 @@ class Entry implements CatalogEntry {
     this.#digest ??= toolDigest(this.tool)
     return this.#digest
   }
+}
+
+function embedTime(ms = 10_000): number {
+  if (typeof ms === 'number' && ms > 0 && ms <= longestMs) return ms
+  const issues = [{ path: '/embedMs', message: `must be a number above 0 and at most ${longestMs}` }]
+  throw new ToolError('CONFIG_INVALID', `The option embedMs ${issues[0]?.message}.`, { details: { issues } })
 }
 
 function keyOf({ namespace, name }: ToolId): string {

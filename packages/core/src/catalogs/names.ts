@@ -1,6 +1,6 @@
 import type { Issue } from '@gantry/contract'
+import { quote } from '../ids/quote.ts'
 import type { NamespaceInfo } from './catalog.ts'
-import { quote } from './quote.ts'
 
 interface Claim {
   /** The name as it was first written. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { parseToolId } from '../ids/tool-id.ts'
 import { SortedStrings } from '../search/index.ts'
 import { nearestKeys } from './near-keys.ts'
-import { parseToolId } from './tool-id.ts'
 
 const known = ['github:create_issue', 'github:list_issues', 'gitlab:create_issue', 'mail:send', 'slack:send']
 const keys = new SortedStrings()

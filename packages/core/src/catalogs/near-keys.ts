@@ -1,6 +1,6 @@
+import type { ToolId } from '../ids/tool-id.ts'
 import { editDistance, nearest, type SortedStrings } from '../search/index.ts'
 import type { NamespaceInfo } from './catalog.ts'
-import type { ToolId } from './tool-id.ts'
 
 const limit = 3
 const nearNamespace = 3

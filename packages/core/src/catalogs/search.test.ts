@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { mock, test } from 'node:test'
 import { type Tool, ToolError } from '@gantry/contract'
-import { sampleTool } from '../conformance/catalog-samples.ts'
+import { refuses, sampleTool } from '../conformance/catalog-samples.ts'
 import type { Catalog } from './catalog.ts'
 import type { Embedder } from './embedder.ts'
 import { memoryCatalog } from './memory.ts'
@@ -149,6 +149,75 @@ test('an abort while embedding ends the search as CANCELLED', async () => {
     catalog.search('letter', { signal: controller.signal }),
     (error) => ToolError.is(error) && error.code === 'CANCELLED',
   )
+})
+
+/** Never answers, and does not listen either. */
+class SilentEmbedder implements Embedder {
+  readonly id = 'silent'
+  readonly signals: AbortSignal[] = []
+  readonly asked = Promise.withResolvers<void>()
+
+  embed(_: readonly string[], signal: AbortSignal): Promise<never> {
+    this.signals.push(signal)
+    this.asked.resolve()
+    return new Promise(() => undefined)
+  }
+}
+
+test('an embedder that never answers is given up after its time, and tools are found by words', async () => {
+  const embedder = new SilentEmbedder()
+  const catalog = memoryCatalog({ embedder, embedMs: 5 })
+  for (const tool of tools) catalog.register(tool)
+  const page = await catalog.search('letter')
+  assert.deepEqual(
+    page.items.map(({ entry }) => entry.key),
+    ['post:send'],
+  )
+  assert.equal(page.warning?.code, 'BACKEND_UNAVAILABLE')
+  assert.deepEqual(
+    embedder.signals.map(({ aborted }) => aborted),
+    [true],
+  )
+})
+
+test('without a time of its own an embedder has ten seconds', async () => {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  try {
+    const embedder = new SilentEmbedder()
+    const search = catalogWith(embedder).search('letter')
+    await embedder.asked.promise
+    mock.timers.tick(9_999)
+    assert.equal(embedder.signals[0]?.aborted, false)
+    mock.timers.tick(1)
+    assert.equal((await search).warning?.code, 'BACKEND_UNAVAILABLE')
+  } finally {
+    mock.timers.reset()
+  }
+})
+
+test('an embedder that fails after it was given up disturbs nobody', async () => {
+  const late = Promise.withResolvers<never>()
+  const catalog = memoryCatalog({ embedder: { id: 'late', embed: () => late.promise }, embedMs: 1 })
+  catalog.register(sampleTool())
+  await catalog.search('add')
+  late.reject(new Error('too late'))
+  await new Promise((resolve) => setImmediate(resolve))
+})
+
+test('an abort ends a search as CANCELLED even when the embedder does not listen', async () => {
+  const controller = new AbortController()
+  const embedder = new SilentEmbedder()
+  const search = catalogWith(embedder).search('letter', { signal: controller.signal })
+  await embedder.asked.promise
+  controller.abort(new Error('enough'))
+  await assert.rejects(search, (error) => ToolError.is(error) && error.code === 'CANCELLED')
+  assert.equal(embedder.signals[0]?.aborted, true)
+})
+
+test('a time for the embedder that is none is refused', () => {
+  for (const embedMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31, '5' as unknown as number]) {
+    refuses(() => memoryCatalog({ embedMs }), 'CONFIG_INVALID', '/embedMs')
+  }
 })
 
 function memoryCatalogOf(list: readonly Tool[]): Catalog {

@@ -9,6 +9,15 @@ import { Vectors } from './vectors.ts'
 /** Tools that are read in one go: a few milliseconds' worth. */
 const slice = 500
 
+/** What a search needs of its catalog. */
+export interface SearchParts {
+  /** All aliases of a key, whichever version declares them, because each of them finds the tool as a whole. */
+  readonly aliases: (key: string) => readonly string[]
+  readonly embedder: Embedder | undefined
+  /** The time that each call of the embedder has. */
+  readonly embedMs: number
+}
+
 /** Finds entries by words and, with an embedder, by meaning. It shows one entry of each key. */
 export class CatalogSearch {
   readonly #index = new TextIndex()
@@ -17,14 +26,19 @@ export class CatalogSearch {
   /** Keys that changed since the index last saw them: registering costs nothing that only a search needs. */
   readonly #unread = new Set<string>()
 
-  constructor(embedder?: Embedder) {
-    this.#vectors = embedder && new Vectors(embedder)
+  readonly #aliases: SearchParts['aliases']
+
+  constructor({ aliases, embedder, embedMs }: SearchParts) {
+    this.#aliases = aliases
+    this.#vectors = embedder && new Vectors(embedder, embedMs)
   }
 
-  /** Shows this entry for a key from now on; without one the key is not found any more. */
+  /**
+   * Shows this entry for a key from now on; without one the key is not found any more. The same entry again is read
+   * again, because another version may have brought or taken an alias.
+   */
   show(key: string, entry: CatalogEntry | undefined): void {
     const shown = this.#entries.get(key)
-    if (shown === entry) return
     if (this.#vectors !== undefined && shown !== undefined && shown.digest !== entry?.digest) {
       this.#vectors.forget(shown.digest)
     }
@@ -59,6 +73,7 @@ export class CatalogSearch {
       namespace,
       ...(title === undefined ? {} : { title }),
       ...(tags === undefined ? {} : { tags }),
+      aliases: this.#aliases(key),
       description,
       lowered: deprecated !== undefined,
     })
@@ -66,12 +81,13 @@ export class CatalogSearch {
 
   async search(query: string, options: SearchOptions): Promise<SearchPage> {
     const limit = pageLimit(options.limit, 10, 100)
+    const matches = entryFilter(options)
     const digest = filterDigest(['search', query], options)
     const place = options.cursor === undefined ? undefined : readPlace(digest, options.cursor)
     const meaning = await this.#meaning(query, place, options.signal)
     await this.#catchUp(options.signal)
     const plan = place?.plan ?? this.#index.plan(query)
-    const { hits, top } = this.#hits(plan, place, limit + 1, meaning.vector, options)
+    const { hits, top } = this.#hits(plan, place, limit + 1, meaning.vector, matches)
     const items = hits.slice(0, limit).flatMap(({ key, score }) => this.#item(key, score))
     const last = hits[limit - 1]
     const cursor = hits.length > limit && last !== undefined ? writePlace(digest, { plan, last, top }) : undefined
@@ -92,9 +108,8 @@ export class CatalogSearch {
     place: SearchPlace | undefined,
     count: number,
     vector: Float32Array | undefined,
-    options: SearchOptions,
+    matches: (entry: CatalogEntry) => boolean,
   ): { readonly hits: readonly Hit[]; readonly top: number } {
-    const matches = entryFilter(options)
     const allow = (key: string): boolean => {
       const entry = this.#entries.get(key)
       return entry !== undefined && matches(entry)

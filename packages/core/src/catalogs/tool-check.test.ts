@@ -92,6 +92,25 @@ for (const [title, changes, path] of [
   })
 }
 
+for (const [changes, path, meant] of [
+  [{ timeoutMS: 5 }, '/timeoutMS', 'timeoutMs'],
+  [{ descripton: 'Adds.' }, '/descripton', 'description'],
+  [{ limits: { argsByte: 5 } }, '/limits/argsByte', 'argsBytes'],
+  [{ retry: { attempts: 2, delay: 5 } }, '/retry/delay', undefined],
+  [{ retry: { attempts: 2, delayMS: 5 } }, '/retry/delayMS', 'delayMs'],
+  [{ colour: 'blue' }, '/colour', undefined],
+] as const) {
+  test(`the unknown property ${path} is refused, ${meant ? `with ${meant} as what was meant` : 'with no guess'}`, () => {
+    const error = fault({ ...sampleTool(), ...changes })
+    const message = error.details?.issues?.find((issue) => issue.path === path)?.message ?? ''
+    assert.match(
+      message,
+      meant === undefined ? /^is not a known property[^"]*$/ : new RegExp(`did you mean "${meant}"`),
+    )
+    assert.ok(error.message.includes(`${path} is not`), error.message)
+  })
+}
+
 test('a malformed schema is SCHEMA_INVALID at its path within the definition', () => {
   const error = fault(sampleTool({ inputSchema: { type: 'object', properties: { a: { type: 'nonsense' } } } }))
   assert.equal(error.code, 'SCHEMA_INVALID')

@@ -1,8 +1,12 @@
 import { type Issue, type Tool, ToolError } from '@gantry/contract'
+import { quote } from '../ids/quote.ts'
+import { isTag, normalTag } from '../ids/tag.ts'
+import { namespaceFault, parseToolId, toolNameFault } from '../ids/tool-id.ts'
+import { parseVersion, type Version } from '../ids/version.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { checkSchema } from '../schema/index.ts'
-import { quote } from './quote.ts'
+import { didYouMean } from '../search/index.ts'
 import {
   type Field,
   flag,
@@ -18,14 +22,11 @@ import {
   ruled,
   text,
 } from './tool-fields.ts'
-import { namespaceFault, parseToolId, toolNameFault } from './tool-id.ts'
-import { parseVersion, type Version } from './version.ts'
 
 const maxDescription = 10_000
 const maxDocs = 100_000
 const words = list(text(256), 100)
 const tagList = list(text(64), 20)
-const goodTag = /^[a-z0-9_.-]+$/
 
 /** How each field of a Tool is checked and copied; the type makes a new field of the contract appear here. */
 const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
@@ -92,7 +93,9 @@ export function checkTool(tool: Tool): CheckedTool {
     const field = known.get(name)
     if (value === undefined) continue
     if (field !== undefined) copy[name] = field(value, `/${name}`, issues)
-    else if (typeof value !== 'function') issues.add(`/${name.slice(0, 64)}`, 'is not a known property of a tool')
+    else if (typeof value !== 'function') {
+      issues.add(`/${name.slice(0, 64)}`, `is not a known property of a tool${didYouMean(name, known.keys())}`)
+    }
   }
   for (const name of required) if (!(name in copy)) issues.add(`/${name}`, 'is required')
   const version = typeof copy.version === 'string' ? parseVersion(copy.version) : undefined
@@ -144,19 +147,14 @@ function tags(value: unknown, path: string, issues: Issues): unknown {
   given.forEach((tag: string | undefined, index) => {
     if (tag === undefined) return
     const normal = normalTag(tag)
-    if (goodTag.test(normal)) clean.add(normal)
+    if (isTag(normal)) clean.add(normal)
     else issues.add(`${path}/${index}`, 'may hold only letters, digits, `-`, `_` and `.`')
   })
   return Object.freeze([...clean])
 }
 
 function isNormalAndNew(tag: unknown, index: number, all: readonly unknown[]): boolean {
-  return typeof tag === 'string' && goodTag.test(tag) && all.indexOf(tag) === index
-}
-
-/** The spelling under which a tag is kept and asked for. */
-export function normalTag(tag: string): string {
-  return goodTag.test(tag) ? tag : tag.trim().toLowerCase().replace(/\s+/g, '-')
+  return typeof tag === 'string' && isTag(tag) && all.indexOf(tag) === index
 }
 
 function idFault(id: string): string | undefined {

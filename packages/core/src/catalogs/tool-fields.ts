@@ -1,6 +1,7 @@
 import type { Issue, Json } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import { didYouMean } from '../search/index.ts'
 
 /** Collects what is wrong with one definition, up to a number that a person can read. */
 export class Issues {
@@ -74,8 +75,8 @@ export function record(members: { readonly [key: string]: Field }, required: rea
       const member = value[key]
       const field = known.get(key)
       if (member === undefined) continue
-      if (field === undefined) issues.add(`${path}/${key.slice(0, 64)}`, 'is not a known property')
-      else copy[key] = field(member, `${path}/${key}`, issues)
+      if (field !== undefined) copy[key] = field(member, `${path}/${key}`, issues)
+      else issues.add(`${path}/${key.slice(0, 64)}`, `is not a known property${didYouMean(key, known.keys())}`)
     }
     for (const key of required) if (value[key] === undefined) issues.add(`${path}/${key}`, 'is required')
     return Object.freeze(copy)

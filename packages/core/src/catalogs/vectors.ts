@@ -1,4 +1,5 @@
 import type { CatalogEntry } from './catalog.ts'
+import { embedWithin } from './embed-within.ts'
 import type { Embedder } from './embedder.ts'
 
 const batchSize = 64
@@ -13,10 +14,13 @@ export class Vectors {
   readonly embedder: Embedder
   readonly #tools = new Map<string, Float32Array>()
   readonly #queries = new Map<string, Float32Array>()
+  readonly #embedMs: number
   #dimensions = 0
 
-  constructor(embedder: Embedder) {
+  /** `embedMs` bounds each call of the embedder. */
+  constructor(embedder: Embedder, embedMs: number) {
     this.embedder = embedder
+    this.#embedMs = embedMs
   }
 
   tool(digest: string): Float32Array | undefined {
@@ -64,8 +68,7 @@ export class Vectors {
   }
 
   async #embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]> {
-    signal.throwIfAborted()
-    const vectors = await this.embedder.embed(texts, signal)
+    const vectors = await embedWithin(this.embedder, texts, this.#embedMs, signal)
     signal.throwIfAborted()
     if (vectors.length !== texts.length) throw new TypeError('the embedder gave another number of vectors than texts')
     return vectors.map((vector) => this.#unit(vector))

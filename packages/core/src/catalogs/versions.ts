@@ -1,6 +1,6 @@
+import { type Range, satisfies } from '../ids/range.ts'
+import { compareVersions, type Version } from '../ids/version.ts'
 import type { CatalogEntry } from './catalog.ts'
-import { type Range, satisfies } from './range.ts'
-import { compareVersions, type Version } from './version.ts'
 
 interface Held {
   readonly version: Version

@@ -24,18 +24,18 @@ import { withStop } from './stop.ts'
 
 export interface ChainOptions {
   /** What `{{input}}` names; null when absent. */
-  readonly input?: Json
+  readonly input?: Json | undefined
   /** Stops the chain between and within steps. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** For the whole chain; each call has its own time besides. */
-  readonly timeoutMs?: number
-  readonly limits?: Partial<ChainLimits>
+  readonly timeoutMs?: number | undefined
+  readonly limits?: Partial<ChainLimits> | undefined
   /** Takes up an earlier run of the same chain; finished steps are not run again. */
-  readonly resume?: Resume
+  readonly resume?: Resume | undefined
   /** Told of each step as it ends; not of resumed ones. What it throws is ignored. */
-  readonly onStep?: (step: StepResult) => void
-  readonly chainId?: string
-  readonly now?: () => number
+  readonly onStep?: ((step: StepResult) => void) | undefined
+  readonly chainId?: string | undefined
+  readonly now?: (() => number) | undefined
 }
 
 /** Runs the steps in order and resolves with what became of them, whatever that was; it never rejects. */

@@ -1,5 +1,5 @@
+import { didYouMean } from '../search/did-you-mean.ts'
 import { formatPath, type Reference } from './reference.ts'
-import { suggestion } from './suggestion.ts'
 
 /** What may be referred to from one place in a chain. */
 export interface Sight {
@@ -44,5 +44,5 @@ function unseen(id: string, sight: Sight): string {
   if (id === sight.self) return 'refers to its own step'
   if (sight.siblings.has(id)) return 'refers to a member of the same group, which runs at the same time'
   if (sight.all.has(id)) return 'refers to a step that runs later'
-  return `refers to a step that does not exist${suggestion(id, sight.earlier)}`
+  return `refers to a step that does not exist${didYouMean(id, sight.earlier)}`
 }

@@ -1,10 +1,10 @@
 import { type Json, ToolError } from '@gantry/contract'
 import { canonicalJson } from '../json/canonical.ts'
+import { didYouMean } from '../search/did-you-mean.ts'
 import { evaluate } from './bind.ts'
 import type { ChainLimits } from './limits.ts'
 import type { Reference } from './reference.ts'
 import { describe, hasReference, type Scope } from './scope.ts'
-import { suggestion } from './suggestion.ts'
 import { compileTemplate, type Template, type Visitor } from './template.ts'
 
 const operators = ['equals', 'notEquals', 'in', 'greaterThan', 'lessThan'] as const
@@ -101,7 +101,7 @@ function compileExists(value: Json, path: string, visitor: Visitor): Check {
 function shapeFault(keys: readonly string[]): string {
   const known = ['value', ...operators, 'exists', 'all', 'any', 'not']
   const stranger = keys.find((key) => !known.includes(key))
-  if (stranger !== undefined) return `has the unknown key "${stranger}"${suggestion(stranger, known)}`
+  if (stranger !== undefined) return `has the unknown key "${stranger}"${didYouMean(stranger, known)}`
   return `must be one of { value, ${operators.join(' | ')} }, { exists }, { all }, { any }, { not }`
 }
 

@@ -22,7 +22,11 @@ export interface Failure {
 export function failureOfResult(result: Result, signal: AbortSignal): Failure | undefined {
   if (result.status === 'ok') return undefined
   const error = result.error ?? infoOf(new ToolError('INTERNAL', `The call ended ${result.status} without an error.`))
-  return { status: result.status, error, fatal: result.status === 'cancelled' && signal.aborted }
+  return {
+    status: result.status,
+    error,
+    fatal: signal.aborted && (result.status === 'cancelled' || result.status === 'timeout'),
+  }
 }
 
 /** The failure of something thrown before, or instead of, a Result. */

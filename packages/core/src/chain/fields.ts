@@ -1,6 +1,6 @@
 import type { Json, JsonObject, RetryRule } from '@gantry/contract'
 import { escapeSegment } from '../json/pointer.ts'
-import { suggestion } from './suggestion.ts'
+import { didYouMean } from '../search/did-you-mean.ts'
 import type { Visitor } from './template.ts'
 
 /** Where a checker stands and whom it tells. */
@@ -17,7 +17,7 @@ export function isObject(value: Json | undefined): value is JsonObject {
 export function onlyKeys(value: JsonObject, known: readonly string[], { path, visitor }: Place): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue
-    visitor.issue(`${path}/${escapeSegment(key.slice(0, 60))}`, `is not a known key${suggestion(key, known)}`)
+    visitor.issue(`${path}/${escapeSegment(key.slice(0, 60))}`, `is not a known key${didYouMean(key, known)}`)
   }
 }
 

@@ -1,9 +1,9 @@
 import { type Issue, type Json, type StepResult, ToolError } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import { didYouMean } from '../search/did-you-mean.ts'
 import { isFinished } from './group.ts'
 import type { PlannedStep } from './plan.ts'
-import { suggestion } from './suggestion.ts'
 
 /** The steps of an interrupted run, and where to take it up. */
 export interface Resume {
@@ -41,7 +41,7 @@ export function readResume(plan: readonly PlannedStep[], resume: Resume | undefi
   const from = resume.from === undefined ? firstOpen : plan.findIndex((step) => step.id === resume.from)
   if (from === -1) {
     const known = plan.map((step) => step.id)
-    issues.push({ path: '/from', message: `names no step of the chain${suggestion(String(resume.from), known)}` })
+    issues.push({ path: '/from', message: `names no step of the chain${didYouMean(String(resume.from), known)}` })
   } else if (from > firstOpen) {
     issues.push({ path: '/from', message: `skips step "${plan[firstOpen]?.id}", which is not finished` })
   }

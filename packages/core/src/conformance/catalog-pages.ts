@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Tool } from '@gantry/contract'
 import fc from 'fast-check'
-import type { Catalog } from '../catalogs/catalog.ts'
+import type { Catalog, ListQuery, SearchOptions } from '../catalogs/catalog.ts'
 import { encoded, filled, refuses, rejects, sampleTool } from './catalog-samples.ts'
 
 /** Lists and their pages. */
@@ -58,6 +58,31 @@ export function testLists(create: () => Catalog): void {
     refuses(() => create().list({ limit: 0 }), 'INPUT_INVALID', '/limit')
     refuses(() => create().list({ limit: 1_001 }), 'INPUT_INVALID', '/limit')
   })
+
+  test('an option of another type is refused at its path, in lists and searches', async () => {
+    const catalog = filled(create())
+    for (const [option, values] of [
+      ['limit', ['5', 1.5, null, Number.NaN]],
+      ['cursor', [5, null, {}]],
+      ['namespace', [5, null, ['a']]],
+      ['tag', [5, null, ['a']]],
+      ['toolset', [5, null, 'a:*', ['a:*'], { denny: ['a:*'] }, { deny: ['a'] }, { deny: [] }]],
+    ] as const) {
+      for (const value of values) {
+        const query = { [option]: value } as ListQuery & SearchOptions
+        assert.ok(pathOf(() => catalog.list(query)).startsWith(`/${option}`))
+        for (const text of ['', 'thing']) await rejects(catalog.search(text, query), 'INPUT_INVALID')
+      }
+    }
+  })
+
+  test('options that are there but undefined are as if absent', async () => {
+    const catalog = filled(create())
+    const none = { limit: undefined, cursor: undefined, namespace: undefined, tag: undefined, toolset: undefined }
+    const query = { ...none, allow: undefined, allVersions: undefined, signal: undefined }
+    assert.deepEqual(catalog.list(query), catalog.list())
+    assert.deepEqual(await catalog.search('thing', query), await catalog.search('thing'))
+  })
 }
 
 /** Searches and their pages. */
@@ -82,6 +107,17 @@ export function testSearch(create: () => Catalog): void {
     assert.equal((await catalog.search('numbers')).items.length, 0)
     catalog.unregister('math:add')
     assert.equal((await catalog.search('quantities')).items.length, 0)
+  })
+
+  test('a search finds a tool by its aliases, whichever version declares them, below one of that name', async () => {
+    const catalog = create()
+    catalog.register(sampleTool({ aliases: ['sum:zusammenrechnen'] }))
+    catalog.register(sampleTool({ version: '2.0.0' }))
+    catalog.register(sampleTool({ namespace: 'other', name: 'zusammenrechnen', description: 'Another.' }))
+    const found = async () => (await catalog.search('zusammenrechnen')).items.map(({ entry }) => entry.id)
+    assert.deepEqual(await found(), ['other:zusammenrechnen:1.0.0', 'math:add:2.0.0'])
+    catalog.unregister('math:add:1.0.0')
+    assert.deepEqual(await found(), ['other:zusammenrechnen:1.0.0'])
   })
 
   test('an empty query lists by key', async () => {
@@ -138,6 +174,10 @@ export function testSearch(create: () => Catalog): void {
       )
     })
   }
+}
+
+function pathOf(act: () => unknown): string {
+  return refuses(act, 'INPUT_INVALID').details?.issues?.[0]?.path ?? ''
 }
 
 interface Change {

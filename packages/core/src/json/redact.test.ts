@@ -44,6 +44,20 @@ test('no secret survives in any place of any value', () => {
   fc.assert(fc.property(value, (any) => !JSON.stringify(bySecret.value(any as never)).includes(secret)))
 })
 
+test('a secret split over any pieces of a text never shows, and nothing else is lost', () => {
+  const around = fc.string({ maxLength: 5 })
+  fc.assert(
+    fc.property(around, around, fc.array(fc.nat(40), { maxLength: 6 }), (before, after, cuts) => {
+      const whole = `${before}${secret}${after}`
+      const places = [...new Set(cuts.map((cut) => Math.min(cut, whole.length)))].sort((a, b) => a - b)
+      const pieces = [0, ...places].map((from, index) => whole.slice(from, places[index] ?? whole.length))
+      const stream = bySecret.pieces()
+      const shown = pieces.map((piece) => stream.push(piece)).join('') + stream.end()
+      assert.equal(shown, bySecret.text(whole))
+    }),
+  )
+})
+
 test('members whose key sounds like a secret are blanked at any depth', () => {
   const shown = createRedactor().value({
     user: 'alice',

@@ -7,6 +7,15 @@ export interface Redactor {
   text(text: string): string
   /** A copy without secrets: by value everywhere, in keys too, and whole members whose key sounds like a secret. */
   value(value: Json): Json
+  /** For a text that comes in pieces: what could be the beginning of a secret is held back until the next piece. */
+  pieces(): PieceRedactor
+}
+
+/** Redacts one text that comes in pieces. */
+export interface PieceRedactor {
+  push(piece: string): string
+  /** What was held back, when the text has ended. */
+  end(): string
 }
 
 export interface RedactorOptions {
@@ -17,7 +26,7 @@ export interface RedactorOptions {
 }
 
 const secretWords = new Set([
-  ...['password', 'passwd', 'passphrase', 'pass', 'pwd', 'secret', 'secrets', 'token', 'tokens', 'auth'],
+  ...['password', 'passwd', 'passphrase', 'pass', 'pwd', 'secret', 'secrets', 'token', 'auth'],
   ...['authorization', 'credential', 'credentials', 'cookie', 'cookies', 'apikey', 'privatekey', 'accesskey', 'bearer'],
 ])
 const keyAdjectives = new Set(['api', 'private', 'access', 'signing', 'encryption', 'secret', 'session'])
@@ -56,7 +65,34 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     }
     return target
   }
-  return { text, value }
+  const pieces = (): PieceRedactor => {
+    let held = ''
+    return {
+      push(piece) {
+        const whole = text(held + piece)
+        const kept = beginningOf(forms, whole)
+        held = whole.slice(whole.length - kept)
+        return whole.slice(0, whole.length - kept)
+      },
+      end() {
+        const rest = held
+        held = ''
+        return rest
+      },
+    }
+  }
+  return { text, value, pieces }
+}
+
+/** How many characters at the end of a text could be the beginning of a secret. */
+function beginningOf(forms: readonly string[], text: string): number {
+  let most = 0
+  for (const form of forms) {
+    for (let length = Math.min(form.length - 1, text.length); length > most; length--) {
+      if (text.endsWith(form.slice(0, length))) most = length
+    }
+  }
+  return most
 }
 
 /** Assigns without ever reaching a prototype. */

@@ -1,6 +1,7 @@
 import { type Json, ToolError } from '@gantry/contract'
 import { type CopyOptions, copyJson } from '../json/copy.ts'
 import { JsonError, type JsonLimits, utf8Length } from '../json/limits.ts'
+import type { PieceRedactor } from '../json/redact.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 
@@ -24,19 +25,19 @@ export async function drain(
   leave: (until: Promise<unknown>) => void,
 ): Promise<unknown> {
   const kept = new KeptChunks(resultCopy.limits)
+  const shown = new ShownChunks(run)
   let done = false
   try {
     while (true) {
       const step = await run.within(Promise.resolve(generator.next()))
       if (step.done === true) {
         done = true
+        await shown.end()
         return step.value === undefined ? kept.output() : step.value
       }
       const data = plainChunk(step.value, resultCopy)
       kept.add(data)
-      run.streamed = true
-      const read = run.report({ kind: 'chunk', data })
-      if (read !== undefined) await run.within(read)
+      await shown.add(data)
     }
   } finally {
     if (!done) leave(close(generator))
@@ -58,6 +59,38 @@ function plainChunk(value: unknown, options: CopyOptions): Json {
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     throw new ToolError('OUTPUT_INVALID', `A chunk ${error.message} at ${error.path || 'its root'}.`, { cause: error })
+  }
+}
+
+/** Reports chunks, and keeps a secret that is split over several of them from showing. */
+class ShownChunks {
+  readonly #run: Run
+  readonly #pieces: PieceRedactor | undefined
+
+  constructor(run: Run) {
+    this.#run = run
+    this.#pieces = run.redactor?.pieces()
+  }
+
+  async add(data: Json): Promise<void> {
+    if (this.#pieces === undefined) return this.#report(data)
+    if (typeof data === 'string') return this.#reportText(this.#pieces.push(data))
+    await this.end()
+    return this.#report(data)
+  }
+
+  async end(): Promise<void> {
+    await this.#reportText(this.#pieces?.end() ?? '')
+  }
+
+  async #reportText(text: string): Promise<void> {
+    if (text !== '') await this.#report(text)
+  }
+
+  async #report(data: Json): Promise<void> {
+    this.#run.streamed = true
+    const read = this.#run.report({ kind: 'chunk', data })
+    if (read !== undefined) await this.#run.within(read)
   }
 }
 

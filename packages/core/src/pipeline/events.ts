@@ -30,10 +30,20 @@ export interface Events {
   has(name: EventName): boolean
 }
 
+const names: ReadonlySet<string> = new Set<EventName>([
+  'call:started',
+  'call:reported',
+  'call:finished',
+  'call:late',
+  'catalog:changed',
+])
+
 export function createEvents(): Events {
   const listeners = new Map<EventName, ((event: never) => void)[]>()
   return {
     on(name, listener) {
+      if (!names.has(name))
+        throw new TypeError(`There is no event ${String(name)}; there are ${[...names].join(', ')}.`)
       listeners.set(name, [...(listeners.get(name) ?? []), listener])
       return () => {
         const left = (listeners.get(name) ?? []).filter((other) => other !== listener)

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { inspect } from 'node:util'
 import { type EffectClass, ToolError } from '@gantry/contract'
+import { memoryAudit } from '../audits/memory.ts'
 import type { ToolContext } from '../backends/backend.ts'
 import { createExecutor } from '../executor.ts'
 import { defineTool, type ToolDefinition } from '../tools/tool.ts'
@@ -76,6 +77,24 @@ test('the reason reaches the tool through its signal', async () => {
   const gantry = createExecutor({ tools: [watching] })
   await gantry.run('test:it', {}, { timeoutMs: 5 })
   assert.ok(ToolError.is(reasons[0]) && reasons[0].code === 'TIMEOUT')
+})
+
+test('a signal that aborts because its time is over makes a timeout, not a cancel', async () => {
+  const gantry = createExecutor({ tools: [tool(never)] })
+  const result = await gantry.run('test:it', {}, { signal: AbortSignal.timeout(5) })
+  assert.equal(result.status, 'timeout')
+  assert.equal(result.error?.cause?.name, 'TimeoutError')
+})
+
+test('a tool that asks to be confined is refused where nothing can confine it', async () => {
+  let calls = 0
+  for (const demand of [{ profile: 'hardened' }, { runtime: 'docker' }, { egress: ['https://api.example.com'] }]) {
+    const gantry = createExecutor({ tools: [tool(() => ++calls, demand)] })
+    const result = await gantry.run('test:it')
+    assert.equal(result.error?.code, 'RUNTIME_UNAVAILABLE', JSON.stringify(demand))
+    assert.equal(result.error?.effect, 'none')
+  }
+  assert.equal(calls, 0)
 })
 
 test('a call that is cancelled before it starts changes nothing', async () => {
@@ -197,6 +216,26 @@ test('only declared secrets reach a tool, and none leaves it', async () => {
   const text = JSON.stringify(events)
   assert.ok(!text.includes(secret) && !text.includes(Buffer.from(secret).toString('base64').replace(/=+$/, '')), text)
   assert.match(text, /it is \[redacted\]/)
+})
+
+test('a secret split over two chunks does not show, and none is in the record of a privileged call', async () => {
+  const secret = 'correct-horse-battery'
+  const audit = memoryAudit()
+  const leaky = tool(
+    async function* () {
+      yield `it is ${secret.slice(0, 8)}`
+      yield `${secret.slice(8)}, really`
+      yield { n: 1 }
+      yield 'correct'
+    },
+    { secrets: ['api'], permissions: ['x'] },
+  )
+  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret }, audit })
+  const chunks = []
+  for await (const event of gantry.stream('test:it', { note: `mine is ${secret}` }))
+    if (event.kind === 'chunk') chunks.push(event.data)
+  assert.deepEqual(chunks, ['it is ', '[redacted], really', { n: 1 }, 'correct'])
+  assert.ok(!JSON.stringify(audit.records()).includes(secret))
 })
 
 test('a secret in an error and its causes is redacted too', async () => {

@@ -10,17 +10,19 @@ import { resolveSecrets } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
 
 /**
- * Runs the tool: intent on record, secrets, a slot where the tool limits itself, then attempts until one ends the call.
+ * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts until one ends the call.
  * Returns the raw output; throws what ended the call.
  */
 export function execute(run: Run, tool: PreparedTool, target: Target, args: JsonObject): unknown {
   run.check()
-  const definition = tool.entry.tool
+  const { secrets, concurrency, retry } = tool.entry.tool
+  const rule = run.request.retry ?? retry
+  if (secrets !== undefined || concurrency !== undefined || rule !== undefined) {
+    return executeGuarded(run, tool, target, args, rule)
+  }
   const intent = recordStart(run, tool, args)
-  const plain = definition.secrets === undefined && definition.concurrency === undefined
-  const rule = run.request.retry ?? definition.retry
-  if (intent === undefined && plain && rule === undefined) return attempt(run, tool, target, args, none)
-  return executeGuarded(run, tool, target, args, intent)
+  if (intent === undefined) return attempt(run, tool, target, args, none)
+  return run.within(intent).then(() => attempt(run, tool, target, args, none))
 }
 
 async function executeGuarded(
@@ -28,12 +30,12 @@ async function executeGuarded(
   tool: PreparedTool,
   target: Target,
   args: JsonObject,
-  intent: Promise<void> | undefined,
+  rule: RetryRule | undefined,
 ): Promise<unknown> {
-  if (intent !== undefined) await run.within(intent)
-  const { secrets: names, retry } = tool.entry.tool
+  const names = tool.entry.tool.secrets
   const secrets = names === undefined ? none : await resolveSecrets(run, names)
-  const rule = run.request.retry ?? retry
+  const intent = recordStart(run, tool, args)
+  if (intent !== undefined) await run.within(intent)
   return withSlot(run, tool, (hold) => repeat(run, rule, async () => attempt(run, tool, target, args, secrets, hold)))
 }
 

@@ -67,8 +67,7 @@ function structuralFailure(value: JsonObject): ToolError | undefined {
     return new ToolError(isDenial(value, error) ? 'DENIED' : 'BACKEND_FAILED', message, { stage: 'execute' })
   }
   const { exitCode } = value
-  const isProgram = typeof value.stdout === 'string' || typeof value.stderr === 'string'
-  if (isProgram && typeof exitCode === 'number' && exitCode !== 0) {
+  if (typeof exitCode === 'number' && exitCode !== 0) {
     return new ToolError('BACKEND_FAILED', `The program ended with exit code ${exitCode}.`)
   }
   return undefined

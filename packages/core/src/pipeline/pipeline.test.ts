@@ -114,7 +114,7 @@ test('a result says failed or denied by its structure, never by its words', asyn
     [{ success: true, note: 'permission denied' }, 'ok'],
     [{ text: 'access denied, unauthorized' }, 'ok'],
     [{ exitCode: 0, stdout: '', stderr: '' }, 'ok'],
-    [{ exitCode: 3 }, 'ok'],
+    [{ exitCode: 3 }, 'failed'],
   ]
   for (const [output, status] of cases) {
     const result = await runIt(tool(() => output))

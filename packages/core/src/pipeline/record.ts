@@ -39,7 +39,8 @@ function isPrivileged(run: Run, { entry: { tool } }: PreparedTool): boolean {
 /** Privileged calls are recorded with the exact definition and their arguments, without what their keys say is secret. */
 function withArgs(run: Run, record: AuditStart, args: JsonObject): AuditStart {
   const digest = run.tool?.entry.digest ?? ''
-  const shown: AuditStart = { ...record, digest, args: createRedactor().value(args) }
+  const byKey = createRedactor().value(args)
+  const shown: AuditStart = { ...record, digest, args: run.redactor?.value(byKey) ?? byKey }
   return run.approvedBy === undefined ? shown : { ...shown, approvedBy: run.approvedBy }
 }
 

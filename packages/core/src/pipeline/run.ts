@@ -158,7 +158,12 @@ export class Run implements Waiter {
     return Math.min(asked, limits.maxTimeoutMs)
   }
 
+  /** A signal that aborts because a time is over (`AbortSignal.timeout`, a chain's deadline) is a timeout, not a cancel. */
   #cancel(): void {
-    this.stop(new ToolError('CANCELLED', 'The caller cancelled the call.', { cause: this.request.signal?.reason }))
+    const reason: unknown = this.request.signal?.reason
+    const late =
+      reason instanceof Error && (reason.name === 'TimeoutError' || (ToolError.is(reason) && reason.code === 'TIMEOUT'))
+    if (late) this.stop(new ToolError('TIMEOUT', reason.message, { cause: reason }))
+    else this.stop(new ToolError('CANCELLED', 'The caller cancelled the call.', { cause: reason }))
   }
 }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import { ReadableStream } from 'node:stream/web'
 import { test } from 'node:test'
 import type { StreamEvent } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
@@ -119,6 +121,50 @@ test('a reader that stops early cancels the call, and the tool cleans up', async
   assert.equal(await finished.promise, 'cancelled')
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal(cleaned, true)
+})
+
+test('a reader that leaves while it waits for the next event cancels the call at once', async () => {
+  const leavers: ((events: AsyncGenerator<StreamEvent, void>) => Promise<unknown>)[] = [
+    async (events) => {
+      const pending = events.next()
+      await events.return()
+      assert.deepEqual(await pending, { done: true, value: undefined })
+    },
+    async (events) => {
+      const readable = Readable.from(events)
+      readable.on('data', () => undefined)
+      await new Promise((resolve) => setImmediate(resolve))
+      readable.destroy()
+      await new Promise((resolve) => readable.on('close', resolve))
+    },
+    async (events) => {
+      const reader = ReadableStream.from(events).getReader()
+      const pending = reader.read()
+      await new Promise((resolve) => setImmediate(resolve))
+      await reader.cancel()
+      await pending
+    },
+  ]
+  for (const leave of leavers) {
+    const gantry = executor(() => new Promise(() => undefined))
+    const finished = Promise.withResolvers<string>()
+    gantry.on('call:finished', ({ result }) => finished.resolve(result.status))
+    await leave(gantry.stream('test:it'))
+    assert.equal(await finished.promise, 'cancelled')
+  }
+})
+
+test('a stream that is over stays over, and one that was never read never starts its call', async () => {
+  let calls = 0
+  const gantry = executor(() => ++calls)
+  const unread = gantry.stream('test:it')
+  await unread.return()
+  assert.deepEqual(await unread.next(), { done: true, value: undefined })
+  assert.equal(calls, 0)
+  const read = gantry.stream('test:it')
+  assert.equal((await collect(read)).length, 1)
+  assert.deepEqual(await read.next(), { done: true, value: undefined })
+  assert.equal(calls, 1)
 })
 
 test('unread progress is replaced by newer, and a flood of log lines is bounded', async () => {

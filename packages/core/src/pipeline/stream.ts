@@ -64,27 +64,73 @@ export type StartCall = (report: (report: Report) => void | Promise<void>, signa
 
 /**
  * A call as events: its reports as they come, then one `done` or `error` with the whole Result.
- * A reader that stops early cancels the call, and the call has ended when the reader's loop has.
+ * The call starts with the first read. A reader that stops early cancels it, also while a read is under way, and the
+ * call has ended when `return` resolves; `for await` does all of this by itself.
  */
-export async function* streamCall(
+export function streamCall(
   callId: string,
   start: StartCall,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<StreamEvent, void> {
-  const gone = new AbortController()
-  const channel = new Channel()
-  const either = signal === undefined ? gone.signal : AbortSignal.any([signal, gone.signal])
-  const call = start((report) => channel.push(report), either).then((result) => channel.finish(endOf(result)))
-  let ended = false
-  try {
-    for (let id = 1; !ended; id++) {
-      const event = await channel.next()
-      ended = event.kind === 'done' || event.kind === 'error'
-      yield { ...event, id, callId }
-    }
-  } finally {
-    if (!ended) gone.abort(new Error('The reader of the stream went away.'))
-    await call
+  return new CallStream(callId, start, signal)
+}
+
+const over: IteratorReturnResult<void> = { done: true, value: undefined }
+
+/**
+ * Not a generator function, because those let `return` wait behind a pending read.
+ * It is *fresh* until the first read, *running* until the end was read or the reader left, then *over* for good.
+ */
+class CallStream implements AsyncGenerator<StreamEvent, void> {
+  readonly #callId: string
+  readonly #start: StartCall
+  readonly #signal: AbortSignal | undefined
+  readonly #gone = new AbortController()
+  readonly #channel = new Channel()
+  #call: Promise<void> | undefined
+  #over = false
+  #id = 0
+
+  constructor(callId: string, start: StartCall, signal: AbortSignal | undefined) {
+    this.#callId = callId
+    this.#start = start
+    this.#signal = signal
+  }
+
+  async next(): Promise<IteratorResult<StreamEvent, void>> {
+    if (this.#over) return over
+    this.#call ??= this.#begin()
+    const event = await this.#channel.next()
+    if (this.#over) return over
+    this.#over = event.kind === 'done' || event.kind === 'error'
+    if (this.#over) await this.#call
+    this.#id += 1
+    return { done: false, value: { ...event, id: this.#id, callId: this.#callId } }
+  }
+
+  async return(): Promise<IteratorResult<StreamEvent, void>> {
+    this.#over = true
+    this.#gone.abort(new Error('The reader of the stream went away.'))
+    await this.#call
+    return over
+  }
+
+  async throw(error: unknown): Promise<IteratorResult<StreamEvent, void>> {
+    await this.return()
+    throw error
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.return()
+  }
+
+  async #begin(): Promise<void> {
+    const either = this.#signal === undefined ? this.#gone.signal : AbortSignal.any([this.#signal, this.#gone.signal])
+    this.#channel.finish(endOf(await this.#start((report) => this.#channel.push(report), either)))
   }
 }
 

@@ -1,7 +1,7 @@
 import { type Issue, type JsonObject, ToolError } from '@gantry/contract'
 import { type CopyOptions, copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { isStandardSchema, type StandardSchema, validateStandard } from '../schema/index.ts'
+import { isStandardSchema, type StandardSchema, type Validated, validateStandard } from '../schema/index.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 
@@ -23,10 +23,21 @@ async function validateByVendor(
   schema: StandardSchema,
   args: JsonObject,
 ): Promise<JsonObject> {
-  const answer = validateStandard(schema, args)
-  const outcome = answer instanceof Promise ? await run.within(answer) : answer
+  const outcome = await askVendor(run, schema, args)
   if ('issues' in outcome) throw invalid(tool, outcome.issues)
   return outcome.value as JsonObject
+}
+
+/** A checker that throws has not accepted the arguments. */
+async function askVendor(run: Run, schema: StandardSchema, args: JsonObject): Promise<Validated<unknown>> {
+  try {
+    const answer = validateStandard(schema, args)
+    return answer instanceof Promise ? await run.within(answer) : answer
+  } catch (error) {
+    if (run.stopped !== undefined) throw run.stopped
+    const issue: Issue = { path: '', message: 'could not be checked: the code of the schema failed' }
+    throw new ToolError('INPUT_INVALID', `${describeIssue(issue)}.`, { cause: error, details: { issues: [issue] } })
+  }
 }
 
 function plainArgs(value: unknown, options: CopyOptions): JsonObject {

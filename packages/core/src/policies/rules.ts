@@ -1,5 +1,7 @@
 import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
-import type { Decision, Policy, PolicyRequest } from './policy.ts'
+import { unknownKeys } from '../search/index.ts'
+import type { Decision, Policy } from './policy.ts'
+import { type CompiledRule, type RuleRequest, readRule } from './read-rule.ts'
 
 /** Whom and what a rule is about; every condition that is there must hold. */
 interface RuleScope {
@@ -8,13 +10,14 @@ interface RuleScope {
   readonly roles?: readonly string[]
   readonly tenants?: readonly string[]
   readonly effects?: readonly EffectClass[]
+  /** A tool needs one of them. */
   readonly tags?: readonly string[]
-  readonly reason?: string
+  readonly reason?: string | undefined
 }
 
 type Patterns = string | readonly string[]
 
-/** One rule: a verb, the tools it is about (`ns:name`, `ns:*`, `*`), and its scope. */
+/** One rule: a verb, the tools it is about (`*`, `ns:*`, `ns:prefix*`, `ns:name`, `ns:name:1.0.0`), and its scope. */
 export type Rule = RuleScope &
   (
     | { readonly allow: Patterns; readonly deny?: never; readonly ask?: never }
@@ -24,13 +27,15 @@ export type Rule = RuleScope &
 
 export interface RulesOptions {
   /** What happens to a call that no rule is about; `deny` unless said otherwise. */
-  readonly default?: 'allow' | 'deny'
+  readonly default?: 'allow' | 'deny' | undefined
 }
 
-/** A policy from plain data. Order does not matter: any deny wins over any ask, any ask over any allow. */
+/**
+ * A policy from plain data. Order does not matter: any deny wins over any ask, any ask over any allow.
+ * Throws CONFIG_INVALID with every failing path.
+ */
 export function rules(list: readonly Rule[], options: RulesOptions = {}): Policy {
-  checkRules(list)
-  const compiled = list.map(compile)
+  const compiled = readAll(list, options)
   const otherwise: Decision =
     options.default === 'allow' ? { effect: 'allow' } : { effect: 'deny', reason: 'No rule allows it.' }
   const decide = (request: RuleRequest): Decision => {
@@ -44,63 +49,20 @@ export function rules(list: readonly Rule[], options: RulesOptions = {}): Policy
   return { decide, visible: (request) => decide(request).effect !== 'deny' }
 }
 
-type RuleRequest = Omit<PolicyRequest, 'args'>
-
 const rank = { allow: 1, ask: 2, deny: 3, unavailable: 4 } as const
 
-interface CompiledRule {
-  readonly decision: Decision
-  readonly matches: (request: RuleRequest) => boolean
-}
-
-function compile(rule: Rule): CompiledRule {
-  const tools = listOf(rule.allow ?? rule.deny ?? rule.ask ?? [])
-  const principals = rule.to === undefined ? undefined : listOf(rule.to)
-  return {
-    decision: decisionOf(rule),
-    matches: ({ identity, id, tool }) =>
-      tools.some((pattern) => matchesTool(pattern, id)) &&
-      (principals === undefined || principals.some((pattern) => matchesPattern(pattern, identity.principal))) &&
-      (rule.tenants === undefined || rule.tenants.includes(identity.tenant)) &&
-      (rule.roles === undefined || rule.roles.some((role) => identity.roles?.includes(role))) &&
-      (rule.effects === undefined || rule.effects.includes(tool.effect)) &&
-      (rule.tags === undefined || rule.tags.some((tag) => tool.tags?.includes(tag))),
-  }
-}
-
-const ruleKeys = new Set(['allow', 'deny', 'ask', 'to', 'roles', 'tenants', 'effects', 'tags', 'reason'])
-
-/** A misspelt condition would widen a rule, so a rule that is not understood whole is refused. */
-function checkRules(list: readonly Rule[]): void {
+/** A misspelt condition would widen a rule, so rules that are not understood whole are refused. */
+function readAll(list: unknown, options: RulesOptions): readonly CompiledRule[] {
   const issues: Issue[] = []
-  list.forEach((rule, index) => {
-    for (const key of Object.keys(rule)) {
-      if (!ruleKeys.has(key)) issues.push({ path: `/rules/${index}/${key}`, message: 'is not part of a rule' })
-    }
-    const verbs = [rule.allow, rule.deny, rule.ask].filter((verb) => verb !== undefined)
-    if (verbs.length === 1) return
-    issues.push({ path: `/rules/${index}`, message: 'must have exactly one of allow, deny and ask' })
-  })
-  if (issues.length === 0) return
+  if (!Array.isArray(list)) issues.push({ path: '/rules', message: 'must be a list of rules' })
+  const read = Array.from(Array.isArray(list) ? list : [], (rule: unknown, index) =>
+    readRule(rule, `/rules/${index}`, issues),
+  )
+  if (!['allow', 'deny', undefined].includes(options.default)) {
+    issues.push({ path: '/default', message: 'must be allow or deny' })
+  }
+  issues.push(...unknownKeys(options, ['default'], '', 'is not an option of rules'))
+  if (issues.length === 0) return read.filter((rule) => rule !== undefined)
   const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
   throw new ToolError('CONFIG_INVALID', `The policy is wrong: ${text}.`, { details: { issues } })
-}
-
-function decisionOf(rule: Rule): Decision {
-  if (rule.deny !== undefined) return { effect: 'deny', reason: rule.reason ?? 'A rule denies it.' }
-  if (rule.ask !== undefined) return { effect: 'ask', reason: rule.reason ?? 'A rule asks for approval.' }
-  return rule.reason === undefined ? { effect: 'allow' } : { effect: 'allow', reason: rule.reason }
-}
-
-/** A pattern without a version is about every version. */
-function matchesTool(pattern: string, id: string): boolean {
-  return matchesPattern(pattern, id) || matchesPattern(pattern, id.slice(0, id.lastIndexOf(':')))
-}
-
-function matchesPattern(pattern: string, text: string): boolean {
-  return pattern.endsWith('*') ? text.startsWith(pattern.slice(0, -1)) : pattern === text
-}
-
-function listOf(patterns: Patterns): readonly string[] {
-  return typeof patterns === 'string' ? [patterns] : patterns
 }

@@ -8,6 +8,8 @@ export interface Document {
   readonly namespace: string
   readonly title?: string
   readonly tags?: readonly string[]
+  /** Other names of the same, `namespace:name`. */
+  readonly aliases?: readonly string[]
   readonly description: string
   /** Ranks lower than an equal one that is not. */
   readonly lowered?: boolean
@@ -26,6 +28,8 @@ const nameWeights = [0, 20, 16, 13, 11, 10]
 const namespaceWeight = 6
 const tagWeight = 5
 const titleWeight = 4
+/** Less than any name of its own. */
+const aliasWeight = 3
 
 /** Reads a document's tokens: calls `count` for each with its weight and gives their number. */
 export function readDocument(document: Document, count: (token: string, weight: number, most: number) => void): number {
@@ -39,18 +43,33 @@ export function readDocument(document: Document, count: (token: string, weight: 
   const afterTags = tokens.length
   if (document.title !== undefined) tokenize(document.title.slice(0, maxText), tokens, maxNameTokens * 6)
   const afterTitle = tokens.length
+  if (document.aliases !== undefined && document.aliases.length > 0) {
+    tokens.push(...aliasTokens(document.aliases, document.namespace))
+  }
+  const afterAliases = tokens.length
   tokenize(document.description.slice(0, maxText), tokens, maxDocumentTokens)
-  let length = afterTitle
+  let length = afterAliases
   for (let index = tokens.length - 1; index >= 0; index -= 1) {
     const token = tokens[index] ?? ''
     if (index < afterName) count(token, nameWeight, 255)
     else if (index < afterNamespace) count(token, namespaceWeight, 255)
     else if (index < afterTags) count(token, tagWeight, 255)
     else if (index < afterTitle) count(token, titleWeight, 255)
+    else if (index < afterAliases) count(token, aliasWeight, 255)
     else if (!isCommon(token)) {
       count(token, 1, maxRepeats)
       length += 1
     }
   }
   return Math.min(length, 255)
+}
+
+/** The words of all aliases, each once, so that many aliases buy nothing; a namespace only where it is another. */
+function aliasTokens(aliases: readonly string[], namespace: string): ReadonlySet<string> {
+  const tokens: string[] = []
+  for (const alias of aliases) {
+    const added = alias.startsWith(`${namespace}:`) ? alias.slice(namespace.length + 1) : alias
+    tokenize(added, tokens, maxNameTokens * 2)
+  }
+  return new Set(tokens)
 }

@@ -163,3 +163,22 @@ test('a word that most of a large corpus holds refines but does not find beside 
   assert.deepEqual(keys(made, 'rare common'), ['n:special', 'n:other'])
   assert.equal(keys(made, 'common').length, 10)
 })
+
+test('an alias finds, below a name and a title that say the same, and many of them buy nothing', () => {
+  const made = index(
+    document('a:open_ticket', { aliases: ['b:file_report'] }),
+    document('c:file_report'),
+    document('d:write', { title: 'File report' }),
+  )
+  assert.deepEqual(keys(made, 'file report'), ['c:file_report', 'd:write', 'a:open_ticket'])
+  assert.deepEqual(keys(made, 'b:file_report').at(-1), 'd:write')
+  const many = Array.from({ length: 20 }, (_, at) => `a:x${at}_report`)
+  const stuffed = index(document('a:one', { aliases: many }), document('c:report'))
+  assert.equal(keys(stuffed, 'report')[0], 'c:report')
+})
+
+test('a namespace that aliases repeat does not count more', () => {
+  const aliases = ['git:x', 'git:y', 'git:z']
+  const made = index(document('git:one', { aliases }), document('git:two'))
+  assert.deepEqual(keys(made, 'git'), ['git:two', 'git:one'])
+})

@@ -139,3 +139,8 @@ export function listedCommands(): readonly (readonly [CommandName, CommandInfo])
   const rows = Object.entries(commands) as [CommandName, CommandInfo][]
   return rows.filter(([, { hidden }]) => hidden !== true)
 }
+
+/** The commands of two words that begin with this one. */
+export function commandGroup(first: string): readonly (readonly [CommandName, CommandInfo])[] {
+  return listedCommands().filter(([name]) => name.startsWith(`${first} `))
+}

@@ -1,12 +1,5 @@
-import {
-  type CodeInfo,
-  codes,
-  type ErrorCause,
-  type ErrorInfo,
-  type Issue,
-  type Json,
-  ToolError,
-} from '@gantry/contract'
+import { codes, type ErrorCause, type ErrorInfo, type Issue, type Json, ToolError } from '@gantry/contract'
+import { remedyOf } from './remedy.ts'
 import { safeLine } from './terminal.ts'
 
 const deepestCause = 5
@@ -41,17 +34,15 @@ function causeOf(cause: unknown, depth: number): ErrorCause {
 
 /** An error for a person: what, where, why, what to do. */
 export function errorText(error: ErrorInfo): string {
-  const row: CodeInfo = codes[error.code]
   const issues = listed<Issue>(error.details?.issues).filter(({ message }) => message !== error.message)
   const near = listed<string>(error.details?.nearest)
+  const remedy = remedyOf(error)
   const lines = [
     `${error.code}: ${error.message}`,
     ...issues.map(({ path, message }) => `  ${path === '' ? '(all of it)' : path} ${message}`),
     ...causeLines(error),
     ...(near.length > 0 && !/did you mean/i.test(error.message) ? [`Did you mean ${near.join(' or ')}?`] : []),
-    ...(error.stage === 'admit' && error.code === 'INPUT_INVALID'
-      ? ['gantry help explains the commands.']
-      : [row.remedy]),
+    ...(remedy === undefined ? [] : [remedy]),
   ]
   return `${lines.map(safeLine).join('\n')}\n`
 }

@@ -1,11 +1,18 @@
 import { codes } from '@gantry/contract'
-import { type CommandInfo, type CommandName, commands, listedCommands, type Operand } from './command-table.ts'
+import {
+  type CommandInfo,
+  type CommandName,
+  commandGroup,
+  commands,
+  listedCommands,
+  type Operand,
+} from './command-table.ts'
 import { type OptionInfo, options } from './option-table.ts'
 
 /** What each exit code means; the numbers are those of the table of error codes. */
 export const exitCodes: { readonly [code: number]: string } = {
   0: 'ok',
-  [codes.BACKEND_FAILED.exit]: 'the tool failed',
+  [codes.BACKEND_FAILED.exit]: 'the tool failed, or the output could not be written',
   [codes.INPUT_INVALID.exit]: 'wrong command line, input or configuration',
   [codes.DENIED.exit]: 'denied',
   [codes.TIMEOUT.exit]: 'out of time',
@@ -22,9 +29,9 @@ export function overview(): string {
     'Usage: gantry <command> [options]',
     '',
     'Commands:',
-    ...columns(listedCommands().map(([name, info]) => [`${name} ${operandText(info.operands)}`.trim(), info.summary])),
+    ...commandLines(listedCommands()),
     '',
-    'Options:',
+    'Options of most commands:',
     ...columns(optionRows(['json', 'config', 'help', 'version'])),
     '',
     ...exitCodeLines(),
@@ -33,6 +40,19 @@ export function overview(): string {
     ...[commands.run, commands.stream, commands.describe].map(({ examples }) => `  ${examples[0].line}`),
     '',
     'gantry help <command> explains one command. Without a configuration file the demo tools are there.',
+    '',
+  ].join('\n')
+}
+
+/** The page of a word that only begins commands. */
+export function groupHelp(first: string): string {
+  return [
+    `Usage: gantry ${first} <command> [options]`,
+    '',
+    'Commands:',
+    ...commandLines(commandGroup(first)),
+    '',
+    `gantry help ${first} <command> explains one command.`,
     '',
   ].join('\n')
 }
@@ -64,6 +84,10 @@ export function operandText(operands: readonly Operand[]): string {
     return optional === true ? `[${text}]` : `<${text}>`
   })
   return shown.join(' ')
+}
+
+function commandLines(rows: ReturnType<typeof listedCommands>): string[] {
+  return columns(rows.map(([name, { operands, summary }]) => [`${name} ${operandText(operands)}`.trim(), summary]))
 }
 
 function optionRows(names: readonly (keyof typeof options)[]): [string, string][] {

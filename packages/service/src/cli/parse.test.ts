@@ -70,6 +70,19 @@ test('help and version win over what is missing', async () => {
   assert.equal((await parseCommandLine([])).command, 'help')
 })
 
+test('a word that only begins commands has a page of its own', async () => {
+  const expected = { command: 'help', operands: ['config'], options: { help: true } }
+  assert.deepEqual(await parseCommandLine(['config', '--help']), expected)
+  assert.deepEqual((await parseCommandLine(['config', 'check', '-h'])).operands, ['config check'])
+})
+
+test('an option without a command is refused, help and version excepted', async () => {
+  await refuses(['--json'], /^--json needs a command beside it\.$/)
+  await refuses(['--timeout', '5s'], /^--timeout needs a command beside it\.$/)
+  assert.equal((await parseCommandLine(['--json', '--help'])).command, 'help')
+  assert.equal((await parseCommandLine(['--json', '--version'])).command, 'help')
+})
+
 test('the wish for JSON is seen on a line that cannot be parsed', () => {
   assert.ok(wantsJson(['nonsense', '--json']))
   assert.ok(!wantsJson(['search', '--', '--json']))

@@ -1,4 +1,4 @@
-import { type CommandInfo, type CommandName, commands } from './command-table.ts'
+import { type CommandInfo, type CommandName, commandGroup, commands, listedCommands } from './command-table.ts'
 import { type OptionInfo, type OptionName, type OptionValues, options } from './option-table.ts'
 import { optionValue, quoted } from './option-values.ts'
 import { unknownName, usageError } from './usage.ts'
@@ -23,6 +23,12 @@ export async function parseCommandLine(argv: readonly string[]): Promise<Invocat
   const { words, given } = await split(argv)
   const values = Object.fromEntries(given) as OptionValues
   if (values.version === true && words.length === 0) return { command: 'help', operands: [], options: values }
+  const isGroup = words.length === 1 && commandGroup(words[0] ?? '').length > 0
+  if (values.help === true && isGroup) return { command: 'help', operands: words, options: values }
+  const [option] = given.keys()
+  if (words.length === 0 && option !== undefined && values.help !== true) {
+    throw usageError('command', `--${option} needs a command beside it.`)
+  }
   const { command, operands } = await commandOf(words)
   if (values.help === true) return { command: 'help', operands: command === 'help' ? [] : [command], options: values }
   checkOptions(command, [...given.keys()])
@@ -81,8 +87,8 @@ async function commandOf(words: readonly string[]): Promise<{ command: CommandNa
   }
   const [first, second] = words
   if (first === undefined) return { command: 'help', operands: [] }
-  const names = Object.keys(commands).filter((name) => !name.startsWith('_'))
-  const group = names.filter((name) => name.startsWith(`${first} `))
+  const names = listedCommands().map(([name]) => name)
+  const group = commandGroup(first).map(([name]) => name)
   if (group.length > 0 && second === undefined) {
     throw usageError('command', `${first} needs one more word: gantry ${group.join(', gantry ')}.`)
   }

@@ -1,5 +1,6 @@
 import type { Executor } from '@gantry/core'
 import { loadConfig } from '../config/load.ts'
+import { reading } from '../config/problem.ts'
 import type { Io } from './io.ts'
 import type { OptionValues } from './option-table.ts'
 import { safeLine } from './terminal.ts'
@@ -15,7 +16,7 @@ export async function withExecutor<T>(
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
   const { createExecutor, demoTools } = await import('@gantry/core')
   const tools = [...(loaded.demo ? demoTools() : []), ...(loaded.options.tools ?? [])]
-  const gantry = createExecutor({ ...loaded.options, tools })
+  const gantry = reading(loaded.file, () => createExecutor({ ...loaded.options, tools }))
   try {
     return await work(gantry)
   } finally {

@@ -1,14 +1,16 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import { createExecutor, type DefinedTool, demoTools } from '@gantry/core'
+import { createExecutor, demoTools } from '@gantry/core'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
-import { configError } from './problem.ts'
+import { configError, reading, throwingValue } from './problem.ts'
 
 /** What a configuration amounts to. */
 export interface ConfigSummary {
   readonly file: string | null
   readonly tools: number
   readonly demo: boolean
+  /** Those of the configuration, as a tool's binding names them. */
+  readonly backends: readonly string[]
   readonly policy: boolean
   /** Only what differs from the defaults. */
   readonly limits: { readonly [name: string]: unknown }
@@ -20,9 +22,12 @@ export interface ConfigSummary {
 export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary> {
   const loaded = await loadConfig(request)
   const { tools = [], ...options } = loaded.options
-  const gantry = createExecutor({ ...options, tools: loaded.demo ? demoTools() : [] })
+  const builtIn = loaded.demo ? demoTools() : []
+  const gantry = reading(loaded.file, () => createExecutor({ ...options, tools: builtIn }))
   try {
-    const issues = tools.flatMap((tool, index) => toolIssues(tool, index, (each) => gantry.register(each)))
+    const issues = tools.flatMap((tool, index) =>
+      toolIssues(loaded.file, `/tools/${index}`, () => gantry.register(tool)),
+    )
     if (issues.length > 0) throw configError(loaded.file, `The configuration has wrong tools.`, issues)
     return summaryOf(loaded, gantry.catalog.size)
   } finally {
@@ -30,13 +35,12 @@ export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary
   }
 }
 
-function toolIssues(tool: DefinedTool, index: number, register: (tool: DefinedTool) => unknown): Issue[] {
+function toolIssues(file: string | undefined, at: string, register: () => unknown): Issue[] {
   try {
-    register(tool)
+    register()
     return []
   } catch (error) {
-    if (!ToolError.is(error)) throw error
-    const at = `/tools/${index}`
+    if (!ToolError.is(error)) throw file === undefined ? error : throwingValue(file, at, error)
     const found = error.details?.issues ?? []
     if (found.length === 0) return [{ path: at, message: error.message }]
     return found.map(({ path, message }) => ({ path: `${at}${path}`, message }))
@@ -48,6 +52,7 @@ function summaryOf({ file, demo, options, warnings }: LoadedConfig, tools: numbe
     file: file ?? null,
     tools,
     demo,
+    backends: (options.backends ?? []).map(({ kind, name }) => `${kind}:${name}`),
     policy: options.policy !== undefined,
     limits: { ...options.limits },
     secrets: options.secrets === undefined ? 'none' : 'yes',

@@ -1,16 +1,10 @@
-import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { copyJson, type DefinedTool, environmentSecrets, JsonError, type Policy, type SecretSource } from '@gantry/core'
+import type { Issue, Json, JsonObject } from '@gantry/contract'
+import { copyJson, environmentSecrets, JsonError } from '@gantry/core'
 import type { LoadedConfig } from './config.ts'
-import { type Overrides, override } from './environment.ts'
-import { configError } from './problem.ts'
+import { type Overrides, override, wrongEnvironment } from './environment.ts'
+import { liveKeys, separate } from './live-parts.ts'
+import { configError, throwingValue } from './problem.ts'
 import { configIssues } from './validate.ts'
-
-/** What of a configuration is not data: it can only come from a module. */
-interface LiveParts {
-  readonly tools: readonly DefinedTool[]
-  readonly policy: Policy | undefined
-  readonly secrets: SecretSource | undefined
-}
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
 export function composeConfig(
@@ -23,13 +17,10 @@ export function composeConfig(
     throw configError(file, `The configuration ${file} must be an object.`, [])
   }
   const issues: Issue[] = [...overrides.issues]
-  const { data, live } = separate(said as { [key: string]: unknown }, file, issues)
+  const { data, live } = separate(membersOf(said, file), file, issues)
   const document = override(plain(data, issues), overrides)
   issues.push(...configIssues(document))
-  if (issues.length > 0) {
-    const count = issues.length === 1 ? 'a problem' : `${issues.length} problems`
-    throw configError(file, `The configuration ${file} has ${count}.`, issues)
-  }
+  if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
   const { demo, $schema: _schema, secrets, ...options } = document
   return {
     file,
@@ -38,54 +29,37 @@ export function composeConfig(
       ...options,
       ...(secrets === undefined ? {} : { secrets: environmentSecrets(variablesOf(secrets), environment) }),
       ...(live.tools.length === 0 ? {} : { tools: live.tools }),
+      ...(live.backends.length === 0 ? {} : { backends: live.backends }),
       ...(live.policy === undefined ? {} : { policy: live.policy }),
       ...(live.secrets === undefined ? {} : { secrets: live.secrets }),
     },
   }
 }
 
-function separate(said: { readonly [key: string]: unknown }, file: string, issues: Issue[]) {
-  const { tools, policy, secrets, ...data } = said
-  const fromModule = /\.[mc]?[jt]s$/.test(file)
-  const isLive = (value: unknown, method: string): boolean =>
-    fromModule &&
-    typeof value === 'object' &&
-    value !== null &&
-    typeof (value as Json & object)[method as never] === 'function'
-  const live: LiveParts = {
-    tools: fromModule ? toolsOf(tools, issues) : [],
-    policy: isLive(policy, 'decide') ? (policy as Policy) : undefined,
-    secrets: isLive(secrets, 'get') ? (secrets as SecretSource) : undefined,
-  }
-  if (!fromModule && tools !== undefined) {
-    issues.push({ path: '/tools', message: 'can only be defined in gantry.config.ts, .mjs or .js' })
-  }
-  const rest = {
-    ...(policy === undefined || live.policy !== undefined ? {} : { policy }),
-    ...(secrets === undefined || live.secrets !== undefined ? {} : { secrets }),
-  }
-  return { data: { ...data, ...rest }, live }
+/** Reads each key once, so that one that throws can be named; keys of a class count where we know them. */
+function membersOf(said: object, file: string): { readonly [key: string]: unknown } {
+  const keys = new Set([...Object.keys(said), ...liveKeys])
+  const entries = [...keys].map((key) => {
+    try {
+      return [key, said[key as keyof typeof said] as unknown] as const
+    } catch (error) {
+      throw throwingValue(file, `/${key}`, error)
+    }
+  })
+  return Object.fromEntries(entries)
 }
 
-/** Each tool must come from `defineTool`; the executor checks the rest. */
-function toolsOf(tools: unknown, issues: Issue[]): readonly DefinedTool[] {
-  if (tools === undefined) return []
-  if (!Array.isArray(tools)) {
-    issues.push({ path: '/tools', message: 'must be a list of what defineTool returns' })
-    return []
-  }
-  tools.forEach((tool: unknown, index) => {
-    const defined = typeof tool === 'object' && tool !== null && 'tool' in tool && 'run' in tool
-    if (!defined) issues.push({ path: `/tools/${index}`, message: 'must be what defineTool returns' })
-  })
-  return tools as readonly DefinedTool[]
+/** A file is not blamed for what the environment alone got wrong. */
+function problemText(file: string, count: number, overrides: Overrides): string {
+  if (count === overrides.issues.length) return wrongEnvironment
+  return `The configuration ${file} has ${count === 1 ? 'a problem' : `${count} problems`}.`
 }
 
 function plain(data: object, issues: Issue[]): JsonObject {
   try {
     return copyJson(data) as JsonObject
   } catch (error) {
-    if (!(error instanceof JsonError)) throw ToolError.is(error) ? error : new Error('unreadable', { cause: error })
+    if (!(error instanceof JsonError)) throw error
     issues.push({ path: error.path, message: error.message })
     return {}
   }

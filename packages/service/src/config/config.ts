@@ -1,7 +1,7 @@
 import type { ExecutorOptions } from '@gantry/core'
 
 /** What a configuration file may say, in any of its forms. */
-export type ConfigKey = 'tools' | 'policy' | 'limits' | 'secrets' | 'identity' | 'format' | 'demo'
+export type ConfigKey = 'tools' | 'backends' | 'policy' | 'limits' | 'secrets' | 'identity' | 'format' | 'demo'
 
 /** Where to look, and who may stop it. */
 export interface ConfigRequest {

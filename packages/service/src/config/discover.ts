@@ -20,7 +20,16 @@ export function findConfig(
 
 function existing(file: string, source: string): string {
   if (isFile(file)) return file
-  throw configError(file, `${source} names ${file}, which is not a file.`, [])
+  const named = `${source} names ${file}, which`
+  try {
+    statSync(file)
+  } catch (error) {
+    const missing = (error as NodeJS.ErrnoException).code === 'ENOENT'
+    throw missing
+      ? configError(file, `${named} does not exist.`, [])
+      : configError(file, `${named} cannot be read.`, [], error)
+  }
+  throw configError(file, `${named} is not a file.`, [])
 }
 
 /** Looks upwards as far as the top of the repository, or of the filesystem. */

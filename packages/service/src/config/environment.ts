@@ -7,6 +7,11 @@ const variables: { readonly [name: string]: string | undefined } = {
   GANTRY_FORMAT: '/format',
 }
 
+/** Variables of our tests and of the program's starter: right where they stand, but nothing to suggest. */
+const elsewhere: readonly string[] = ['GANTRY_BUNDLE', 'GANTRY_ENGINES', 'GANTRY_SOAK_SEED']
+
+export const wrongEnvironment = 'The environment has a wrong value.'
+
 export interface Overrides {
   readonly timeoutMs: number | undefined
   readonly format: 'annotate' | 'assert' | undefined
@@ -22,14 +27,16 @@ export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
     issues.push({ path: variables[name] ?? '', message: `${message} (from the variable ${name})` })
   }
   const { GANTRY_TIMEOUT_MS: time, GANTRY_FORMAT: format } = environment
-  const timeoutMs = time === undefined || time === '' ? undefined : Number(time)
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && Number.isFinite(timeoutMs))) {
+  const number = Number(time)
+  // A wrong number overrides nothing: it would be found wrong again in its new place.
+  const timeoutMs = time !== undefined && number > 0 && Number.isFinite(number) ? number : undefined
+  if (time !== undefined && time !== '' && timeoutMs === undefined) {
     wrong('GANTRY_TIMEOUT_MS', 'must be a number of milliseconds above 0')
   }
   const known = format === 'annotate' || format === 'assert' ? format : undefined
   if (format !== undefined && format !== '' && known === undefined) wrong('GANTRY_FORMAT', 'must be annotate or assert')
   const unknown = Object.keys(environment).filter(
-    (name) => name.startsWith('GANTRY_') && !Object.hasOwn(variables, name),
+    (name) => name.startsWith('GANTRY_') && !Object.hasOwn(variables, name) && !elsewhere.includes(name),
   )
   return { timeoutMs, format: known, issues, unknown }
 }

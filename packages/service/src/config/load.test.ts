@@ -3,6 +3,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import { checkConfig } from './check-config.ts'
 import { folderWith } from './config.fixture.ts'
 import type { LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
@@ -60,8 +61,8 @@ test('two files in one folder are refused by name', async () => {
 
 test('a file that is not there or of an unknown kind is refused', async () => {
   using folder = folderWith({ 'config.toml': '' })
-  await assert.rejects(load(folder.path, {}, 'nowhere.json'), /--config names .*nowhere\.json, which is not a file/)
-  await assert.rejects(load(folder.path, { GANTRY_CONFIG: '.' }), /GANTRY_CONFIG names/)
+  await assert.rejects(load(folder.path, {}, 'nowhere.json'), /--config names .*nowhere\.json, which does not exist\./)
+  await assert.rejects(load(folder.path, { GANTRY_CONFIG: '.' }), /GANTRY_CONFIG names .* is not a file\./)
   await assert.rejects(load(folder.path, {}, 'config.toml'), /must end in \.ts/)
 })
 
@@ -88,6 +89,23 @@ test('a wrong variable is named with the key it sets', async () => {
   const text = await problems({ 'gantry.config.json': '{}' }, { GANTRY_TIMEOUT_MS: 'soon', GANTRY_FORMAT: 'strict' })
   assert.match(text, /\/limits\/timeoutMs must be .* \(from the variable GANTRY_TIMEOUT_MS\)/)
   assert.match(text, /\/format must be annotate or assert \(from the variable GANTRY_FORMAT\)/)
+})
+
+test('one wrong variable is one problem, and not the file’s', async () => {
+  const expected =
+    'The environment has a wrong value.\n' +
+    '/limits/timeoutMs must be a number of milliseconds above 0 (from the variable GANTRY_TIMEOUT_MS)'
+  for (const time of ['abc', '0', '-1', 'Infinity']) {
+    assert.equal(await problems({}, { GANTRY_TIMEOUT_MS: time }), expected)
+    assert.equal(await problems({ 'gantry.config.json': '{}' }, { GANTRY_TIMEOUT_MS: time }), expected)
+  }
+  assert.match(await problems({ 'gantry.config.json': '{"a":1}' }, { GANTRY_TIMEOUT_MS: 'abc' }), /has 2 problems/)
+})
+
+test('the variables of our tests and our starter are known', async () => {
+  using folder = folderWith({})
+  const environment = { GANTRY_ENGINES: 'all', GANTRY_SOAK_SEED: '1', GANTRY_BUNDLE: 'off' }
+  assert.deepEqual((await load(folder.path, environment)).warnings, [])
 })
 
 test('a variable nobody reads is a warning that shows its name, not its value', async () => {
@@ -150,6 +168,51 @@ test('tools must come from defineTool', async () => {
   )
   assert.match(await problems({ 'gantry.config.mjs': 'export default { tools: {} }' }), /\/tools must be a list/)
   assert.match(await problems({ 'gantry.config.mjs': 'export default { limits: () => 1 }' }), /\/limits is a function/)
+})
+
+test('backends are objects of a module', async () => {
+  using folder = folderWith({
+    'gantry.config.mjs': `class Far { kind = 'far'; name = 'moon'; call() {} }
+      export default { backends: [new Far()] }`,
+  })
+  assert.equal((await load(folder.path)).options.backends?.[0]?.name, 'moon')
+  const wrong = await problems({
+    'gantry.config.mjs': `export default { backends: [{ kind: 'a', name: 'b' }, { kind: '', name: 'b', call() {} }, 5] }`,
+  })
+  for (const index of [0, 1, 2]) assert.match(wrong, new RegExp(`^/backends/${index} must have a kind, a name`, 'm'))
+  assert.match(await problems({ 'gantry.config.mjs': 'export default { backends: {} }' }), /\/backends must be a list/)
+  assert.match(await problems({ 'gantry.config.mjs': 'export default { backend: [] }' }), /did you mean backends\?/)
+})
+
+test('backends as data are refused as not there yet', async () => {
+  const expected = /^\/backends can only be defined in gantry\.config\.ts.*; backends as data come in a later version$/m
+  assert.match(await problems({ 'gantry.config.json': '{"backends": []}' }), expected)
+  assert.match(await problems({ 'gantry.config.yaml': 'backends: [{ kind: http }]' }), expected)
+})
+
+test('a value that throws when it is read is refused with the file and the key', async () => {
+  const throwing = (key: string) => `export default { get ${key}() { throw new Error('no') } }`
+  for (const key of ['tools', 'backends', 'policy', 'limits', 'other']) {
+    const text = await problems({ 'gantry.config.mjs': throwing(key) })
+    assert.equal(text, `The configuration /gantry.config.mjs cannot be read.\n/${key} throws when it is read`)
+  }
+  const nested = `export default { limits: { get timeoutMs() { throw new Error('no') } } }`
+  assert.match(await problems({ 'gantry.config.mjs': nested }), /^\/limits\/timeoutMs could not be read$/m)
+  const live = `export default { policy: { get decide() { throw new Error('no') } } }`
+  assert.match(await problems({ 'gantry.config.mjs': live }), /^The configuration \/gantry\.config\.mjs cannot be read/)
+  using folder = folderWith({ 'gantry.config.mjs': throwing('tools') })
+  await assert.rejects(load(folder.path), ({ cause }: Error) => cause instanceof Error && cause.message === 'no')
+})
+
+test('a tool that throws when it is read is refused by its place', async () => {
+  const config = `export default { tools: [{ get tool() { throw new Error('no') }, run() {} }] }`
+  using folder = folderWith({ 'gantry.config.mjs': config })
+  await assert.rejects(checkConfig({ folder: folder.path, environment: {}, signal }), (error) => {
+    assert.ok(ToolError.is(error))
+    assert.equal(error.code, 'CONFIG_INVALID')
+    assert.equal(error.details?.issues?.[0]?.path, '/tools/0')
+    return true
+  })
 })
 
 test('secrets are read from the variables they name, at the last moment', async () => {

@@ -1,7 +1,7 @@
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { findConfig } from './discover.ts'
-import { readEnvironment, unknownVariables } from './environment.ts'
-import { configError } from './problem.ts'
+import { readEnvironment, unknownVariables, wrongEnvironment } from './environment.ts'
+import { configError, reading } from './problem.ts'
 
 /**
  * Finds, reads and checks the configuration: `--config`, then GANTRY_CONFIG, then the nearest file; the environment
@@ -14,7 +14,7 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
   const file = findConfig(request.file, environment, folder)
   if (file === undefined) {
     const { issues, timeoutMs, format } = overrides
-    if (issues.length > 0) throw configError(undefined, 'The environment has a wrong value.', issues)
+    if (issues.length > 0) throw configError(undefined, wrongEnvironment, issues)
     const options = {
       ...(timeoutMs === undefined ? {} : { limits: { timeoutMs } }),
       ...(format === undefined ? {} : { format }),
@@ -23,7 +23,7 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
   }
   const said = await readConfig(file, signal)
   const { composeConfig } = await import('./compose.ts')
-  return { ...composeConfig(file, said, overrides, environment), warnings }
+  return { ...reading(file, () => composeConfig(file, said, overrides, environment)), warnings }
 }
 
 async function readConfig(file: string, signal: AbortSignal): Promise<unknown> {

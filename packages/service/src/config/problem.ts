@@ -10,3 +10,23 @@ export function configError(
   const details = { ...(file === undefined ? {} : { file }), ...(issues.length === 0 ? {} : { issues }) }
   return new ToolError('CONFIG_INVALID', message, { details, ...(cause === undefined ? {} : { cause }) })
 }
+
+/** A value of a configuration that throws when it is looked at, as a getter can. */
+export function throwingValue(file: string, path: string, cause: unknown): ToolError {
+  return configError(
+    file,
+    `The configuration ${file} cannot be read.`,
+    [{ path, message: 'throws when it is read' }],
+    cause,
+  )
+}
+
+/** Reads parts of a configuration file: what they throw is the file's fault, unless it is an error of ours. */
+export function reading<T>(file: string | undefined, read: () => T): T {
+  try {
+    return read()
+  } catch (thrown) {
+    if (file === undefined || ToolError.is(thrown)) throw thrown
+    throw configError(file, `The configuration ${file} cannot be read: something in it throws.`, [], thrown)
+  }
+}

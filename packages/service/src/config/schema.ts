@@ -34,7 +34,7 @@ const rule = {
   oneOf: [{ required: ['allow'] }, { required: ['deny'] }, { required: ['ask'] }],
 }
 
-/** The part of a configuration that is plain data; `tools`, and objects with functions, are checked beside it. */
+/** The part of a configuration that is plain data; `tools`, `backends`, and objects with functions, are checked beside it. */
 export const configSchema: JsonSchema = object({
   policy: object({ default: { enum: ['allow', 'deny'] }, rules: { type: 'array', items: rule } }, ['rules']),
   limits: object({

@@ -23,7 +23,7 @@ function knownKeys(path: readonly string[]): readonly string[] {
   let schema: JsonSchema | undefined = configSchema
   for (const segment of path) schema = /^\d+$/.test(segment) ? member(schema, 'items') : property(schema, segment)
   const keys = Object.keys(asObject(asObject(schema).properties)).filter((key) => key !== '$schema')
-  return path.length === 0 ? ['tools', ...keys] : keys
+  return path.length === 0 ? ['tools', 'backends', ...keys] : keys
 }
 
 function property(schema: JsonSchema | undefined, name: string): JsonSchema | undefined {

@@ -15,6 +15,7 @@ export const execute: Command = async ({ options }, io) => {
     const rows = [
       ['file', found.file ?? 'none; the demo tools are there'],
       ['tools', String(found.tools)],
+      ...(found.backends.length === 0 ? [] : [['backends', found.backends.join(', ')]]),
       ['policy', found.policy ? 'yes' : 'no'],
       ['limits', limits.length === 0 ? 'the defaults' : limits.join(', ')],
       ['secrets', found.secrets],

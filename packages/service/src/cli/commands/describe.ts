@@ -14,11 +14,12 @@ export const execute: Command = ({ operands: [tool = ''], options }, io) =>
     return 0
   })
 
-/** Name and summary, then each part under its own name. */
-export function docText({ id, title, summary, omitted, ...parts }: ToolDoc): string {
-  const head = title === undefined ? safeLine(id) : `${safeLine(id)} – ${safeLine(title)}`
-  const lines = [head, safeLine(summary), '']
-  for (const [name, value] of Object.entries(parts)) lines.push(...partLines(name, value))
+/** Name, version and summary, then each part under its own name. An id without a version beside it may hold its own. */
+export function docText(doc: ToolDoc & { readonly version?: string }): string {
+  const { id, version, title, summary, omitted, ...parts } = doc
+  const name = version === undefined ? id : `${id} ${version}`
+  const lines = [safeLine(title === undefined ? name : `${name} – ${title}`), safeLine(summary), '']
+  for (const [part, value] of Object.entries(parts)) lines.push(...partLines(part, value))
   if (omitted.length > 0) lines.push(`left out to fit: ${omitted.join(', ')}`)
   return `${lines.join('\n')}\n`
 }

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { commands, listedCommands } from '../command-table.ts'
 import { bashCompletion } from './bash.ts'
@@ -36,12 +39,36 @@ test('bash completes commands, options, tools and values', { skip: missing('bash
   assert.deepEqual(offers('gantry completion '), ['bash', 'zsh', 'fish'])
 })
 
+/** Hands a script to a shell as a file, as its users do. */
+function withFile<T>(shell: keyof typeof scripts, use: (file: string) => T): T {
+  const folder = mkdtempSync(join(tmpdir(), 'gantry-completion-'))
+  try {
+    const file = join(folder, `gantry.${shell}`)
+    writeFileSync(file, scripts[shell])
+    return use(file)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
 for (const shell of ['zsh', 'fish'] as const) {
   test(`${shell} can read its script`, { skip: missing(shell) }, () => {
-    const { status, stderr } = spawnSync(shell, ['-n'], { input: scripts[shell], encoding: 'utf8' })
+    const { status, stderr } = withFile(shell, (file) => spawnSync(shell, ['-n', file], { encoding: 'utf8' }))
     assert.equal(status, 0, stderr)
   })
 }
+
+test('fish completes commands and options', { skip: missing('fish') }, () => {
+  const offered = (line: string) =>
+    withFile('fish', (file) => {
+      const probe = `source ${file}; complete -C '${line}'`
+      const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', probe], { encoding: 'utf8' })
+      assert.equal(stderr, '')
+      return stdout.split('\n').map((row) => row.split('\t')[0])
+    })
+  assert.ok(offered('gantry des').includes('describe'))
+  assert.ok(offered('gantry run --time').includes('--timeout'))
+})
 
 test('every script knows every command and option, and leaves no quote open', () => {
   for (const [shell, script] of Object.entries(scripts)) {

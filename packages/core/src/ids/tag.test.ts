@@ -1,0 +1,9 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isTag, normalTag } from './tag.ts'
+
+test('a tag has one spelling, whoever writes it', () => {
+  for (const text of ['blue-sky', 'Blue Sky', ' BLUE  sky ']) assert.equal(normalTag(text), 'blue-sky')
+  assert.ok(isTag('blue-sky'))
+  for (const text of ['Blue', 'a/b', '']) assert.ok(!isTag(text))
+})

@@ -1,0 +1,19 @@
+import { type CodeInfo, codes, type ErrorInfo } from '@gantry/contract'
+
+/** What to do about an error, for a person: the table's advice where it fits; nothing where the message says it all. */
+export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | undefined {
+  if (code === 'CANCELLED') return undefined
+  if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'
+  const { remedy }: CodeInfo = codes[code]
+  // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.
+  if (code === 'PAYLOAD_INVALID') {
+    return Object.keys(details).some((key) => key !== 'issues' && key !== 'file') ? remedy : undefined
+  }
+  const [, detail] = /`details\.(\w+)`/.exec(remedy) ?? []
+  if (detail === undefined || !isEmpty(details[detail])) return remedy
+  return code === 'TOOL_NOT_FOUND' ? '`gantry tools` lists what there is.' : undefined
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === undefined || value === null || (Array.isArray(value) && value.length === 0)
+}
