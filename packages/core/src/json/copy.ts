@@ -93,14 +93,9 @@ function copyMembers(value: Record<string, unknown>, depth: number, budget: Budg
     for (const key in value) {
       at = key
       if (!Object.hasOwn(value, key)) continue
-      spend(budget, 0, 1)
-      if (key === '__proto__') dropOrRefuse(budget)
-      else {
-        const member = value[key]
-        if (member === undefined) continue
-        spend(budget, utf8Length(key) + 4)
-        target[key] = copy(member, depth + 1, budget)
-      }
+      spend(budget, utf8Length(key) + 4, 1)
+      const member = key === '__proto__' ? dropOrRefuse(budget) : value[key]
+      if (member !== undefined) target[key] = copy(member, depth + 1, budget)
     }
   } catch (error) {
     throw below(error, at)
@@ -116,7 +111,7 @@ function below(error: unknown, key: string | number): JsonError {
   return new JsonError(fault.fault, `/${segment}${fault.path}`, fault.message, { cause: fault.cause })
 }
 
-function dropOrRefuse(budget: Budget): void {
+function dropOrRefuse(budget: Budget): undefined {
   if (budget.options.dropped === undefined) throw new JsonError('forbidden-key', '', 'is a key that is not allowed')
   budget.options.dropped.count += 1
 }
