@@ -46,7 +46,13 @@ export const defaultLimits: PipelineLimits = {
   resultDepth: 64,
 }
 
-export const localOwner: Identity = Object.freeze({ principal: 'local', tenant: 'local', permissions: ['*'] })
+export const localOwner: Identity = ownIdentity({ principal: 'local', tenant: 'local', permissions: ['*'] })
+
+/** A frozen copy, so that no tool can give itself rights through the identity it is shown. */
+export function ownIdentity({ principal, tenant, permissions, roles }: Identity): Identity {
+  const own = { principal, tenant, permissions: Object.freeze([...permissions]) }
+  return Object.freeze(roles === undefined ? own : { ...own, roles: Object.freeze([...roles]) })
+}
 
 /** Refuses options nobody reads, parts that are not what they should be and limits that are no limits. */
 export function checkOptions(options: ExecutorOptions): void {

@@ -282,3 +282,21 @@ test('a backend that is the only one of its kind needs no name in a binding', as
   const two = createExecutor({ tools: [remote], backends: [one, { ...one, name: 'm2' }] })
   assert.equal((await two.run('math:far', { a: 1, b: 1 })).error?.code, 'NO_BACKEND')
 })
+
+test('closing waits for no backend that ignores its signal or throws, and lets go of a shared catalog', async () => {
+  let closed = 0
+  const backend = (name: string, close: () => Promise<void>) => ({ kind: name, name, call: () => null, close })
+  const gantry = createExecutor({
+    backends: [
+      backend('deaf', () => new Promise(() => undefined)),
+      backend('rude', () => {
+        throw new Error('no')
+      }),
+      backend('good', async () => {
+        closed += 1
+      }),
+    ],
+  })
+  await gantry.close({ graceMs: 5 })
+  assert.equal(closed, 1)
+})

@@ -15,10 +15,18 @@ import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './cata
 import { type DescribeOptions, describeTool, type ToolDoc } from './catalogs/describe.ts'
 import { memoryCatalog } from './catalogs/memory.ts'
 import type { ChainOptions } from './chain/chain.ts'
-import { checkOptions, defaultLimits, type ExecutorOptions, localOwner } from './executor-options.ts'
+import {
+  checkOptions,
+  defaultLimits,
+  type ExecutorOptions,
+  isPositive,
+  localOwner,
+  ownIdentity,
+} from './executor-options.ts'
 import { holds } from './pipeline/authorize.ts'
 import { systemClock } from './pipeline/clock.ts'
 import { createEvents, type Events } from './pipeline/events.ts'
+import { findShown } from './pipeline/lookup.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
 import { createPreparedTools } from './pipeline/prepare.ts'
@@ -109,8 +117,8 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     deadlines: createDeadlines(),
   }
   const nextId = createCallIds()
-  const owner = options.identity ?? localOwner
-  catalog.subscribe((change) => {
+  const owner = options.identity === undefined ? localOwner : ownIdentity(options.identity)
+  const unsubscribe = catalog.subscribe((change) => {
     if (change.kind === 'unregistered') for (const id of change.ids) forget(id)
     ports.events.emit('catalog:changed', change)
   })
@@ -122,8 +130,10 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
 
   const call = (tool: string, args: unknown, asked?: RunOptions, hear?: Hearing): Promise<Result> => {
     const given = asked ?? noOptions
-    const request = requestOf(tool, args, given, given.callId ?? nextId(), given.identity ?? owner, hear)
-    const refusal = closing === undefined ? checkRunOptions(given) : closed()
+    const fault = checkRunOptions(given)
+    const identity = given.identity === undefined || fault !== undefined ? owner : ownIdentity(given.identity)
+    const request = requestOf(tool, args, given, given.callId ?? nextId(), identity, hear)
+    const refusal = closing === undefined ? fault : closed()
     return refusal === undefined ? runCall(request, ports) : refuseCall(request, ports, refusal)
   }
   const put = (defined: DefinedTool, how: 'register' | 'update'): CatalogEntry => {
@@ -175,8 +185,10 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       return { ...page, items: page.items.map(({ entry, score }) => foundTool(entry, score)) }
     },
     describe: async (tool, { identity = owner, ...how } = {}) => {
-      const entry = catalog.find(tool)
-      if (!visible(identity)(entry)) throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${entry.key}.`)
+      const entry = findShown(catalog, tool, visible(identity))
+      if (!visible(identity)(entry)) {
+        throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${tool}.`, { details: { nearest: [] } })
+      }
       return describeTool(entry, { ...how, versions: catalog.versions(entry.key) })
     },
     tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
@@ -186,7 +198,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     catalog,
     on: ports.events.on,
     close: (how = {}) => {
-      closing ??= shutDown(ports, backends, how.graceMs ?? 5_000)
+      closing ??= shutDown(ports, backends, isPositive(how.graceMs) ? how.graceMs : 5_000).finally(unsubscribe)
       return closing
     },
   }
@@ -244,14 +256,31 @@ async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backend>, gr
     for (const run of ports.deadlines.waiters()) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
     await idle()
   }
-  const signal = AbortSignal.timeout(graceMs)
-  await Promise.allSettled([...new Set(backends.values())].map((backend) => backend.close?.(signal)))
+  await Promise.allSettled([...new Set(backends.values())].map((backend) => closeBackend(backend, graceMs)))
 }
 
 /** Discovery shows what the identity may call as far as that is known without arguments. */
 function isVisible(policy: Policy | undefined, identity: Identity, { id, tool }: CatalogEntry): boolean {
   const permitted = (tool.permissions ?? []).every((permission) => holds(identity, permission))
   return permitted && (policy?.visible?.({ identity, id, tool }) ?? true)
+}
+
+/** Gives a backend its time to close; one that ignores the signal is left behind. */
+async function closeBackend(backend: Backend, graceMs: number): Promise<void> {
+  const late = new AbortController()
+  const given = Promise.withResolvers<void>()
+  const timer = setTimeout(
+    () => {
+      late.abort(new ToolError('TIMEOUT', `The backend ${backend.name} did not close within ${graceMs} ms.`))
+      given.resolve()
+    },
+    Math.min(graceMs, 2_147_483_647),
+  )
+  try {
+    await Promise.race([backend.close?.(late.signal), given.promise])
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 function backendMap(list: readonly Backend[]): ReadonlyMap<string, Backend> {

@@ -41,8 +41,8 @@ function firstIssue(options: RunOptions): Issue | undefined {
   if (identity !== undefined && !isIdentity(identity)) {
     return { path: '/identity', message: 'must have a principal, a tenant and a list of permissions' }
   }
-  if (retry !== undefined && !(Number.isInteger(retry.attempts) && retry.attempts > 0)) {
-    return { path: '/retry/attempts', message: 'must be a whole number above 0' }
+  if (retry !== undefined && !isRetry(retry)) {
+    return { path: '/retry', message: 'must have attempts from 1 to 100, and delays of 0 ms or more' }
   }
   for (const key of ['idempotencyKey', 'schemaDigest', 'callId'] as const) {
     const text: unknown = texts[key]
@@ -50,4 +50,11 @@ function firstIssue(options: RunOptions): Issue | undefined {
     return { path: `/${key}`, message: `must be a text of 1 to ${longestKey} characters` }
   }
   return undefined
+}
+
+function isRetry(value: RetryRule): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  const { attempts, delayMs = 0, maxDelayMs = 0 } = value
+  const delays = [delayMs, maxDelayMs].every((ms) => typeof ms === 'number' && Number.isFinite(ms) && ms >= 0)
+  return delays && Number.isInteger(attempts) && attempts >= 1 && attempts <= 100
 }

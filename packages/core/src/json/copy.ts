@@ -69,7 +69,7 @@ function copyObject(value: object, depth: number, budget: Budget): Json {
 }
 
 function copyArray(value: readonly unknown[], depth: number, budget: Budget): Json[] {
-  const length = value.length
+  const length = Math.max(0, Number(value.length))
   spend(budget, 2, length)
   const target: Json[] = []
   let index = 0

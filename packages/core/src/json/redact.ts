@@ -19,7 +19,7 @@ export interface PieceRedactor {
 }
 
 export interface RedactorOptions {
-  /** Secret values; each is also looked for as base64, base64url, hex and URL text. */
+  /** Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text. */
   readonly values?: readonly string[]
   /** Blanks members by the sound of their key; on unless false. */
   readonly keys?: boolean
@@ -101,11 +101,29 @@ function define(target: { [key: string]: Json }, key: string, value: Json): void
   else target[key] = value
 }
 
+function inHtml(text: string): string {
+  const names: Readonly<Record<string, string>> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#39;',
+  }
+  return text.replace(/[&<>"']/g, (character) => names[character] ?? character)
+}
+
 /** How a secret may show up in text; the base64 forms cover each of the three alignments within a longer text. */
 function formsOf(secret: string): string[] {
   if (secret.length < shortestSecret) return []
   const bytes = Buffer.from(secret)
-  const forms = [secret, encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)]
+  const inJson = JSON.stringify(secret).slice(1, -1)
+  const forms = [secret, inJson, JSON.stringify(inJson).slice(1, -1), inJson.replaceAll('/', '\\/'), inHtml(secret)]
+  for (const encoded of [encodeURIComponent(secret.toWellFormed()), encodeURI(secret.toWellFormed())]) {
+    forms.push(
+      encoded,
+      encoded.replace(/%[0-9A-F]{2}/g, (found) => found.toLowerCase()),
+    )
+  }
   forms.push(bytes.toString('hex'), bytes.toString('hex').toUpperCase())
   for (let shift = 0; shift < 3; shift++) {
     const padded = Buffer.concat([Buffer.alloc(shift), bytes])

@@ -41,7 +41,7 @@ export class CallContext implements ToolContext {
       const report: ProgressReport = typeof progress === 'object' ? progress : given(progress, total, message)
       // A wrong figure is not worth failing a tool for.
       if (!Number.isFinite(report.progress)) return
-      quietly(this.#run.report({ kind: 'progress', ...copyReport(report) }))
+      quietly(this.#run.report({ kind: 'progress', ...copyReport(this.#run, report) }))
     }
   }
 
@@ -49,7 +49,7 @@ export class CallContext implements ToolContext {
     return (first: string, second?: Json, third?: Json) => {
       const named = levels.has(first) && typeof second === 'string'
       const level = named ? (first as LogLevel) : 'info'
-      const message = (named ? String(second) : String(first)).slice(0, longestMessage)
+      const message = this.#run.shown(named ? second : String(first), longestMessage)
       const data = named ? third : second
       const shown = data === undefined ? {} : { data: loggable(data) }
       quietly(this.#run.report({ kind: 'log', level, message, ...shown }))
@@ -63,6 +63,10 @@ export class CallContext implements ToolContext {
         throw new ToolError('LIMIT_EXCEEDED', `A call may send ${mostMessages} messages, and this was one more.`)
       }
       const copied = sendable(message)
+      this.#run.sentBytes += JSON.stringify(copied).length
+      if (this.#run.sentBytes > (this.#run.tool?.resultCopy.limits.bytes ?? 0)) {
+        throw new ToolError('LIMIT_EXCEEDED', 'The messages of a call together may not be larger than a result.')
+      }
       const shown = this.#run.redactor?.value(copied) ?? copied
       this.#run.effects = [...this.#run.effects, { kind: 'message', message: shown }]
     }
@@ -91,9 +95,9 @@ function given(progress: number, total: number | undefined, message: string | un
   return { progress, ...(total === undefined ? {} : { total }), ...(message === undefined ? {} : { message }) }
 }
 
-function copyReport(report: ProgressReport): ProgressReport {
-  const { progress, total, message } = report
-  return given(progress, Number.isFinite(total) ? total : undefined, message?.slice(0, longestMessage))
+function copyReport(run: Run, { progress, total, message }: ProgressReport): ProgressReport {
+  const shown = typeof message === 'string' ? run.shown(message, longestMessage) : undefined
+  return given(progress, Number.isFinite(total) ? total : undefined, shown)
 }
 
 /** Reports do not make a plain tool wait, so what their reader does with them is not the tool's concern. */

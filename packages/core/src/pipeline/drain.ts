@@ -5,6 +5,9 @@ import type { PieceRedactor } from '../json/redact.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 
+/** How long a streaming tool may keep the process to itself. */
+const longestTurnMs = 10
+
 type ToolGenerator = AsyncGenerator<unknown, unknown> | Generator<unknown, unknown>
 
 /** Whether a tool answered with a generator; other iterables are values. */
@@ -26,9 +29,11 @@ export async function drain(
 ): Promise<unknown> {
   const kept = new KeptChunks(resultCopy.limits)
   const shown = new ShownChunks(run)
+  const breath = new Breath(run)
   let done = false
   try {
     while (true) {
+      await breath.take()
       const step = await run.within(Promise.resolve(generator.next()))
       if (step.done === true) {
         done = true
@@ -54,11 +59,31 @@ async function close(generator: ToolGenerator): Promise<void> {
 }
 
 function plainChunk(value: unknown, options: CopyOptions): Json {
+  // A promise is no chunk, and what becomes of it must not end the host.
+  if (value instanceof Promise) value.catch(() => undefined)
   try {
     return copyJson(value ?? null, options)
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     throw new ToolError('OUTPUT_INVALID', `A chunk ${error.message} at ${error.path || 'its root'}.`, { cause: error })
+  }
+}
+
+/** Lets timers and signals have their turn, which a tool that yields without ever waiting would keep from them. */
+class Breath {
+  readonly #run: Run
+  #last: number
+
+  constructor(run: Run) {
+    this.#run = run
+    this.#last = run.ports.clock.monotonic()
+  }
+
+  async take(): Promise<void> {
+    const now = this.#run.ports.clock.monotonic()
+    if (now - this.#last < longestTurnMs) return
+    await this.#run.within(new Promise((resolve) => setImmediate(resolve)))
+    this.#last = this.#run.ports.clock.monotonic()
   }
 }
 

@@ -348,3 +348,74 @@ test('a wrong figure or log value does not fail a tool, and a message that is no
   assert.equal(flooded.error?.code, 'LIMIT_EXCEEDED')
   assert.equal(flooded.effects.length, 1_000)
 })
+
+test('a streaming tool that never waits still ends in time', async () => {
+  const generators = [
+    async function* () {
+      for (;;) yield 'x'
+    },
+    function* () {
+      for (;;) yield 'x'
+    },
+  ]
+  for (const run of generators) {
+    const gantry = createExecutor({ tools: [tool(run)] })
+    assert.equal((await gantry.run('test:it', {}, { timeoutMs: 30 })).status, 'timeout')
+    let last = ''
+    for await (const event of gantry.stream('test:it', {}, { timeoutMs: 30 })) last = event.kind
+    assert.equal(last, 'error')
+  }
+})
+
+test('a slot that is granted while its call is cancelled is given back', async () => {
+  for (let turns = 0; turns < 8; turns++) {
+    const gantry = createExecutor({ tools: [tool(async () => 'done', { concurrency: 1 })] })
+    const controller = new AbortController()
+    const holder = gantry.run('test:it')
+    const waiting = gantry.run('test:it', {}, { signal: controller.signal })
+    for (let turn = 0; turn < turns; turn++) await Promise.resolve()
+    controller.abort()
+    await Promise.all([holder, waiting])
+    assert.equal((await gantry.run('test:it', {}, { timeoutMs: 1_000 })).output, 'done', `after ${turns} turns`)
+  }
+})
+
+test('a cut cannot hide a secret from redaction', async () => {
+  const secret = 'correct-horse-battery'
+  for (const length of [9_980, 9_990, 9_999]) {
+    const text = `${'x'.repeat(length)}${secret} and more`
+    const leaky = tool(
+      (_args, { log, progress }) => {
+        log(text)
+        progress(1, 2, text)
+        throw Object.assign(new Error(text), { code: `${'y'.repeat(90)}${secret}` })
+      },
+      { secrets: ['api'] },
+    )
+    const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
+    const events = []
+    for await (const event of gantry.stream('test:it')) events.push(event)
+    assert.ok(!/corre|horse/.test(JSON.stringify(events)), `cut at ${length}`)
+  }
+})
+
+test('each attempt gets the arguments as they came', async () => {
+  const seen: unknown[] = []
+  const greedy = tool(
+    (args) => {
+      seen.push(structuredClone(args))
+      ;(args as { list: number[] }).list.push(1)
+      throw new Error('again')
+    },
+    { effect: 'read', retry: { attempts: 3, delayMs: 0 } },
+  )
+  await createExecutor({ tools: [greedy] }).run('test:it', { list: [] })
+  assert.deepEqual(seen, [{ list: [] }, { list: [] }, { list: [] }])
+})
+
+test('a signal that is asked for after the call has ended is aborted, and keeps nothing alive', async () => {
+  const kept: ToolContext[] = []
+  const gantry = createExecutor({ tools: [tool((_args, context) => void kept.push(context))] })
+  await gantry.run('test:it')
+  assert.equal(kept[0]?.signal.aborted, true)
+})

@@ -1,8 +1,9 @@
-import { type JsonObject, type RetryRule, ToolError } from '@gantry/contract'
+import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import { backoffMs, pause } from '../resilience/backoff.ts'
 import { CallContext } from './context.ts'
 import { drain, isGenerator } from './drain.ts'
+import { failureOf } from './failure.ts'
 import type { PreparedTool } from './prepare.ts'
 import { recordStart } from './record.ts'
 import type { Target } from './resolve.ts'
@@ -36,7 +37,21 @@ async function executeGuarded(
   const secrets = names === undefined ? none : await resolveSecrets(run, names)
   const intent = recordStart(run, tool, args)
   if (intent !== undefined) await run.within(intent)
-  return withSlot(run, tool, (hold) => repeat(run, rule, async () => attempt(run, tool, target, args, secrets, hold)))
+  const fresh = rule === undefined || rule.attempts < 2 ? () => args : copies(args)
+  return withSlot(run, tool, (hold) =>
+    repeat(run, rule, async () => attempt(run, tool, target, fresh(), secrets, hold)),
+  )
+}
+
+/** Arguments for each attempt, because a tool may change what it was given. */
+function copies(args: JsonObject): () => JsonObject {
+  try {
+    const pristine = structuredClone(args)
+    return () => structuredClone(pristine)
+  } catch {
+    // What a vendor's schema made of the arguments may be more than data; then all attempts share it.
+    return () => args
+  }
 }
 
 const none: ToolContext['secrets'] = Object.freeze({})
@@ -49,7 +64,15 @@ async function withSlot(
 ): Promise<unknown> {
   const { concurrency, concurrencyKey } = tool.entry.tool
   if (concurrency === undefined) return work(() => undefined)
-  const release = await run.within(run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal))
+  const taking = run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal)
+  const release = await run.within(taking).catch((error: unknown) => {
+    // The slot may be granted at the very moment in which the call is stopped.
+    taking.then(
+      (granted) => granted(),
+      () => undefined,
+    )
+    throw error
+  })
   let until: PromiseLike<unknown> | undefined
   try {
     return await work((running) => {
@@ -67,20 +90,19 @@ async function repeat(run: Run, rule: RetryRule | undefined, work: () => Promise
     try {
       return await work()
     } catch (error) {
-      if (rule === undefined || run.attempts >= rule.attempts || !mayRepeat(run, error)) throw error
+      if (rule === undefined || run.attempts >= rule.attempts || !mayRepeat(run, failureOf(run, error))) throw error
       await run.within(pause(backoffMs(rule, run.attempts, run.ports.random), run.signal))
     }
   }
 }
 
 /** A repeat is safe when nothing can have happened, or when the tool's effect class says that repeating is. */
-function mayRepeat(run: Run, error: unknown): boolean {
+function mayRepeat(run: Run, failure: ToolError): boolean {
   if (run.stopped !== undefined || run.streamed) return false
-  const known = ToolError.is(error)
-  if (known && error.effect === 'none') return error.retryable
+  if (failure.effect === 'none') return failure.retryable
   const effect = run.tool?.entry.tool.effect
   const safe = effect === 'read' || effect === 'keyed' || effect === 'repeatable'
-  return safe && (!known || error.retryable || error.code === 'BACKEND_FAILED')
+  return safe && (failure.retryable || failure.code === 'BACKEND_FAILED')
 }
 
 /** One try. Anything asynchronous is waited for within the run's time; a synchronous answer needs no clock. */

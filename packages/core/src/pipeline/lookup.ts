@@ -5,8 +5,8 @@ import type { Run } from './run.ts'
 
 /** Finds the tool version that the id means, and refuses a caller who saw another one. */
 export function lookup(run: Run): PreparedTool {
-  const { catalog, prepared } = run.ports
-  const entry = find(run, catalog)
+  const { catalog, prepared, visible } = run.ports
+  const entry = findShown(catalog, run.request.tool, (near) => visible(run.request.identity, near))
   const tool = prepared.of(entry)
   run.tool = tool
   const { schemaDigest } = run.request
@@ -24,22 +24,21 @@ export function lookup(run: Run): PreparedTool {
 }
 
 /** Near names help only as far as the caller may see them; a hidden tool leaves no trace in the answer. */
-function find(run: Run, catalog: Catalog): CatalogEntry {
+export function findShown(catalog: Catalog, id: string, isVisible: (entry: CatalogEntry) => boolean): CatalogEntry {
+  const isShown = (near: string): boolean => {
+    try {
+      return isVisible(catalog.find(near))
+    } catch {
+      return false
+    }
+  }
   try {
-    return catalog.find(run.request.tool)
+    return catalog.find(id)
   } catch (error) {
     if (!ToolError.is(error) || error.details?.nearest === undefined) throw error
     const { nearest } = error.details
-    const shown = nearest.filter((id) => isShown(run, catalog, id))
+    const shown = nearest.filter(isShown)
     if (shown.length === nearest.length) throw error
-    throw new ToolError(error.code, `There is no tool ${run.request.tool}.`, { details: { nearest: shown } })
-  }
-}
-
-function isShown(run: Run, catalog: Catalog, id: string): boolean {
-  try {
-    return run.ports.visible(run.request.identity, catalog.find(id))
-  } catch {
-    return false
+    throw new ToolError(error.code, `There is no tool ${id}.`, { details: { nearest: shown } })
   }
 }

@@ -378,7 +378,7 @@ test('an error of another version of Gantry, with a code unknown here, is still 
     }),
   )
   assert.equal(result.status, 'failed')
-  assert.equal(result.error?.code, 'INTERNAL')
+  assert.equal(result.error?.code, 'BACKEND_FAILED')
 })
 
 test('an approver that fails or answers nonsense lets nothing pass', async () => {
@@ -441,4 +441,86 @@ test('an output schema of a vendor is checked by the vendor, and the output stay
   assert.deepEqual(good.warnings, [])
   const bad = await runIt(tool(() => ({ n: 1 }), { outputSchema }))
   assert.equal(bad.warnings[0]?.issues?.[0]?.path, '/n')
+})
+
+test('whatever a tool throws, a call ends with one Result and one end on record', async () => {
+  const revoked = Proxy.revocable({}, {})
+  revoked.revoke()
+  const trap = new Proxy({}, { has: () => assert.fail('trap'), get: () => assert.fail('trap') })
+  const marked = Symbol.for('gantry.error')
+  const hostiles: (() => unknown)[] = [
+    () => Object.defineProperty(new Error('x'), 'name', { get: () => assert.fail('name') }),
+    () => Object.defineProperty(new Error('x'), 'cause', { get: () => assert.fail('cause') }),
+    () => Object.assign(new Error('x'), { name: { toString: () => assert.fail('toString') } }),
+    () => trap,
+    () => revoked.proxy,
+    () => ({ [marked]: true }),
+    () => Object.assign(new ToolError('DENIED', 'x'), { message: { not: 'text' } }),
+    () => Object.assign(new ToolError('DENIED', 'x'), { stage: 5, effect: 'maybe' }),
+  ]
+  for (const make of hostiles) {
+    const audit = memoryAudit()
+    const defined = tool(() => {
+      throw make()
+    })
+    const gantry = createExecutor({ tools: [defined], audit })
+    const result = await gantry.run('test:it')
+    assert.equal(result.status, 'failed')
+    assert.equal(result.error?.code, 'BACKEND_FAILED')
+    assert.doesNotThrow(() => JSON.stringify(result))
+    const events = []
+    for await (const event of gantry.stream('test:it')) events.push(event.kind)
+    assert.deepEqual(events, ['error'])
+    assert.equal(audit.records().filter(({ phase }) => phase === 'end').length, 2)
+  }
+  const odd = await createExecutor().run(JSON.parse('{"toString":null}'))
+  assert.equal(odd.error?.code, 'TOOL_ID_INVALID')
+})
+
+test("an error that an inner call ended with does not pass for the tool's own", async () => {
+  let writes = 0
+  const inner = defineTool({
+    namespace: 'test',
+    name: 'inner',
+    description: 'Inner.',
+    inputSchema: anything,
+    backends: [{ kind: 'gone' }],
+  })
+  const outer = tool(
+    async () => {
+      writes += 1
+      await gantry.runOrThrow('test:inner')
+    },
+    { retry: { attempts: 5, delayMs: 1 } },
+  )
+  const gantry = createExecutor({ tools: [inner, outer] })
+  const result = await gantry.run('test:it')
+  assert.equal(writes, 1)
+  assert.equal(result.error?.code, 'BACKEND_FAILED')
+  assert.equal(result.error?.effect, 'possible')
+  assert.equal(result.error?.cause?.code, 'NO_BACKEND')
+})
+
+test('a tool cannot give rights to the identity it is shown, nor describe what is hidden', async () => {
+  const greedy = tool((_args, { identity }) => (identity.permissions as string[]).push('*'))
+  const hidden = defineTool({
+    namespace: 'test',
+    name: 'hidden',
+    description: 'Hidden.',
+    inputSchema: anything,
+    permissions: ['secret'],
+    aliases: ['test:other'],
+    run: () => 1,
+  })
+  const bob: Identity = { principal: 'bob', tenant: 't', permissions: ['a'] }
+  const gantry = createExecutor({ tools: [greedy, hidden] })
+  assert.equal((await gantry.run('test:it', {}, { identity: bob })).status, 'failed')
+  assert.deepEqual(bob.permissions, ['a'])
+  assert.equal((await gantry.run('test:hidden', {}, { identity: bob })).status, 'denied')
+  for (const id of ['test:hidde', 'test:hidden', 'test:hidden:9.9.9', 'test:other']) {
+    const error: unknown = await gantry.describe(id, { identity: bob }).catch((thrown: unknown) => thrown)
+    assert.ok(ToolError.is(error))
+    assert.deepEqual(error.details, { nearest: [] }, id)
+    assert.ok(!error.message.replace(id, '').includes('hidden'), error.message)
+  }
 })

@@ -51,7 +51,7 @@ export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
     phase: 'end',
     at: ports.clock.iso(run.startedAt + Math.round(result.durationMs)),
     callId: request.callId,
-    tool: run.tool?.entry.id ?? String(request.tool).slice(0, 300),
+    tool: run.tool?.entry.id ?? askedFor(request.tool),
     principal: request.identity.principal,
     tenant: request.identity.tenant,
     status: result.status,
@@ -78,6 +78,11 @@ async function whenRecorded(written: Promise<void>, result: Result, ms: number):
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** What was asked for may be anything; the record says so in words. */
+function askedFor(tool: unknown): string {
+  return typeof tool === 'string' ? tool.slice(0, 300) : `(a ${typeof tool})`
 }
 
 function unrecorded(result: Result): Result {

@@ -31,6 +31,7 @@ export class Run implements Waiter {
   streamed = false
   timed = false
   attempts = 0
+  sentBytes = 0
   output: Json = null
   content: readonly Content[] = []
   warnings: readonly Warning[] = none
@@ -66,7 +67,7 @@ export class Run implements Waiter {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
-      if (this.#stopped !== undefined) this.#controller.abort(this.#stopped)
+      if (this.ended || this.#stopped !== undefined) this.#controller.abort(this.#stopped ?? over())
       else this.#arm()
     }
     return this.#controller.signal
@@ -107,6 +108,15 @@ export class Run implements Waiter {
     return answer
   }
 
+  /** A text as it may leave: without secrets, then cut, so that a cut cannot hide a secret from the search for it. */
+  shown(text: string, limit: number): string {
+    if (this.redactor === undefined) return text.slice(0, limit)
+    return this.redactor
+      .pieces()
+      .push(text.slice(0, limit * 10))
+      .slice(0, limit)
+  }
+
   warn(warning: Warning): void {
     this.warnings = [...this.warnings, warning]
   }
@@ -114,7 +124,7 @@ export class Run implements Waiter {
   /** Hands on what the tool reports; late reports go nowhere. */
   report(report: Report): void | Promise<void> {
     if (this.ended || this.#stopped !== undefined) return
-    const shown = this.redactor === undefined ? report : (this.redactor.value(report as Json) as Report)
+    const shown = this.redactor === undefined ? report : redactReport(report, this.redactor)
     if (this.ports.events.has('call:reported')) {
       const tool = this.tool?.entry.id ?? this.request.tool
       this.ports.events.emit('call:reported', { callId: this.request.callId, tool, report: shown })
@@ -130,7 +140,7 @@ export class Run implements Waiter {
     this.#whenEnded?.resolve()
     if (this.#onAbort !== undefined) this.request.signal?.removeEventListener('abort', this.#onAbort)
     if (this.#controller !== undefined && !this.#controller.signal.aborted) {
-      this.#controller.abort(new ToolError('CANCELLED', 'The call has ended.'))
+      this.#controller.abort(over())
     }
   }
 
@@ -166,4 +176,16 @@ export class Run implements Waiter {
     if (late) this.stop(new ToolError('TIMEOUT', reason.message, { cause: reason }))
     else this.stop(new ToolError('CANCELLED', 'The caller cancelled the call.', { cause: reason }))
   }
+}
+
+function over(): ToolError {
+  return new ToolError('CANCELLED', 'The call has ended.')
+}
+
+/** Only what a tool wrote is searched for secrets; a secret that happens to be called `chunk` must not break the event. */
+function redactReport(report: Report, redactor: Redactor): Report {
+  if (report.kind === 'chunk') return { ...report, data: redactor.value(report.data) }
+  const message = report.message === undefined ? {} : { message: redactor.text(report.message) }
+  if (report.kind === 'progress') return { ...report, ...message }
+  return { ...report, ...message, ...(report.data === undefined ? {} : { data: redactor.value(report.data) }) }
 }

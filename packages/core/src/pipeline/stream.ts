@@ -13,6 +13,7 @@ class Channel {
   readonly #unread: Report[] = []
   readonly #count = { progress: 0, log: 0, chunk: 0 }
   #end: StreamEnd | undefined
+  #error: { readonly error: unknown } | undefined
   #reader: (() => void) | undefined
   #writers: (() => void)[] = []
 
@@ -23,6 +24,12 @@ class Channel {
     this.#wakeReader()
     if (report.kind !== 'chunk' || this.#unread.length < roomForChunks) return
     return new Promise((resolve) => this.#writers.push(resolve))
+  }
+
+  /** Makes the reader's next wait reject. */
+  fail(error: unknown): void {
+    this.#error = { error }
+    this.#wakeReader()
   }
 
   finish(end: StreamEnd): void {
@@ -40,6 +47,7 @@ class Channel {
         return report
       }
       if (this.#end !== undefined) return this.#end
+      if (this.#error !== undefined) throw this.#error.error
       await new Promise<void>((resolve) => {
         this.#reader = resolve
       })
@@ -130,7 +138,12 @@ class CallStream implements AsyncGenerator<StreamEvent, void> {
 
   async #begin(): Promise<void> {
     const either = this.#signal === undefined ? this.#gone.signal : AbortSignal.any([this.#signal, this.#gone.signal])
-    this.#channel.finish(endOf(await this.#start((report) => this.#channel.push(report), either)))
+    try {
+      this.#channel.finish(endOf(await this.#start((report) => this.#channel.push(report), either)))
+    } catch (error) {
+      // A call never rejects; if it should, its reader must not wait for ever.
+      this.#channel.fail(error)
+    }
   }
 }
 

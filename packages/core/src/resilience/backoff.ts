@@ -4,7 +4,7 @@ import type { RetryRule } from '@gantry/contract'
 /** How long to wait before attempt `attempt + 1`: doubling, capped, with full jitter so that callers spread out. */
 export function backoffMs(rule: RetryRule, attempt: number, random: () => number): number {
   const first = rule.delayMs ?? 100
-  const ceiling = Math.min(rule.maxDelayMs ?? 10_000, first * 2 ** (attempt - 1))
+  const ceiling = Math.min(rule.maxDelayMs ?? 10_000, first * 2 ** Math.min(attempt - 1, 30))
   return Math.round(ceiling * random())
 }
 

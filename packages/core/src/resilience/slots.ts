@@ -9,16 +9,20 @@ export interface Slots {
 
 interface Queue {
   running: number
-  readonly waiting: (() => void)[]
+  /** In the order of arrival; a set, so that leaving from its middle costs nothing. */
+  readonly waiting: Set<() => void>
 }
 
 export function createSlots(): Slots {
   const queues = new Map<string, Queue>()
 
   const release = (key: string, queue: Queue): void => {
-    const next = queue.waiting.shift()
+    const [next] = queue.waiting
     if (next === undefined) queue.running -= 1
-    else next()
+    else {
+      queue.waiting.delete(next)
+      next()
+    }
     if (queue.running === 0) queues.delete(key)
   }
   const once = (key: string, queue: Queue): (() => void) => {
@@ -31,7 +35,7 @@ export function createSlots(): Slots {
   return {
     take(key, size, signal) {
       if (signal.aborted) return Promise.reject(signal.reason)
-      const queue = queues.get(key) ?? { running: 0, waiting: [] }
+      const queue = queues.get(key) ?? { running: 0, waiting: new Set() }
       queues.set(key, queue)
       if (queue.running < size) {
         queue.running += 1
@@ -43,10 +47,10 @@ export function createSlots(): Slots {
           resolve(once(key, queue))
         }
         const leave = (): void => {
-          queue.waiting.splice(queue.waiting.indexOf(enter), 1)
+          queue.waiting.delete(enter)
           reject(signal.reason)
         }
-        queue.waiting.push(enter)
+        queue.waiting.add(enter)
         signal.addEventListener('abort', leave, { once: true })
       })
     },
