@@ -39,6 +39,7 @@ import { createSlots } from './resilience/slots.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
 import { memorySecrets } from './secrets/memory.ts'
 import type { SecretSource } from './secrets/secret.ts'
+import { shutDown } from './shut-down.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
 /** A tool as search shows it. */
@@ -241,46 +242,10 @@ function closed(): ToolError {
   return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
 }
 
-/** Lets calls end by themselves, then cancels them, then closes the backends. */
-async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backend>, graceMs: number): Promise<void> {
-  const idle = async (): Promise<void> => {
-    await Promise.all(ports.deadlines.waiters().map((run) => run.whenEnded))
-  }
-  // A call that came in just now is counted once it waits, which takes it no longer than this turn.
-  await new Promise((resolve) => setImmediate(resolve))
-  if (ports.deadlines.waiters().length > 0) {
-    const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, graceMs)
-    await Promise.race([idle(), late.promise])
-    clearTimeout(timer)
-    for (const run of ports.deadlines.waiters()) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
-    await idle()
-  }
-  await Promise.allSettled([...new Set(backends.values())].map((backend) => closeBackend(backend, graceMs)))
-}
-
 /** Discovery shows what the identity may call as far as that is known without arguments. */
 function isVisible(policy: Policy | undefined, identity: Identity, { id, tool }: CatalogEntry): boolean {
   const permitted = (tool.permissions ?? []).every((permission) => holds(identity, permission))
   return permitted && (policy?.visible?.({ identity, id, tool }) ?? true)
-}
-
-/** Gives a backend its time to close; one that ignores the signal is left behind. */
-async function closeBackend(backend: Backend, graceMs: number): Promise<void> {
-  const late = new AbortController()
-  const given = Promise.withResolvers<void>()
-  const timer = setTimeout(
-    () => {
-      late.abort(new ToolError('TIMEOUT', `The backend ${backend.name} did not close within ${graceMs} ms.`))
-      given.resolve()
-    },
-    Math.min(graceMs, 2_147_483_647),
-  )
-  try {
-    await Promise.race([backend.close?.(late.signal), given.promise])
-  } finally {
-    clearTimeout(timer)
-  }
 }
 
 function backendMap(list: readonly Backend[]): ReadonlyMap<string, Backend> {

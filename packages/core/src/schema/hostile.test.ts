@@ -105,6 +105,79 @@ test('references that multiply end within the step limit', () => {
   assert.match(issues(1)[0]?.message ?? '', /too complex to check/)
 })
 
+/** A schema that applies another 2^17 times to the same value. */
+function multiplied(leaf: JsonSchema): JsonSchema {
+  const $defs: Record<string, JsonSchema> = { a0: leaf }
+  for (let level = 1; level <= 17; level++) {
+    const below = { $ref: `#/$defs/a${level - 1}` }
+    $defs[`a${level}`] = { anyOf: [below, below] }
+  }
+  return { $ref: '#/$defs/a17', $defs }
+}
+
+test('comparing large constants, enumerated values and items is paid for', () => {
+  const list = (last: unknown): unknown[] => [...Array(19_000).fill(0), last]
+  const record = (last: unknown): unknown => Object.fromEntries(list(last).map((item, index) => [`k${index}`, item]))
+  const text = (last: string): string => `${'x'.repeat(500_000)}${last}`
+  const deep = (last: unknown): unknown => nest(200, (inner) => [inner, last])
+  const twins = [text('a'), JSON.parse(JSON.stringify(text('a')))]
+  const cases: readonly (readonly [schema: unknown, value: unknown])[] = [
+    [{ const: list(1) }, list(2)],
+    [{ const: record(1) }, record(2)],
+    [{ const: { a: 1 } }, record(2)],
+    [{ const: text('a') }, text('b')],
+    [{ const: [text('a')] }, [text('b')]],
+    [{ enum: [text('a'), text('c')] }, text('b')],
+    [{ enum: [text('a'), 1, 2, 3, 4, 5, 6, 7, 8, 9] }, text('b')],
+    [{ enum: Array.from({ length: 40 }, (_, index) => [deep(0), index]) }, [deep(0), -1]],
+    [{ uniqueItems: true }, twins],
+    [{ uniqueItems: true }, [...twins, 1, 2, 3, 4, 5, 6, 7]],
+  ]
+  for (const [leaf, value] of cases) {
+    const { check, issues } = compileSchema(multiplied(leaf as JsonSchema))
+    assert.equal(check(value), false)
+    assert.match(issues(value).at(-1)?.message ?? '', /too complex to check/)
+  }
+})
+
+test('one comparison with a large constant, and many with small ones, stay within the step limit', () => {
+  const list = Array.from({ length: 19_000 }, (_, index) => index)
+  assert.equal(compileSchema({ const: list }).check([...list]), true)
+  assert.equal(compileSchema({ const: 'x'.repeat(500_000) }).check('x'.repeat(500_000)), true)
+  const words = compileSchema({ items: { enum: ['a', 'b', null] } })
+  assert.equal(words.check(Array(1_500_000).fill('b')), true)
+  assert.equal(words.check(['c']), false)
+  const points = compileSchema({ items: { enum: [{ x: 1 }, { x: 2 }] } })
+  assert.equal(points.check(Array(100_000).fill({ x: 2 })), true)
+  assert.equal(compileSchema({ items: { uniqueItems: true } }).check(Array(100_000).fill(['a', 'b', 'c'])), true)
+})
+
+test('long keys and values make no long issues', () => {
+  const long = 'k~/'.repeat(100_000)
+  const value = nest(50, (inner) => ({ [long]: inner, [`${long}!`]: long }))
+  const schemas: JsonSchema[] = [
+    { additionalProperties: { anyOf: [{ $ref: '#' }, { const: 1 }] }, required: ['none', long.toUpperCase()] },
+    { additionalProperties: { $ref: '#' }, propertyNames: { pattern: `^(?:${'abc|'.repeat(2_000)}x)$` } },
+    { properties: { [long]: { $ref: '#' } }, additionalProperties: { enum: [long.toUpperCase()] } },
+    { dependentRequired: { [long]: ['none'] } },
+  ]
+  for (const schema of schemas) {
+    const issues = compileSchema(schema).issues(value)
+    assert.ok(issues.length > 0)
+    for (const { path, schemaPath, message } of issues) {
+      assert.ok(path.length <= 1_000 && (schemaPath ?? '').length <= 1_000 && message.length <= 2_000)
+    }
+  }
+  const [issue] = compileSchema({ additionalProperties: false }).issues({ [`first${'x'.repeat(900)}last`]: 1 })
+  assert.match(issue?.path ?? '', /^\/firstx{50,}…x{50,}last$/)
+})
+
+test('a refused schema with long names and references makes no long issues', () => {
+  const long = 'k'.repeat(100_000)
+  const [issue] = refusal({ properties: { [long]: { $ref: `#/${long}` } } })
+  assert.ok(issue !== undefined && issue.path.length <= 1_000 && issue.message.length <= 2_000)
+})
+
 test('a blown step limit is never turned into success by not', () => {
   const schema = { not: { items: { type: 'string' } } }
   assert.equal(compileSchema(schema, { limits: { steps: 50 } }).check(Array(100).fill(1)), false)
@@ -191,4 +264,22 @@ test('a __proto__ key in a schema is data and changes no prototype', () => {
   assert.equal(compileSchema(schema).check('x'), true)
   assert.equal(compileSchema(schema).check(1), false)
   assert.equal(({} as Record<string, unknown>).type, undefined)
+})
+
+test('a text too long for a pattern is never taken for one that does not match, not even under not', () => {
+  const text = `${'a'.repeat(200_000)}-`
+  const pattern = '^(a+)-\\1$'
+  const schemas: JsonSchema[] = [
+    { pattern },
+    { not: { pattern } },
+    { not: { not: { pattern } } },
+    { if: { pattern }, else: {} },
+    { anyOf: [{ pattern }, { not: { pattern } }] },
+  ]
+  for (const schema of schemas) {
+    const validator = compileSchema(schema)
+    assert.equal(validator.check(text), false, JSON.stringify(schema))
+    assert.match(validator.issues(text)[0]?.message ?? '', /too long/)
+  }
+  assert.equal(compileSchema({ not: { pattern } }).check('aa-b'), true, 'control')
 })

@@ -44,7 +44,7 @@ function verifyQueue(registry: Registry): void {
 }
 
 function limit(registry: Registry, place: Place, message: string): Error {
-  registry.issues.push({ path: place.path, message })
+  registry.add(place.path, undefined, message)
   return registry.error()
 }
 

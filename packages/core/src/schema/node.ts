@@ -1,5 +1,6 @@
 import type { Issue } from '@gantry/contract'
 import { escapeSegment } from '../json/pointer.ts'
+import { abridgeKey, abridgeMessage, abridgePath } from './abridge.ts'
 import type { Resource } from './place.ts'
 
 /** What one check has spent and where it is. */
@@ -44,7 +45,14 @@ export class Stop {
 
 export const exhausted: Stop = new Stop('is too complex to check within the step limit of this schema')
 export const tooDeep: Stop = new Stop('is nested too deeply to check against this schema')
+export const untold: Stop = new Stop('holds a text that is too long to check against a pattern of this schema')
 export const enough: Stop = new Stop('has more issues than are listed')
+
+/** A verdict that is one; a pattern that cannot tell ends the check, because under `not` a no would be a yes. */
+export function sure(match: boolean | undefined): boolean {
+  if (match === undefined) throw untold
+  return match
+}
 
 /** Pays for work; ends the check when the budget is spent. */
 export function spend(state: State, steps: number): void {
@@ -52,13 +60,23 @@ export function spend(state: State, steps: number): void {
   if (state.steps < 0) throw exhausted
 }
 
-/** Adds an issue; ends the report when the list is full. */
+/** Pays for comparing or hashing a text, which takes time by its length. */
+export function spendText(state: State, text: string): void {
+  if (text.length >= 64) spend(state, text.length >> 6)
+}
+
+/** Adds an issue, with paths and message cut in the middle when long; ends the report when the list is full. */
 export function addIssue(state: State, path: string, schemaPath: string, keyword: string, message: string): void {
-  state.issues.push({ path, schemaPath, keyword, message })
+  state.issues.push({
+    path: abridgePath(path),
+    schemaPath: abridgePath(schemaPath),
+    keyword,
+    message: abridgeMessage(message),
+  })
   if (--state.room <= 0) throw enough
 }
 
-/** The pointer of a member. */
+/** The pointer of a member; a long key is cut in the middle, so that such a path is for reading only. */
 export function join(path: string, key: string | number): string {
-  return `${path}/${typeof key === 'number' ? key : escapeSegment(key)}`
+  return `${path}/${typeof key === 'number' ? key : escapeSegment(abridgeKey(key))}`
 }

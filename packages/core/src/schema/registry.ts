@@ -1,5 +1,6 @@
 import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
 import { unescapeSegment } from '../json/pointer.ts'
+import { abridgeMessage, abridgePath } from './abridge.ts'
 import { dialectOf } from './dialects.ts'
 import { isObject } from './keywords/keyword.ts'
 import { defaultLimits, type SchemaLimits } from './limits.ts'
@@ -41,6 +42,13 @@ export class Registry {
 
   refuse(path: string, keyword: string | undefined, message: string): void {
     if (this.issues.length >= this.limits.issues) throw this.error()
+    this.add(path, keyword, message)
+  }
+
+  /** Notes an issue, with path and message cut in the middle when long. */
+  add(at: string, keyword: string | undefined, words: string): void {
+    const path = abridgePath(at)
+    const message = abridgeMessage(words)
     this.issues.push(keyword === undefined ? { path, message } : { path, keyword, message })
   }
 

@@ -14,6 +14,30 @@ test('schemas of zod and valibot are recognised, JSON Schemas are not', () => {
     assert.equal(isStandardSchema(other), false)
 })
 
+test('an object that only looks like a Standard Schema is none', () => {
+  const validate = (value: unknown) => ({ value })
+  assert.equal(isStandardSchema({ '~standard': { version: 1, vendor: 'x', validate } }), true)
+  for (const standard of [
+    { validate: 1 },
+    { version: 1, vendor: 'x', validate: 1 },
+    { version: 1, vendor: 'x' },
+    { version: 2, vendor: 'x', validate },
+    { version: 1, validate },
+    null,
+  ]) {
+    assert.equal(isStandardSchema({ '~standard': standard }), false)
+  }
+})
+
+test('long paths and messages of a vendor are cut in the middle', () => {
+  const key = 'k'.repeat(100_000)
+  const validate = () => ({ issues: [{ message: `bad ${key} end`, path: Array<string>(20).fill(key) }] })
+  const result = validateStandard({ '~standard': { version: 1, vendor: 'x', validate } }, {})
+  assert.ok(!(result instanceof Promise) && 'issues' in result)
+  assert.equal(result.issues[0]?.path.length, 1_000)
+  assert.match(result.issues[0]?.message ?? '', /^bad k{900,}…k{900,} end$/)
+})
+
 test('a vendor that offers JSON Schema gives it for each side, another gives none', () => {
   const schema = z.object({ n: z.string().default('x') })
   assert.deepEqual((jsonSchemaOf(schema, 'output') as { required: unknown }).required, ['n'])

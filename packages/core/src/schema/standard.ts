@@ -1,4 +1,5 @@
 import type { Issue, JsonSchema } from '@gantry/contract'
+import { abridgeMessage, abridgePath } from './abridge.ts'
 import { join } from './node.ts'
 
 /** Any schema library's schema: Standard Schema v1, and its JSON Schema extension where the vendor has it. */
@@ -24,11 +25,13 @@ interface StandardIssue {
 /** A value as the vendor returned it, or what is wrong. */
 export type Validated<Output> = { readonly value: Output } | { readonly issues: Issue[] }
 
-/** Whether a value is a schema of a library that speaks Standard Schema v1. */
+/** Whether a value is a schema of a library that speaks Standard Schema v1; JSON never is, because it holds no function. */
 export function isStandardSchema(value: unknown): value is StandardSchema {
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false
   const standard: unknown = (value as Partial<StandardSchema>)['~standard']
-  return typeof standard === 'object' && standard !== null && 'validate' in standard
+  if (typeof standard !== 'object' || standard === null) return false
+  const { version, vendor, validate } = standard as Readonly<Record<string, unknown>>
+  return version === 1 && typeof vendor === 'string' && typeof validate === 'function'
 }
 
 /** The JSON Schema a vendor gives for one side; undefined when it offers none or cannot express this schema. */
@@ -56,7 +59,12 @@ export function validateStandard<Output>(
 
 function toValidated<Output>(result: StandardResult<Output>): Validated<Output> {
   if (result.issues === undefined) return { value: result.value }
-  return { issues: result.issues.map(({ message, path }) => ({ path: toPointer(path ?? []), message })) }
+  return {
+    issues: result.issues.map(({ message, path }) => ({
+      path: abridgePath(toPointer(path ?? [])),
+      message: abridgeMessage(message),
+    })),
+  }
 }
 
 function toPointer(path: NonNullable<StandardIssue['path']>): string {

@@ -12,7 +12,11 @@ export interface CompileOptions extends LoadOptions {
 export interface Validator {
   /** Whether the value fits; false too when it costs more than the limits allow, which `issues` then says. */
   check(value: unknown): boolean
-  /** Everything wrong with the value, up to `limits.issues`; empty when it fits. */
+  /**
+   * Everything wrong with the value, up to `limits.issues`; empty when it fits. Keys longer than 200 characters, paths
+   * longer than 1,000 and messages longer than 2,000 have an ellipsis for their middle, so that long keys cannot make
+   * the list many times as large as the value.
+   */
   issues(value: unknown): Issue[]
 }
 

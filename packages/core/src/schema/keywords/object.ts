@@ -1,4 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
+import { abridgeKey } from '../abridge.ts'
 import { addIssue, join, type Node, spend } from '../node.ts'
 import { applicator, assertion, isObject, type Keyword, plural } from './keyword.ts'
 
@@ -34,7 +35,8 @@ function reportMissing(names: readonly string[], path: string, keyword: string, 
     if (!isObject(value)) return
     spend(state, names.length)
     for (const name of names) {
-      if (!hasMember(value, name)) addIssue(state, at, path, keyword, `must have the property "${name}"${why}`)
+      if (hasMember(value, name)) continue
+      addIssue(state, at, path, keyword, `must have the property "${abridgeKey(name)}"${why}`)
     }
   }
 }
@@ -131,7 +133,7 @@ function namesNode(names: readonly string[], cause: string, path: string, keywor
       spend(state, names.length)
       return !isObject(value) || names.every((name) => hasMember(value, name))
     },
-    report: reportMissing(names, join(path, cause), keyword, ` because it has "${cause}"`),
+    report: reportMissing(names, join(path, cause), keyword, ` because it has "${abridgeKey(cause)}"`),
     collect: undefined,
     height: 0,
     types: 0,

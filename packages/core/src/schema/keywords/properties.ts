@@ -1,5 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
-import { addIssue, exhausted, join, type Node, type State, spend } from '../node.ts'
+import { addIssue, exhausted, join, type Node, type State, spend, sure } from '../node.ts'
 import type { Pattern } from '../patterns/pattern.ts'
 import { applicator, isObject, type Keyword, type Site } from './keyword.ts'
 import { hasMember } from './object.ts'
@@ -118,8 +118,7 @@ export const patternProperties: Keyword = {
           spend(state, keys.length * list.length)
           for (const { pattern, node } of list) {
             for (const key of keys) {
-              const match = pattern.matches(key, state)
-              if (match === undefined || (match && !node.check(instance[key], state))) return false
+              if (sure(pattern.matches(key, state)) && !node.check(instance[key], state)) return false
             }
           }
           return true
@@ -141,7 +140,7 @@ export const patternProperties: Keyword = {
           if (!isObject(instance)) return
           const keys = Object.keys(instance)
           spend(state, keys.length * list.length)
-          for (const key of keys) if (list.some(({ pattern }) => pattern.matches(key, state))) seen.names.add(key)
+          for (const key of keys) if (list.some(({ pattern }) => sure(pattern.matches(key, state)))) seen.names.add(key)
         },
       },
     )
@@ -189,6 +188,6 @@ export const additionalProperties: Keyword = {
 
 function isKnown(key: string, known: ReadonlySet<string>, patterns: readonly Pattern[], state: State): boolean {
   if (known.has(key)) return true
-  for (const pattern of patterns) if (pattern.matches(key, state)) return true
+  for (const pattern of patterns) if (sure(pattern.matches(key, state))) return true
   return false
 }

@@ -1,5 +1,6 @@
+import { abridgeKey } from '../abridge.ts'
 import { formats } from '../formats/formats.ts'
-import { addIssue, type State, spend } from '../node.ts'
+import { addIssue, type State, spend, sure } from '../node.ts'
 import { assertion, type Keyword, plural } from './keyword.ts'
 
 /** Whether a string has at least so many code points; looks no further than it must. */
@@ -69,12 +70,12 @@ export const pattern: Keyword = {
     const matches = (instance: unknown, state: State): boolean | undefined =>
       typeof instance !== 'string' || compiled.matches(instance, state)
     return {
-      ...assertion(site, (instance, state) => matches(instance, state) === true, String),
+      ...assertion(site, (instance, state) => sure(matches(instance, state)), String),
       report(instance, state, at) {
         const match = matches(instance, state)
         if (match === true) return
         const words = match === false ? 'must match' : 'is too long to check against'
-        addIssue(state, at, path, keyword, `${words} the pattern ${source}`)
+        addIssue(state, at, path, keyword, `${words} the pattern ${abridgeKey(source)}`)
       },
     }
   },

@@ -4,26 +4,36 @@ import { assertion, type Keyword } from './keyword.ts'
 
 const isScalar = (value: unknown): boolean => typeof value !== 'object' || value === null
 
-/** A value as a sentence shows it, cut when long. */
+/** A value as a sentence shows it, cut when long; a text before it is quoted, because it may be megabytes. */
 function shown(value: unknown): string {
   const text = isScalar(value)
-    ? (JSON.stringify(value) ?? String(value))
+    ? (JSON.stringify(typeof value === 'string' ? value.slice(0, 60) : value) ?? String(value))
     : Array.isArray(value)
       ? 'an array'
       : 'an object'
   return text.length > 60 ? `${text.slice(0, 57)}…` : text
 }
 
-/** Membership among values: a list while it is short, a set when long, deep equality for objects. */
+/**
+ * Membership among values: a list while it is short, a set when long, deep equality for objects. Every comparison of
+ * long texts and every value inside an object is paid for; short scalars are covered by what the caller pays.
+ */
 function membership(values: readonly unknown[]): (value: unknown, state: State) => boolean {
   const scalars = values.filter(isScalar)
   const deep = values.filter((value) => !isScalar(value))
   const set = scalars.length > 8 ? new Set(scalars) : undefined
+  const comparisons = set === undefined ? scalars.length : 1
+  const longest = scalars.reduce<number>(
+    (most, known) => Math.max(most, typeof known === 'string' ? known.length : 0),
+    0,
+  )
   return (value, state) => {
-    if (typeof value !== 'object' || value === null) return set === undefined ? scalars.includes(value) : set.has(value)
-    if (deep.length === 0) return false
-    spend(state, deep.length)
-    return deep.some((known) => equals(known, value))
+    if (typeof value === 'string') {
+      if (value.length > longest) return false
+      if (value.length >= 64) spend(state, comparisons * (value.length >> 6))
+    }
+    if (isScalar(value)) return set === undefined ? scalars.includes(value) : set.has(value)
+    return deep.some((known) => equals(known, value, state))
   }
 }
 

@@ -6,8 +6,12 @@ export interface Match {
   readonly spent: number
 }
 
-/** Whether a program matches anywhere in a text, in time proportional to its states times the length. */
+/**
+ * Whether a program matches anywhere in a text, in time proportional to its states times the length. Every lookaround
+ * visits every position, so that too many for the fuel are refused before their tables, one byte for each visit, exist.
+ */
 export function runProgram(program: Program, text: string, unicode: boolean, fuel: number): Match {
+  if (program.looks.length * (text.length + 1) > fuel) return { found: undefined, spent: fuel + 1 }
   const run = new Run(unicode ? codePointsOf(text) : codeUnitsOf(text), fuel)
   for (const look of program.looks) run.mark(look.steps, look.backward)
   const found = run.search(program.steps)

@@ -34,6 +34,28 @@ test('a pattern whose cost cannot be bounded is refused', () => {
   }
 })
 
+test('a pattern with very many lookarounds is refused', () => {
+  for (const look of ['(?=.*a)', '(?!b)', '(?<=a|^)', '(?<!b)']) {
+    assert.equal(new Pattern(`^${look.repeat(32)}a`).matches('a', newState()), true)
+    assert.throws(() => new Pattern(`^${look.repeat(1_000)}a`), /more than 32 lookarounds/)
+  }
+  assert.throws(() => new Pattern(`^(?:${'(?=(?!b)a)'.repeat(17)})?a`), /more than 32 lookarounds/)
+})
+
+test('lookarounds that would need a table too many for a long text are reported as too long', () => {
+  const pattern = new Pattern(`^${'(?=(a|a)*$)'.repeat(32)}`)
+  assert.equal(pattern.matches('a'.repeat(1_000), newState()), true)
+  assert.equal(pattern.matches('a'.repeat(1_000_000), newState()), undefined)
+})
+
+test('a repeated lookaround has one table, however often it is repeated', () => {
+  const source = '^(?:(?!--)[a-z-]){1,300}$'
+  assert.equal(buildProgram(parseRegex(source, true), true).looks.length, 1)
+  const pattern = new Pattern(source)
+  assert.equal(pattern.matches(`${'a-'.repeat(149)}a`, newState()), true)
+  assert.equal(pattern.matches(`${'a-'.repeat(149)}-a`, newState()), false)
+})
+
 test('a back-reference matches short texts and says so when a text is too long', () => {
   const pattern = new Pattern('^(a+)-\\1$')
   assert.equal(pattern.matches('aa-aa', newState()), true)

@@ -2,11 +2,13 @@ import { type State, spend } from '../node.ts'
 import { runProgram } from './automaton.ts'
 import { type NativeCost, nativeCost } from './cost.ts'
 import { parseRegex } from './parse.ts'
-import { buildProgram, type Program, sizeOf } from './program.ts'
+import { buildProgram, looksIn, type Program, sizeOf } from './program.ts'
 import type { Regex } from './regex.ts'
 
 const maxSource = 10_000
 const maxStates = 5_000
+/** Each lookaround reads the whole text and keeps a table of its length. */
+const maxLooks = 32
 /** Steps of the automaton in one match, and how many of them cost one step of the budget. */
 const maxFuel = 10_000_000
 const fuelPerStep = 8
@@ -30,6 +32,7 @@ export class Pattern {
     this.#native = nativeOf(source)
     this.#unicode = this.#native.unicode
     const regex = parseRegex(source, this.#unicode)
+    if (looksIn(regex) > maxLooks) throw new Error(`is a pattern with more than ${maxLooks} lookarounds`)
     this.#cost = nativeCost(regex)
     const bounded = sizeOf(regex) <= maxStates
     this.#regex = bounded ? regex : undefined

@@ -44,10 +44,27 @@ export function sizeOf(regex: Regex): number {
   }
 }
 
+/** Lookarounds as written; copies of a repeated one share a table. */
+export function looksIn(regex: Regex): number {
+  switch (regex.kind) {
+    case 'sequence':
+      return regex.parts.reduce((count, part) => count + looksIn(part), 0)
+    case 'choice':
+      return regex.options.reduce((count, option) => count + looksIn(option), 0)
+    case 'repeat':
+      return looksIn(regex.body)
+    case 'look':
+      return looksIn(regex.body) + 1
+    default:
+      return 0
+  }
+}
+
 /** Builds Thompson's automaton. */
 export function buildProgram(regex: Regex, unicode: boolean): Program {
   const sets = new Map<string, CharacterSet>()
   const looks: Look[] = []
+  const lookIndexes = new Map<Regex, number>()
   const setOf = (source: string, code: number | undefined): CharacterSet => {
     const known = sets.get(source) ?? new CharacterSet(source, code, unicode)
     sets.set(source, known)
@@ -67,12 +84,9 @@ export function buildProgram(regex: Regex, unicode: boolean): Program {
       case 'edge':
         steps.push(step(op[part.at]))
         return
-      case 'look': {
-        const inner = whole(part.body, part.ahead)
-        looks.push({ steps: inner, backward: part.ahead })
-        steps.push(step(part.negated ? op.lookNot : op.look, looks.length - 1))
+      case 'look':
+        steps.push(step(part.negated ? op.lookNot : op.look, lookIndex(part)))
         return
-      }
       case 'sequence':
         for (const next of backward ? part.parts.toReversed() : part.parts) emit(next, backward, steps)
         return
@@ -87,6 +101,14 @@ export function buildProgram(regex: Regex, unicode: boolean): Program {
       case 'back':
         throw new Error('a back-reference has no automaton')
     }
+  }
+  const lookIndex = (look: Extract<Regex, { kind: 'look' }>): number => {
+    const known = lookIndexes.get(look)
+    if (known !== undefined) return known
+    const steps = whole(look.body, look.ahead)
+    const index = looks.push({ steps, backward: look.ahead }) - 1
+    lookIndexes.set(look, index)
+    return index
   }
   const emitChoice = (options: readonly Regex[], backward: boolean, steps: Step[]): void => {
     const exits: Step[] = []
