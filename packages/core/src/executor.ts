@@ -171,7 +171,8 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
         call(tool, args, { ...given, callId, signal }, { report })
       return streamCall(callId, start, given?.signal)
     },
-    chain: async (steps, given = {}) => {
+    chain: async (steps, asked) => {
+      const given = asked ?? {}
       // Loaded with the first chain, so that a plain call starts faster.
       const { runChain } = await import('./chain/chain.ts')
       const identity = given.identity === undefined ? {} : { identity: given.identity }

@@ -1,5 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import { runCommandLine } from './cli/cli.ts'
+import { causeOf } from './cli/errors.ts'
 import { safeLine } from './cli/terminal.ts'
 import { ownExitCode } from './exit-code.ts'
 import { processIo } from './process-io.ts'
@@ -19,8 +20,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   stopOnSignals(stop, decideExit)
   // What a tool throws outside its call is told, but does not take the Result away.
   const tell = (thrown: unknown): void => {
-    const text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : typeof thrown
-    io.err(`warning: something failed outside of its call: ${safeLine(text)}\n`)
+    const { name, message } = causeOf(thrown, 1)
+    io.err(`warning: something failed outside of its call: ${safeLine(`${name}: ${message}`)}\n`)
   }
   process.on('uncaughtException', tell)
   process.on('unhandledRejection', tell)

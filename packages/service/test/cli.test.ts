@@ -209,6 +209,39 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     assert.equal(result.output.value.length, 900_000)
   })
 
+  test('only regular files are read, so that no pipe or device holds the command', async () => {
+    const pipe = join(folder, 'pipe')
+    assert.equal(spawnSync('mkfifo', [pipe]).status, 0)
+    const lines = [
+      ['run', 'demo:echo', '@pipe'],
+      ['run', 'demo:echo', '@/dev/zero'],
+      ['chain', 'pipe'],
+      ['chain', '[]', '--input', '@pipe'],
+      ['chain', '[]', '--resume', 'pipe'],
+    ]
+    for (const line of lines) {
+      const { value } = await json(2, line)
+      assert.equal(value.error.code, 'PAYLOAD_INVALID', line.join(' '))
+      assert.match(value.error.message, /is not a regular file/)
+    }
+    const { value } = await json(2, ['tools', '--config', 'pipe'])
+    assert.equal(value.error.code, 'CONFIG_INVALID')
+  })
+
+  test('a configuration that throws something hostile ends with 2', async () => {
+    const trap = '{ get() { throw 1 } }'
+    for (const thrown of [
+      '{ toString() { throw 1 } }',
+      `Object.defineProperties(new Error('x'), { name: ${trap}, message: ${trap}, stack: ${trap} })`,
+    ]) {
+      const { value } = await json(2, ['tools', '--config', file('hostile.config.mjs', `throw ${thrown}`)])
+      assert.equal(value.error.code, 'CONFIG_INVALID')
+      const stray = file('stray.config.mjs', `Promise.reject(${thrown}); export default { demo: true }`)
+      const told = await json(0, ['tools', '--config', stray])
+      assert.match(told.err, /^warning: something failed outside of its call: /)
+    }
+  })
+
   test('config check says what was loaded, or everything that is wrong', async () => {
     const good = await json(0, ['config', 'check', '--config', file('good.json', '{"limits":{"timeoutMs":5}}')])
     assert.deepEqual(good.value.limits, { timeoutMs: 5 })

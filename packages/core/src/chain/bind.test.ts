@@ -143,3 +143,15 @@ test('arguments that grow too large or too deep by binding are refused', () => {
   assert.deepEqual([text.code, list.code, deep.code], ['LIMIT_EXCEEDED', 'LIMIT_EXCEEDED', 'LIMIT_EXCEEDED'])
   assert.deepEqual([text.effect, list.details?.limit, deep.details?.limit], ['none', 'argsBytes', 'argsDepth'])
 })
+
+test('arguments of very many long texts are refused before they are all made', () => {
+  const scope = scopeOf(null, { a: Array(50_000).fill(1) })
+  const error = errorOf(() => bound({ list: Array(30_000).fill('{{input.a}}!') }, scope))
+  assert.deepEqual([error.code, error.details?.limit], ['LIMIT_EXCEEDED', 'argsBytes'])
+})
+
+test('an error quotes only the beginning of a long reference', () => {
+  const error = errorOf(() => bound(`{{prev.a.${'k'.repeat(10_000)}}}`, scopeOf({ a: {} })))
+  assert.equal(error.code, 'REFERENCE_INVALID')
+  assert.ok(JSON.stringify([error.message, error.details]).length < 1_200)
+})

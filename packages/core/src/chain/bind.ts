@@ -1,8 +1,10 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError, utf8Length } from '../json/limits.ts'
+import { type Allowance, createAllowance } from './allowance.ts'
 import type { ChainLimits } from './limits.ts'
 import { readReference, type Scope } from './scope.ts'
+import { sizeOf } from './size.ts'
 import type { Template } from './template.ts'
 
 /**
@@ -11,7 +13,7 @@ import type { Template } from './template.ts'
  */
 export function bind(template: Template, scope: Scope, limits: ChainLimits): Json {
   try {
-    const bound = evaluate(template, scope, limits)
+    const bound = evaluate(template, scope, createAllowance('argsBytes', limits))
     return copyJson(bound, { limits: { bytes: limits.argsBytes, depth: limits.argsDepth, nodes: limits.argsBytes } })
   } catch (error) {
     throw error instanceof JsonError ? refused(error) : error
@@ -25,33 +27,41 @@ export function bindArgs(args: Template, scope: Scope, limits: ChainLimits): Jso
   throw new ToolError('REFERENCE_INVALID', 'The arguments are not an object.')
 }
 
-/** A template's value as it stands in the scope, shared with it: for reading only. */
-export function evaluate(template: Template, scope: Scope, limits: ChainLimits): Json {
+/**
+ * A template's value as it stands in the scope, shared with it: for reading only.
+ * A value that a lone reference names is there already; one that is built counts, with all that it refers to.
+ */
+export function view(template: Template, scope: Scope, allowance: Allowance): Json {
+  const value = evaluate(template, scope, allowance)
+  if (template.kind === 'list' || template.kind === 'object') allowance.spend(sizeOf(value, allowance.left))
+  return value
+}
+
+/** Shares what references name, so that only text takes room. */
+function evaluate(template: Template, scope: Scope, allowance: Allowance): Json {
   switch (template.kind) {
     case 'value':
       return template.value
     case 'reference':
       return readReference(template.reference, scope)
     case 'text':
-      return fillText(template.parts, scope, limits)
+      return fillText(template.parts, scope, allowance)
     case 'list':
-      return template.items.map((item) => evaluate(item, scope, limits))
+      return template.items.map((item) => evaluate(item, scope, allowance))
     case 'object': {
       const target: JsonObject = {}
-      for (const [key, member] of template.members) target[key] = evaluate(member, scope, limits)
+      for (const [key, member] of template.members) target[key] = evaluate(member, scope, allowance)
       return target
     }
   }
 }
 
 /** Measures as it grows, because a few references can make very long text. */
-function fillText(parts: (Template & { kind: 'text' })['parts'], scope: Scope, limits: ChainLimits): string {
+function fillText(parts: (Template & { kind: 'text' })['parts'], scope: Scope, allowance: Allowance): string {
   let text = ''
-  let bytes = 0
   for (const part of parts) {
     const piece = typeof part === 'string' ? part : asText(readReference(part, scope))
-    bytes += utf8Length(piece)
-    if (bytes > limits.argsBytes) throw tooLarge(limits.argsBytes)
+    allowance.spend(utf8Length(piece))
     text += piece
   }
   return text
@@ -59,14 +69,6 @@ function fillText(parts: (Template & { kind: 'text' })['parts'], scope: Scope, l
 
 function asText(value: Json): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
-}
-
-function tooLarge(bytes: number): ToolError {
-  return new ToolError('LIMIT_EXCEEDED', `The bound arguments are larger than argsBytes, ${bytes}.`, {
-    stage: 'chain',
-    effect: 'none',
-    details: { limit: 'argsBytes' },
-  })
 }
 
 function refused(error: JsonError): ToolError {

@@ -11,6 +11,8 @@ export interface CallOutcome {
   /** Absent when the call was not made. */
   readonly result?: Result
   readonly failure?: Failure
+  /** Why the chain ends after this call although it succeeded: its outcome is kept, so that a resumed chain does not repeat it. */
+  readonly ending?: Failure
 }
 
 /**
@@ -21,7 +23,9 @@ export async function callTool(step: PlannedCall, scope: Scope, context: ChainCo
   const { signal } = context.stop
   const index = scope.element?.index
   const failed = (reason: Failure, result?: Result): CallOutcome => {
-    const failure = located(reason, step.id, index)
+    const survives = step.onError !== 'stop' && !reason.fatal
+    const over = survives ? context.kept.add([result ?? null, step.onError.output]) : undefined
+    const failure = located(over ?? reason, step.id, index)
     if (failure.fatal || step.onError === 'stop') context.stop.end(failure)
     return { output: null, ...(result && { result }), failure }
   }
@@ -43,7 +47,12 @@ export async function callTool(step: PlannedCall, scope: Scope, context: ChainCo
         ...(index !== undefined && { index }),
       })
       const failure = failureOfResult(result, signal)
-      return failure === undefined ? { output: result.output, result } : failed(failure, result)
+      if (failure !== undefined) return failed(failure, result)
+      const over = context.kept.add(result)
+      if (over === undefined) return { output: result.output, result }
+      const ending = located(over, step.id, index)
+      context.stop.end(ending)
+      return { output: result.output, result, ending }
     } catch (error) {
       return failed(failureOfThrown(error))
     }

@@ -11,10 +11,11 @@ import {
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { checkChain } from './check-chain.ts'
-import { type ChainContext, createBudget, type RunStep, since, unrun } from './context.ts'
+import { clip } from './clip.ts'
+import { type ChainContext, createBudget, createKept, type RunStep, since, unrun } from './context.ts'
 import { chainDeadline } from './deadline.ts'
 import { cancelledBefore, type Failure, failureOfThrown, located } from './failure.ts'
-import { type ChainLimits, chainLimits } from './limits.ts'
+import { type ChainLimits, chainLimits, limitIssues } from './limits.ts'
 import type { PlannedStep } from './plan.ts'
 import { type Resume, type Resumed, readResume } from './resume.ts'
 import { type Scope, stepView } from './scope.ts'
@@ -42,8 +43,9 @@ export interface ChainOptions {
 export async function runChain(
   steps: readonly ChainStep[],
   run: RunStep,
-  options: ChainOptions = {},
+  given?: ChainOptions | null,
 ): Promise<ChainResult> {
+  const options = given ?? {}
   const deadline = chainDeadline(options.timeoutMs, options.signal)
   try {
     return deadline.outcome(await runSteps(steps, run, options, deadline.signal))
@@ -58,7 +60,6 @@ async function runSteps(
   options: ChainOptions,
   signal: AbortSignal | undefined,
 ): Promise<ChainResult> {
-  const limits = chainLimits(options.limits)
   const now = options.now ?? Date.now
   const start = now()
   const done: StepResult[] = []
@@ -66,11 +67,16 @@ async function runSteps(
   let failure: Failure | undefined
   let output: Json = null
   try {
+    const limits = limitsOf(options.limits)
     plan = planOf(steps, limits)
     checkTimeout(options.timeoutMs)
     const input = inputOf(options.input ?? null, limits)
     const resumed = readResume(plan, options.resume)
-    const shared = { run, limits, now, budget: createBudget(limits.calls), slots: createSlots(limits.parallel) }
+    const shared = {
+      ...{ run, limits, now },
+      ...{ budget: createBudget(limits.calls), kept: createKept(limits.outputBytes) },
+      slots: createSlots(limits.parallel),
+    }
     const ended = await withStop(signal, (stop) =>
       follow(plan, resumed, input, { ...shared, stop }, options.onStep, done),
     )
@@ -123,6 +129,12 @@ async function follow(
   return { output: prev }
 }
 
+function limitsOf(given: ChainOptions['limits']): ChainLimits {
+  const issues = limitIssues(given)
+  if (issues.length > 0) throw new ToolError('CHAIN_INVALID', problem(issues), { details: { issues } })
+  return chainLimits(given)
+}
+
 function planOf(steps: unknown, limits: ChainLimits): readonly PlannedStep[] {
   const checked = checkChain(steps, limits)
   if (checked.ok) return checked.plan
@@ -137,7 +149,7 @@ function checkTimeout(ms: number | undefined): void {
 
 function problem(issues: readonly Issue[]): string {
   const [first] = issues
-  const where = first?.path === '' ? 'it' : first?.path
+  const where = first?.path === '' ? 'it' : clip(first?.path ?? '')
   const count = issues.length === 1 ? '' : `${issues.length} problems, the first: `
   return `The chain is not valid: ${count}${where} ${first?.message}.`
 }

@@ -114,3 +114,44 @@ test('no value makes the check throw', () => {
   })).any
   fc.assert(fc.property(value, (steps) => void checkChain(steps, chainLimits())))
 })
+
+test('a chain of far too many steps is one issue, and no step is looked at', () => {
+  const untouched = new Proxy({}, { get: () => assert.fail('looked at'), ownKeys: () => assert.fail('looked at') })
+  assert.deepEqual(issuesOf(Array(100_000).fill(untouched)), [' has 100000 steps; at most 100 are allowed'])
+  const members = Array(20_000).fill({ tol: 'a:b' })
+  assert.deepEqual(issuesOf([{ parallel: members }]), [' has 20000 steps; at most 100 are allowed'])
+})
+
+test('a long chain is checked without a copy of what came before for each step', () => {
+  const steps = Array.from({ length: 20_000 }, (_, index) => ({
+    tool: 'a:b',
+    args: index === 0 ? {} : { x: `{{steps.step${index}.output}}` },
+  }))
+  assert.deepEqual(issuesOf(steps, { steps: 20_000, chainBytes: 10_000_000 }), [])
+})
+
+test('a chain full of faults is left after a hundred of them', () => {
+  const args = { list: Array(30_000).fill('{{steps.nope.output}}') }
+  assert.equal(issuesOf([{ tool: 'a:b', args }]).length, 100)
+})
+
+test('a retry rule is a few attempts and times that are not negative', () => {
+  const paths = (retry: unknown) => issuesOf([{ tool: 'a:b', retry }]).map((issue) => issue.split(' ')[0])
+  for (const attempts of [0, 101, 1.5, '3', null]) assert.deepEqual(paths({ attempts }), ['/0/retry/attempts'])
+  for (const delayMs of [-1, '5', Number.NaN, Number.POSITIVE_INFINITY]) {
+    assert.deepEqual(paths({ attempts: 1, delayMs }), ['/0/retry/delayMs'])
+    assert.deepEqual(paths({ attempts: 1, maxDelayMs: delayMs }), ['/0/retry/maxDelayMs'])
+  }
+  assert.deepEqual(paths({ attempts: 100, delayMs: 0.5, maxDelayMs: 0 }), [])
+})
+
+test('what a message quotes is cut', () => {
+  const long = 'k'.repeat(10_000)
+  const issues = issuesOf([
+    { tool: 'a:b', [long]: 1, when: { value: 1, [long]: 2 } },
+    { tool: 'a:b', args: { a: `{{steps.${long}.output}}`, b: `{{${long}}}`, [long]: '{{x}}' } },
+    { tool: 'a:b', args: { a: `{{steps.step1.${long}}}`, b: `{{prev.${long}!}}`, [long]: 1 }, usePrevious: long },
+  ])
+  assert.equal(issues.length, 8)
+  for (const issue of issues) assert.ok(issue.length < 1_300, issue)
+})

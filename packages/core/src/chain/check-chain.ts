@@ -2,6 +2,7 @@ import type { Issue, Json, JsonObject } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { referenceFault, type Sight } from './check-references.ts'
+import { clip } from './clip.ts'
 import { compileCondition } from './condition.ts'
 import { isObject, onErrorRule, onlyKeys, retryRule, wholeNumber } from './fields.ts'
 import { checkIds, type Identified, identify } from './identify.ts'
@@ -16,34 +17,51 @@ export type CheckedChain =
 const callKeys = 'id tool args usePrevious when forEach concurrency timeoutMs retry onError'.split(' ')
 const groupKeys = 'id parallel when concurrency'.split(' ')
 const mostIssues = 100
+const longestPath = 1_000
 /** The longest timer Node can set. */
 const longestMs = 2_147_483_647
+
+/** Ends a check that has found enough, so that a chain full of faults costs no more than a few of them. */
+class EnoughIssues extends Error {}
 
 /** Reads a chain from outside into a plan, or lists everything that is wrong with it. Nothing has run by then. */
 export function checkChain(steps: unknown, limits: ChainLimits): CheckedChain {
   const issues: Issue[] = []
   const issue = (path: string, message: string): void => {
-    if (issues.length < mostIssues) issues.push({ path, message })
+    issues.push({ path: clip(path, longestPath), message })
+    if (issues.length === mostIssues) throw new EnoughIssues()
   }
-  const plan = readSteps(steps, limits, issue)
-  return issues.length === 0 ? { ok: true, plan } : { ok: false, issues }
+  try {
+    const plan = readSteps(steps, limits, issue)
+    return issues.length === 0 ? { ok: true, plan } : { ok: false, issues }
+  } catch (error) {
+    if (error instanceof EnoughIssues) return { ok: false, issues }
+    throw error
+  }
 }
 
 function readSteps(steps: unknown, limits: ChainLimits, issue: Visitor['issue']): PlannedStep[] {
   if (!Array.isArray(steps)) issue('', 'must be a list of steps')
+  else if (tooMany(steps.length, limits, issue)) return []
   const copied = plainCopy(steps, limits, issue)
   if (copied === undefined) return []
   const identified = identify(copied)
   const count = identified.reduce((sum, step) => sum + Math.max(1, step.members.length), 0)
-  if (count > limits.steps) issue('', `has ${count} steps; at most ${limits.steps} are allowed`)
+  if (tooMany(count, limits, issue)) return []
   const all = checkIds(identified, issue)
   const earlier = new Set<string>()
   return identified.map((each, index) => {
-    const sight = { all, earlier: new Set(earlier), hasPrevious: index > 0, depth: limits.referenceDepth }
+    const sight = { all, earlier, hasPrevious: index > 0, depth: limits.referenceDepth }
     const planned = planStep(each, { ...sight, siblings: new Set(), self: each.id, inForEach: false }, limits, issue)
     for (const { id } of [each, ...each.members]) earlier.add(id)
     return planned
   })
+}
+
+function tooMany(count: number, limits: ChainLimits, issue: Visitor['issue']): boolean {
+  if (count <= limits.steps) return false
+  issue('', `has ${count} steps; at most ${limits.steps} are allowed`)
+  return true
 }
 
 /** A copy that the caller cannot change while the chain runs. */
@@ -141,7 +159,7 @@ function argsOf(step: JsonObject, path: string, visitor: Visitor): Template {
     return { kind: 'object', members }
   }
   if (members.some(([key]) => key === name))
-    visitor.issue(at, `would replace the argument "${name}", which args has too`)
+    visitor.issue(at, `would replace the argument "${clip(name)}", which args has too`)
   const reference = { root: 'prev', path: [], text: '{{prev}}' } as const
   visitor.reference(at, reference)
   return { kind: 'object', members: [...members, [name, { kind: 'reference', reference }]] }

@@ -70,3 +70,36 @@ test('a condition of another shape is an issue with its path', () => {
   assert.match(issueOf({ all: { not: true } }), /^\/0\/when\/all must be a list/)
   assert.match(issueOf({ any: [true, { not: { all: [null] } }] }), /^\/0\/when\/any\/1\/not\/all\/0 must be text/)
 })
+
+const limitOf = (when: Condition, input: Json, limits = {}) => {
+  const check = compileCondition(when as Json, '', { issue: (_, message) => assert.fail(message), reference: () => {} })
+  try {
+    return holds(check, { prev, input, steps: new Map() }, chainLimits(limits))
+  } catch (error) {
+    return ToolError.is(error) ? [error.code, error.details?.limit] : error
+  }
+}
+const over = ['LIMIT_EXCEEDED', 'evaluationBytes']
+
+test('a condition is limited as a whole, however many references it holds', () => {
+  const input = { a: 'x'.repeat(1_000_000), list: Array(50_000).fill(1) }
+  assert.deepEqual(limitOf({ value: Array(30_000).fill('{{input.a}}!'), equals: 1 }, input), over)
+  assert.deepEqual(limitOf({ value: Array(30_000).fill('{{input.list}}!'), equals: 1 }, input), over)
+  assert.deepEqual(limitOf({ value: Array(30_000).fill('{{input.list}}'), equals: 1 }, input), over)
+  assert.deepEqual(limitOf({ any: Array(30_000).fill({ value: '{{input.a}}!', equals: 1 }) }, input), over)
+  assert.deepEqual(limitOf('{{input.a}}{{input.a}}', input, { evaluationBytes: 1_500_000 }), over)
+})
+
+test('a value that is only referred to may be larger than a condition may build', () => {
+  const input = { list: Array(50_000).fill(1) }
+  assert.equal(limitOf({ value: '{{input.list}}', equals: '{{input.list}}' }, input, { evaluationBytes: 100 }), true)
+  assert.equal(limitOf({ value: '{{input.list}}', in: [[1], 2] }, input, { evaluationBytes: 100 }), false)
+})
+
+test('looking for a large value in a long list ends', () => {
+  const large = (last: number) => [...Array(50_000).fill(1), last]
+  const list = (count: number) => Array.from({ length: count }, () => large(2))
+  const input = { left: large(3), few: list(3), many: Array(30_000).fill(large(2)) }
+  assert.equal(limitOf({ value: '{{input.left}}', in: '{{input.few}}' }, input), false)
+  assert.deepEqual(limitOf({ value: '{{input.left}}', in: '{{input.many}}' }, input), over)
+})

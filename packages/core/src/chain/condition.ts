@@ -1,7 +1,9 @@
 import { type Json, ToolError } from '@gantry/contract'
-import { canonicalJson } from '../json/canonical.ts'
 import { didYouMean } from '../search/did-you-mean.ts'
-import { evaluate } from './bind.ts'
+import { type Allowance, createAllowance } from './allowance.ts'
+import { view } from './bind.ts'
+import { clip } from './clip.ts'
+import { contains, same } from './compare.ts'
 import type { ChainLimits } from './limits.ts'
 import type { Reference } from './reference.ts'
 import { describe, hasReference, type Scope } from './scope.ts'
@@ -43,30 +45,35 @@ export function compileCondition(when: Json, path: string, visitor: Visitor): Ch
   return wrong(path, visitor, shapeFault(keys))
 }
 
-/** Whether the step runs; `all` and `any` stop early, so a later part may rely on an `exists` before it. */
+/** Whether the step runs; what deciding it may take is limited for the whole condition, not for each part. */
 export function holds(check: Check, scope: Scope, limits: ChainLimits): boolean {
+  return decide(check, scope, createAllowance('evaluationBytes', limits))
+}
+
+/** `all` and `any` stop early, so a later part may rely on an `exists` before it. */
+function decide(check: Check, scope: Scope, allowance: Allowance): boolean {
   switch (check.kind) {
     case 'truthy':
-      return Boolean(evaluate(check.template, scope, limits))
+      return Boolean(view(check.template, scope, allowance))
     case 'exists':
       return hasReference(check.reference, scope)
     case 'not':
-      return !holds(check.check, scope, limits)
+      return !decide(check.check, scope, allowance)
     case 'all':
-      return check.checks.every((part) => holds(part, scope, limits))
+      return check.checks.every((part) => decide(part, scope, allowance))
     case 'any':
-      return check.checks.some((part) => holds(part, scope, limits))
+      return check.checks.some((part) => decide(part, scope, allowance))
     case 'compare':
-      return compare(check.operator, evaluate(check.left, scope, limits), evaluate(check.right, scope, limits))
+      return compare(check.operator, view(check.left, scope, allowance), view(check.right, scope, allowance), allowance)
   }
 }
 
-function compare(operator: Operator, left: Json, right: Json): boolean {
-  if (operator === 'equals') return same(left, right)
-  if (operator === 'notEquals') return !same(left, right)
+function compare(operator: Operator, left: Json, right: Json, allowance: Allowance): boolean {
+  if (operator === 'equals') return same(left, right, allowance)
+  if (operator === 'notEquals') return !same(left, right, allowance)
   if (operator === 'in') {
-    if (Array.isArray(right)) return right.some((item) => same(left, item))
-    if (typeof right === 'string' && typeof left === 'string') return right.includes(left)
+    if (Array.isArray(right)) return right.some((item) => same(left, item, allowance))
+    if (typeof right === 'string' && typeof left === 'string') return contains(right, left)
     throw incomparable(`"in" needs a list, or text in text; the right side ${describe(right)}`)
   }
   const ordered =
@@ -77,10 +84,6 @@ function compare(operator: Operator, left: Json, right: Json): boolean {
     )
   }
   return operator === 'greaterThan' ? left > right : left < right
-}
-
-function same(left: Json, right: Json): boolean {
-  return left === right || canonicalJson(left) === canonicalJson(right)
 }
 
 function incomparable(reason: string): ToolError {
@@ -101,7 +104,7 @@ function compileExists(value: Json, path: string, visitor: Visitor): Check {
 function shapeFault(keys: readonly string[]): string {
   const known = ['value', ...operators, 'exists', 'all', 'any', 'not']
   const stranger = keys.find((key) => !known.includes(key))
-  if (stranger !== undefined) return `has the unknown key "${stranger}"${didYouMean(stranger, known)}`
+  if (stranger !== undefined) return `has the unknown key "${clip(stranger)}"${didYouMean(clip(stranger), known)}`
   return `must be one of { value, ${operators.join(' | ')} }, { exists }, { all }, { any }, { not }`
 }
 

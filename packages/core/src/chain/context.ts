@@ -1,7 +1,8 @@
 import { type JsonObject, type Result, type RetryRule, type StepResult, ToolError } from '@gantry/contract'
-import type { Failure } from './failure.ts'
+import { type Failure, failureOfThrown } from './failure.ts'
 import type { ChainLimits } from './limits.ts'
 import type { PlannedStep } from './plan.ts'
+import { sizeOf } from './size.ts'
 import type { Slots } from './slots.ts'
 import type { Stop } from './stop.ts'
 
@@ -30,6 +31,7 @@ export interface ChainContext {
   readonly run: RunStep
   readonly limits: ChainLimits
   readonly budget: CallBudget
+  readonly kept: KeptOutputs
   readonly slots: Slots
   readonly stop: Stop
   readonly now: () => number
@@ -61,6 +63,25 @@ export function createBudget(limit: number): CallBudget {
     take() {
       expect(1)
       made += 1
+    },
+  }
+}
+
+/** Counts what the chain keeps of its calls against `limits.outputBytes`; what a resumed chain brings along is not counted. */
+export interface KeptOutputs {
+  /** Says why the chain must end once it holds more than it may. */
+  add(kept: unknown): Failure | undefined
+}
+
+export function createKept(limit: number): KeptOutputs {
+  let left = limit
+  return {
+    add(kept) {
+      left -= sizeOf(kept, Math.max(0, left))
+      if (left >= 0) return undefined
+      const message = `The results of the chain are larger than outputBytes, ${limit}.`
+      const options = { stage: 'chain', effect: 'possible', details: { limit: 'outputBytes' } } as const
+      return failureOfThrown(new ToolError('LIMIT_EXCEEDED', message, options))
     },
   }
 }

@@ -38,9 +38,10 @@ export function failureOfThrown(thrown: unknown): Failure {
   return { status: statusOf(error.code), error: info, fatal: endsChain(info) }
 }
 
-/** Whether an error leaves the chain nothing to go on with: it was cancelled, or may make no more calls. */
-export function endsChain({ code, details }: ErrorInfo): boolean {
-  return code === 'CANCELLED' || (code === 'LIMIT_EXCEEDED' && details?.limit === 'calls')
+/** Whether an error leaves the chain nothing to go on with: it was cancelled, or may make no more calls or keep no more of them. */
+export function endsChain({ code, stage, details }: ErrorInfo): boolean {
+  if (code !== 'LIMIT_EXCEEDED') return code === 'CANCELLED'
+  return stage === 'chain' && (details?.limit === 'calls' || details?.limit === 'outputBytes')
 }
 
 /** The failure of work that was never started because the chain was cancelled. */

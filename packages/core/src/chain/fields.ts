@@ -17,7 +17,10 @@ export function isObject(value: Json | undefined): value is JsonObject {
 export function onlyKeys(value: JsonObject, known: readonly string[], { path, visitor }: Place): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue
-    visitor.issue(`${path}/${escapeSegment(key.slice(0, 60))}`, `is not a known key${didYouMean(key, known)}`)
+    visitor.issue(
+      `${path}/${escapeSegment(key.slice(0, 60))}`,
+      `is not a known key${didYouMean(key.slice(0, 60), known)}`,
+    )
   }
 }
 
@@ -25,10 +28,19 @@ export function onlyKeys(value: JsonObject, known: readonly string[], { path, vi
 export function wholeNumber(value: Json | undefined, least: number, most: number, place: Place): number | undefined {
   if (value === undefined) return undefined
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  const bound = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`
-  place.visitor.issue(place.path, `must be a whole number ${bound}`)
+  place.visitor.issue(place.path, `must be a whole number from ${least} to ${most}`)
   return undefined
 }
+
+/** A number of milliseconds, or undefined when it is absent or wrong. */
+function duration(value: Json | undefined, { path, visitor }: Place): number | undefined {
+  if (value === undefined) return undefined
+  if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
+  visitor.issue(path, 'must be a number of milliseconds, 0 or more')
+  return undefined
+}
+
+const mostAttempts = 100
 
 /** A retry rule; whether a call may be retried at all is the pipeline's decision. */
 export function retryRule(value: Json | undefined, { path, visitor }: Place): RetryRule | undefined {
@@ -38,11 +50,10 @@ export function retryRule(value: Json | undefined, { path, visitor }: Place): Re
     return undefined
   }
   onlyKeys(value, ['attempts', 'delayMs', 'maxDelayMs'], { path, visitor })
-  const most = Number.MAX_SAFE_INTEGER
   if (value.attempts === undefined) visitor.issue(`${path}/attempts`, 'is missing')
-  const attempts = wholeNumber(value.attempts, 1, most, { path: `${path}/attempts`, visitor })
-  const delayMs = wholeNumber(value.delayMs, 0, most, { path: `${path}/delayMs`, visitor })
-  const maxDelayMs = wholeNumber(value.maxDelayMs, 0, most, { path: `${path}/maxDelayMs`, visitor })
+  const attempts = wholeNumber(value.attempts, 1, mostAttempts, { path: `${path}/attempts`, visitor })
+  const delayMs = duration(value.delayMs, { path: `${path}/delayMs`, visitor })
+  const maxDelayMs = duration(value.maxDelayMs, { path: `${path}/maxDelayMs`, visitor })
   return {
     attempts: attempts ?? 1,
     ...(delayMs === undefined ? {} : { delayMs }),

@@ -129,3 +129,13 @@ test('cancelling stops between elements and keeps what is done', async () => {
   )
   assert.deepEqual(result.error?.details, { step: 'each', index: 2 })
 })
+
+test('a list that is built of too much is refused before the first call', async () => {
+  const { run, calls } = fakeRun({})
+  const input = { a: 'x'.repeat(500_000), list: Array(50_000).fill(1) }
+  for (const item of ['{{input.a}}!', '{{input.list}}', 'no. {{input.list}}']) {
+    const { error } = await runChain([each({ forEach: Array(30_000).fill(item) })], run, { input })
+    assert.deepEqual([error?.code, error?.details?.limit], ['LIMIT_EXCEEDED', 'evaluationBytes'])
+  }
+  assert.equal(calls.length, 0)
+})

@@ -1,6 +1,8 @@
 import { type Json, type Result, type StepResult, ToolError } from '@gantry/contract'
-import { evaluate } from './bind.ts'
+import { createAllowance } from './allowance.ts'
+import { view } from './bind.ts'
 import { callTool } from './call.ts'
+import { clip } from './clip.ts'
 import { type ChainContext, type StepOutcome, since } from './context.ts'
 import { cancelledBefore, type Failure, located } from './failure.ts'
 import type { PlannedCall } from './plan.ts'
@@ -32,10 +34,11 @@ export async function runForEach(
   await eachBounded(items.length, step.concurrency, stopped, async (index) => {
     if (elements[index] === 'ok') return
     const element = { item: items[index] ?? null, index }
-    const { output, result, failure } = await callTool(step, { ...scope, element }, context)
+    const { output, result, failure, ending: ended } = await callTool(step, { ...scope, element }, context)
     results[index] = result
     elements[index] = failure === undefined ? 'ok' : 'failed'
     outputs[index] = failure === undefined || step.onError === 'stop' ? output : step.onError.output
+    ending ??= ended
     if (failure === undefined) return
     if (step.onError === 'stop' || failure.fatal) ending ??= failure
     else survived ??= failure
@@ -58,9 +61,9 @@ export async function runForEach(
 
 function bindItems(list: Template, scope: Scope, context: ChainContext): Json[] {
   const { limits } = context
-  const items = evaluate(list, scope, limits)
+  const items = view(list, scope, createAllowance('evaluationBytes', limits))
   if (!Array.isArray(items)) {
-    const written = list.kind === 'reference' ? list.reference.text : 'The value'
+    const written = list.kind === 'reference' ? clip(list.reference.text) : 'The value'
     throw new ToolError('REFERENCE_INVALID', `forEach needs a list; ${written} ${describe(items)}.`)
   }
   if (items.length <= limits.items) return items

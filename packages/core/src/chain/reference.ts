@@ -1,3 +1,5 @@
+import { clip } from './clip.ts'
+
 /** What a reference starts from. */
 export type ReferenceRoot = 'prev' | 'steps' | 'input' | 'item' | 'index'
 
@@ -34,7 +36,7 @@ export function parseReference(source: string, start = 0): ParsedReference {
   if (head === undefined) return { ok: false, fault: 'is not a reference' }
   const root = roots.find((candidate) => candidate === head.value)
   if (root === undefined)
-    return { ok: false, fault: `starts with "${head.value}", not with one of ${roots.join(', ')}` }
+    return { ok: false, fault: `starts with "${clip(head.value)}", not with one of ${roots.join(', ')}` }
   const path: Segment[] = []
   let at = head.end
   for (;;) {
@@ -44,7 +46,7 @@ export function parseReference(source: string, start = 0): ParsedReference {
     }
     const segment = segmentAt(source, at)
     if (segment === undefined)
-      return { ok: false, fault: `cannot be read after "${source.slice(start + 2, at).trim()}"` }
+      return { ok: false, fault: `cannot be read after "${clip(source.slice(start + 2, at).trim())}"` }
     path.push(segment.value)
     at = segment.end
   }

@@ -2,6 +2,7 @@ import { type Issue, type Json, type StepResult, ToolError } from '@gantry/contr
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { didYouMean } from '../search/did-you-mean.ts'
+import { clip } from './clip.ts'
 import { isFinished } from './group.ts'
 import type { PlannedStep } from './plan.ts'
 
@@ -41,7 +42,7 @@ export function readResume(plan: readonly PlannedStep[], resume: Resume | undefi
   const from = resume.from === undefined ? firstOpen : plan.findIndex((step) => step.id === resume.from)
   if (from === -1) {
     const known = plan.map((step) => step.id)
-    issues.push({ path: '/from', message: `names no step of the chain${didYouMean(String(resume.from), known)}` })
+    issues.push({ path: '/from', message: `names no step of the chain${didYouMean(clip(String(resume.from)), known)}` })
   } else if (from > firstOpen) {
     issues.push({ path: '/from', message: `skips step "${plan[firstOpen]?.id}", which is not finished` })
   }
@@ -80,10 +81,13 @@ function isStepResult(value: unknown): value is StepResult {
 
 function matchStep(step: PlannedStep, result: StepResult, path: string, issues: Issue[]): void {
   if (result.id !== step.id)
-    issues.push({ path: `${path}/id`, message: `is "${result.id}"; the chain has "${step.id}"` })
+    issues.push({ path: `${path}/id`, message: `is "${clip(result.id)}"; the chain has "${step.id}"` })
   if (step.kind === 'call') {
     if (result.tool === step.tool) return
-    issues.push({ path: `${path}/tool`, message: `is "${result.tool}"; the chain has "${step.tool}"` })
+    issues.push({
+      path: `${path}/tool`,
+      message: `is "${clip(String(result.tool))}"; the chain has "${clip(step.tool)}"`,
+    })
     return
   }
   if (result.steps?.length !== step.members.length) {

@@ -1,4 +1,5 @@
 import { type Json, type JsonObject, type StepResult, ToolError } from '@gantry/contract'
+import { clip } from './clip.ts'
 import { formatPath, type Reference, type Segment } from './reference.ts'
 
 /** What references can see at one step. */
@@ -25,10 +26,12 @@ export function stepView(step: StepResult): JsonObject {
 export function readReference(reference: Reference, scope: Scope): Json {
   const found = find(reference, scope)
   if (found.found) return found.value
-  const { root, path, text } = reference
-  const missing = path[found.depth]
+  const { root, path } = reference
+  const text = clip(reference.text)
+  const absent = path[found.depth]
+  const missing = typeof absent === 'string' ? clip(absent) : absent
   const available = namesIn(found.holder)
-  const where = formatPath(root, path.slice(0, found.depth))
+  const where = clip(formatPath(root, path.slice(0, found.depth)))
   const message = `${text} does not exist: ${where} ${describe(found.holder)}${missing === undefined ? '' : ` and has no ${JSON.stringify(missing)}`}`
   throw new ToolError('REFERENCE_INVALID', `${message}${listing(available)}.`, {
     details: {

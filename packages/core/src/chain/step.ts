@@ -30,11 +30,12 @@ export async function runStep(
 
 async function runCall(step: PlannedCall, scope: Scope, context: ChainContext): Promise<StepOutcome> {
   const start = context.now()
-  const { output, result, failure } = await callTool(step, scope, context)
+  const { output, result, failure, ending } = await callTool(step, scope, context)
   const durationMs = since(start, context.now)
   const results = result === undefined ? [] : [result]
   if (failure !== undefined) return settleFailure(step, failure, durationMs, results)
-  return { step: { id: step.id, tool: step.tool, state: 'ok', output, results, durationMs } }
+  const done = { id: step.id, tool: step.tool, state: 'ok', output, results, durationMs } as const
+  return ending === undefined ? { step: done } : { step: done, failure: ending }
 }
 
 /** A failed step ends the chain, unless its `onError` gives the output to go on with. */

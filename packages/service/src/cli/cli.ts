@@ -1,4 +1,4 @@
-import { codes } from '@gantry/contract'
+import { codes, type ErrorInfo, ToolError } from '@gantry/contract'
 import type { CommandName } from './command-table.ts'
 import { errorInfoOf, errorText } from './errors.ts'
 import type { Command, Io } from './io.ts'
@@ -26,9 +26,20 @@ export async function runCommandLine(argv: readonly string[], io: Io): Promise<n
     const { execute } = await modules[invocation.command]()
     return await execute(invocation, io)
   } catch (thrown) {
-    const error = errorInfoOf(thrown)
-    io.err(errorText(error))
+    const { error, text } = explained(thrown)
+    io.err(text)
     if (wantsJson(argv)) await printJson({ error }, io)
     return codes[error.code].exit
+  }
+}
+
+/** What was thrown may come from a tool or a configuration, and throw again when it is looked at: then fixed words do. */
+function explained(thrown: unknown): { readonly error: ErrorInfo; readonly text: string } {
+  try {
+    const error = errorInfoOf(thrown)
+    return { error, text: errorText(error) }
+  } catch {
+    const error = errorInfoOf(new ToolError('INTERNAL', 'Something failed with an error that cannot be read.'))
+    return { error, text: errorText(error) }
   }
 }

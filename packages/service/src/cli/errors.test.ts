@@ -32,3 +32,13 @@ test('anything thrown becomes an error with a code and keeps its cause', () => {
   assert.equal(exitCodeOf({ error: info }), 1)
   assert.equal(exitCodeOf({}), 0)
 })
+
+test('a cause that throws when it is looked at is said to do so', () => {
+  const throwing = { get: () => assert.fail() }
+  const hostile = Object.defineProperties(new Error('x'), { name: throwing, message: throwing, stack: throwing })
+  const said = { message: 'it throws when it is read' }
+  assert.deepEqual(errorInfoOf(hostile).cause, { name: 'object', ...said })
+  assert.deepEqual(errorInfoOf({ toString: () => assert.fail() }).cause, { name: 'object', ...said })
+  const odd = Object.assign(new Error('x'), { name: Symbol('odd'), message: 5 })
+  assert.deepEqual(errorInfoOf(odd).cause, { name: 'Symbol(odd)', message: '5' })
+})

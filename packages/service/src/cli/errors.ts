@@ -1,12 +1,14 @@
 import { codes, type ErrorCause, type ErrorInfo, type Issue, type Json, ToolError } from '@gantry/contract'
+import { isToolError } from '../config/problem.ts'
 import { remedyOf } from './remedy.ts'
 import { safeLine } from './terminal.ts'
 
 const deepestCause = 5
+const mostLetters = 10_000
 
 /** Anything thrown, as it is printed with `--json`. */
 export function errorInfoOf(thrown: unknown): ErrorInfo {
-  const error = ToolError.is(thrown)
+  const error = isToolError(thrown)
     ? thrown
     : new ToolError('INTERNAL', 'Gantry met something it did not expect.', { cause: thrown, effect: 'none' })
   const { code, message, stage, retryable, effect, details } = error
@@ -21,14 +23,19 @@ export function errorInfoOf(thrown: unknown): ErrorInfo {
   }
 }
 
-function causeOf(cause: unknown, depth: number): ErrorCause {
-  if (!(cause instanceof Error)) return { name: typeof cause, message: String(cause).slice(0, 1_000) }
-  const deeper = cause.cause !== undefined && depth < deepestCause
-  return {
-    name: cause.name,
-    message: cause.message,
-    ...('code' in cause && typeof cause.code === 'string' ? { code: cause.code } : {}),
-    ...(deeper ? { cause: causeOf(cause.cause, depth + 1) } : {}),
+/** Anything thrown, as a cause; what throws again when it is looked at is said to do so. */
+export function causeOf(cause: unknown, depth: number): ErrorCause {
+  try {
+    if (!(cause instanceof Error)) return { name: typeof cause, message: String(cause).slice(0, 1_000) }
+    const { name, message, cause: next } = cause
+    return {
+      name: String(name).slice(0, mostLetters),
+      message: String(message).slice(0, mostLetters),
+      ...('code' in cause && typeof cause.code === 'string' ? { code: cause.code } : {}),
+      ...(next !== undefined && depth < deepestCause ? { cause: causeOf(next, depth + 1) } : {}),
+    }
+  } catch {
+    return { name: typeof cause, message: 'it throws when it is read' }
   }
 }
 

@@ -1,6 +1,6 @@
-import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { type Json, ToolError } from '@gantry/contract'
+import { type BoundedFile, readBoundedFile } from '../config/bounded-file.ts'
 import type { Io } from './io.ts'
 import { usageError } from './usage.ts'
 
@@ -16,17 +16,20 @@ export async function readJson(name: string, text: string, io: Io): Promise<Json
 
 export async function readJsonFile(name: string, file: string, io: Io): Promise<Json> {
   const path = resolve(io.folder, file)
-  let text: string
+  const unreadable = (why: string, cause?: unknown): ToolError =>
+    new ToolError('PAYLOAD_INVALID', `The file ${file} for ${name} ${why}.`, {
+      details: { file: path },
+      ...(cause === undefined ? {} : { cause }),
+    })
+  let found: BoundedFile
   try {
-    const { size } = statSync(path)
-    if (size > limits.bytes) throw tooLarge(name)
-    text = readFileSync(path, 'utf8')
+    found = readBoundedFile(path, limits.bytes)
   } catch (error) {
-    if (ToolError.is(error)) throw error
-    const message = `The file ${file} for ${name} cannot be read.`
-    throw new ToolError('PAYLOAD_INVALID', message, { cause: error, details: { file: path } })
+    throw unreadable('cannot be read', error)
   }
-  return parse(name, file, text)
+  if (found.state === 'not-a-file') throw unreadable('is not a regular file; what comes from a pipe is read with -')
+  if (found.state === 'too-long') throw tooLarge(name)
+  return parse(name, file, found.text)
 }
 
 async function parse(name: string, source: string, text: string): Promise<Json> {

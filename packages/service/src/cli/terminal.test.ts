@@ -21,6 +21,24 @@ test('JSON stays the same value without anything a terminal obeys', () => {
   assert.equal(safeJson('grüße 😀'), '"grüße 😀"')
 })
 
+test('characters that cannot be seen are spelled out', () => {
+  const ranges = [
+    [0xad, 0xad],
+    [0x200b, 0x200f],
+    [0x2060, 0x2064],
+    [0xfeff, 0xfeff],
+  ] as const
+  for (const [first, last] of ranges) {
+    for (let code = first; code <= last; code++) {
+      const character = String.fromCodePoint(code)
+      const shown = `a\\u{${code.toString(16)}}b`
+      assert.equal(safeLine(`a${character}b`), shown)
+      assert.equal(safeBlock(`a${character}b`), shown)
+      assert.equal(safeJson(character), `"\\u${code.toString(16).padStart(4, '0')}"`)
+    }
+  }
+})
+
 test('a clipped line does not cut a character in two', () => {
   assert.equal(clip('a😀b', 3), 'a😀b')
   assert.equal(clip('a😀bc', 3), 'a😀…')

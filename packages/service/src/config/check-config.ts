@@ -1,8 +1,8 @@
-import { type Issue, ToolError } from '@gantry/contract'
+import type { Issue } from '@gantry/contract'
 import { createExecutor, demoTools } from '@gantry/core'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
-import { configError, reading, throwingValue } from './problem.ts'
+import { configError, isToolError, reading, throwingValue } from './problem.ts'
 
 /** What a configuration amounts to. */
 export interface ConfigSummary {
@@ -40,7 +40,7 @@ function toolIssues(file: string | undefined, at: string, register: () => unknow
     register()
     return []
   } catch (error) {
-    if (!ToolError.is(error)) throw file === undefined ? error : throwingValue(file, at, error)
+    if (!isToolError(error)) throw file === undefined ? error : throwingValue(file, at, error)
     const found = error.details?.issues ?? []
     if (found.length === 0) return [{ path: at, message: error.message }]
     return found.map(({ path, message }) => ({ path: `${at}${path}`, message }))

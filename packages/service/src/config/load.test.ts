@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
@@ -125,6 +125,54 @@ test('JSON and YAML that are not plain data are refused with the place', async (
   assert.match(await problems({ 'gantry.config.yaml': '__proto__: {a: 1}' }), /__proto__/)
   assert.match(await problems({ 'gantry.config.yaml': '- a' }), /must be an object/)
   assert.match(await problems({ 'gantry.config.yaml': 'demo: !!js/function x' }), /Unresolved tag/)
+})
+
+test('YAML made of mistakes is refused with the first of them', async () => {
+  const text = await problems({ 'gantry.config.yaml': `{${'? '.repeat(100_000)}` })
+  assert.match(text, /not valid YAML\.\n line 1: Unexpected \? in flow map\n/)
+  assert.match(text, /\n and \d+ more$/)
+  assert.equal(text.split('\n').length, 22)
+})
+
+test('YAML of many keys or aliases does not take the square of their number', async () => {
+  const names = Array.from({ length: 20_000 }, (_, index) => `k${index}: 1`)
+  assert.match(await problems({ 'gantry.config.yaml': [...names, 'k0: 1'].join('\n') }), /line 20001: Map keys must/)
+  const aliases = Array.from({ length: 10_000 }, (_, index) => `- &a${index} x\n- *a${index}`)
+  assert.match(
+    await problems({ 'gantry.config.yaml': aliases.join('\n') }),
+    /line 202: There are more than 100 aliases/,
+  )
+})
+
+test('a file of data that is too long is refused by its size', async () => {
+  for (const [name, limit] of [
+    ['gantry.config.json', 1_048_576],
+    ['gantry.config.yaml', 262_144],
+  ] as const) {
+    using folder = folderWith({ [name]: '' })
+    truncateSync(join(folder.path, name), 3_000_000_000)
+    await assert.rejects(load(folder.path), {
+      code: 'CONFIG_INVALID',
+      message: new RegExp(`longer than ${limit} bytes`),
+    })
+  }
+})
+
+test('a configuration that throws something hostile is refused like any that throws', async () => {
+  const trap = (name: string) => `get ${name}() { throw 1 }`
+  const thrown = [
+    '{ toString() { throw 1 } }',
+    `Object.defineProperties(new Error('x'), Object.getOwnPropertyDescriptors({ ${['name', 'message', 'stack', 'cause'].map(trap).join(', ')} }))`,
+    'new Proxy({}, { get() { throw 1 }, has() { throw 1 }, getPrototypeOf() { throw 1 } })',
+    `{ [Symbol.for('gantry.error')]: true, code: 'NOPE', message: 'x' }`,
+    'undefined',
+    'Symbol()',
+  ]
+  for (const value of thrown) {
+    assert.match(await problems({ 'gantry.config.mjs': `throw ${value}` }), /could not be loaded: it failed/, value)
+    const later = `export default { get tools() { throw ${value} } }`
+    assert.match(await problems({ 'gantry.config.mjs': later }), /cannot be read/, value)
+  }
 })
 
 test('a YAML bomb of aliases is refused', async () => {

@@ -1,4 +1,4 @@
-import { type Issue, ToolError } from '@gantry/contract'
+import { codes, type Issue, ToolError } from '@gantry/contract'
 
 /** A configuration that cannot be used, with all that is known to be wrong with it. */
 export function configError(
@@ -26,7 +26,16 @@ export function reading<T>(file: string | undefined, read: () => T): T {
   try {
     return read()
   } catch (thrown) {
-    if (file === undefined || ToolError.is(thrown)) throw thrown
+    if (file === undefined || isToolError(thrown)) throw thrown
     throw configError(file, `The configuration ${file} cannot be read: something in it throws.`, [], thrown)
+  }
+}
+
+/** Whether something thrown is an error of ours; one that only pretends to be, or throws when it is asked, is not. */
+export function isToolError(thrown: unknown): thrown is ToolError {
+  try {
+    return ToolError.is(thrown) && Object.hasOwn(codes, thrown.code) && typeof thrown.message === 'string'
+  } catch {
+    return false
   }
 }

@@ -1,15 +1,18 @@
-import { readFile } from 'node:fs/promises'
-import { type Json, ToolError } from '@gantry/contract'
+import type { Json } from '@gantry/contract'
 import { copyJson, JsonError, parseJson } from '@gantry/core'
+import { type BoundedFile, readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 
-const mostBytes = 1_048_576
+const mostBytes = { json: 1_048_576, yaml: 262_144 }
 
 /** A JSON or YAML configuration as plain data. */
 export async function readDataConfig(file: string): Promise<Json> {
-  const text = await readText(file)
+  const kind = file.endsWith('.json') ? 'json' : 'yaml'
+  const text = readText(file, mostBytes[kind])
   try {
-    return file.endsWith('.json') ? parseJson(text) : copyJson(await parseYaml(file, text))
+    if (kind === 'json') return parseJson(text)
+    const { parseYaml } = await import('./parse-yaml.ts')
+    return copyJson(parseYaml(file, text))
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const issue = { path: error.path, message: error.message }
@@ -17,29 +20,14 @@ export async function readDataConfig(file: string): Promise<Json> {
   }
 }
 
-async function readText(file: string): Promise<string> {
+function readText(file: string, limit: number): string {
+  let found: BoundedFile
   try {
-    const text = await readFile(file, 'utf8')
-    if (text.length <= mostBytes) return text.replace(/^\ufeff/, '')
+    found = readBoundedFile(file, limit)
   } catch (error) {
     throw configError(file, `The configuration ${file} cannot be read.`, [], error)
   }
-  throw configError(file, `The configuration ${file} is longer than ${mostBytes} bytes.`, [])
-}
-
-/** YAML without surprises: the core schema, no repeated keys, no merge keys, few aliases. */
-async function parseYaml(file: string, text: string): Promise<unknown> {
-  const { parseDocument } = await import('yaml')
-  const document = parseDocument(text, { schema: 'core', uniqueKeys: true, merge: false, stringKeys: true })
-  const issues = [...document.errors, ...document.warnings].map(({ linePos, message }) => {
-    const [line = message] = message.split('\n', 1)
-    return { path: '', message: linePos === undefined ? line : `line ${linePos[0].line}: ${line}` }
-  })
-  if (issues.length > 0) throw configError(file, `The configuration ${file} is not valid YAML.`, issues)
-  try {
-    return document.toJS({ maxAliasCount: 50 })
-  } catch (error) {
-    if (ToolError.is(error)) throw error
-    throw configError(file, `The configuration ${file} cannot be read.`, [], error)
-  }
+  if (found.state === 'read') return found.text.replace(/^\ufeff/, '')
+  const why = found.state === 'too-long' ? `longer than ${limit} bytes` : 'not a regular file'
+  throw configError(file, `The configuration ${file} is ${why}.`, [])
 }

@@ -3,7 +3,7 @@ import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
 import { importModule } from './import-module.ts'
 import { resolveOurPackages } from './package-hooks.ts'
-import { configError } from './problem.ts'
+import { configError, isToolError } from './problem.ts'
 
 const mostMs = 30_000
 
@@ -14,10 +14,8 @@ export async function readModuleConfig(file: string, signal: AbortSignal): Promi
   try {
     return await soon(file, load(file, url), signal)
   } catch (error) {
-    if (ToolError.is(error)) throw error
-    const trace = error instanceof Error ? String(error.stack) : ''
-    const line =
-      lineIn(trace, file, url) ?? (error instanceof SyntaxError ? lineIn(syntaxTrace(file), file, url) : undefined)
+    if (isToolError(error)) throw error
+    const line = lineOf(error, file, url)
     const where = line === undefined ? '' : ` at line ${line}`
     throw configError(file, `The configuration ${file} could not be loaded: it failed${where}.`, [], error)
   }
@@ -43,6 +41,17 @@ async function soon<T>(file: string, work: Promise<T>, signal: AbortSignal): Pro
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', cancel)
+  }
+}
+
+/** Where in the file something failed, if what was thrown tells; it may be anything, even what throws when it is read. */
+function lineOf(thrown: unknown, file: string, url: string): string | undefined {
+  try {
+    if (!(thrown instanceof Error)) return undefined
+    const line = lineIn(String(thrown.stack), file, url)
+    return line ?? (thrown instanceof SyntaxError ? lineIn(syntaxTrace(file), file, url) : undefined)
+  } catch {
+    return undefined
   }
 }
 

@@ -58,6 +58,8 @@ export const configSchema: JsonSchema = object({
           'chainDepth',
           'items',
           'calls',
+          'evaluationBytes',
+          'outputBytes',
           'argsBytes',
           'argsDepth',
         ],

@@ -61,7 +61,7 @@ for (const shell of ['zsh', 'fish'] as const) {
 test('fish completes commands and options', { skip: missing('fish') }, () => {
   const offered = (line: string) =>
     withFile('fish', (file) => {
-      const probe = `source ${file}; complete -C '${line}'`
+      const probe = `function gantry; end; source ${file}; complete -C '${line}'`
       const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', probe], { encoding: 'utf8' })
       assert.equal(stderr, '')
       return stdout.split('\n').map((row) => row.split('\t')[0])
