@@ -88,3 +88,9 @@ test('redaction changes nothing where there is no secret, and never touches a pr
     }),
   )
 })
+
+test('secrets that overlap leave nothing of each other behind', () => {
+  const both = createRedactor({ values: ['abcdefgh', 'efghijkl'] })
+  assert.equal(both.text('x abcdefghijkl y'), 'x [redacted] y')
+  assert.equal(createRedactor({ values: ['aaaa'] }).text('aaaaaa'), '[redacted]')
+})

@@ -50,9 +50,8 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   const byKey = options.keys !== false
 
   const text = (from: string): string => {
-    let result = from
-    for (const form of forms) if (result.includes(form)) result = result.replaceAll(form, redacted)
-    return result
+    const found = forms.flatMap((form) => placesOf(form, from))
+    return found.length === 0 ? from : blank(from, found)
   }
   const value = (from: Json): Json => {
     if (typeof from === 'string') return text(from)
@@ -82,6 +81,25 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     }
   }
   return { text, value, pieces }
+}
+
+type Span = readonly [start: number, end: number]
+
+function placesOf(form: string, text: string): Span[] {
+  const found: Span[] = []
+  for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) found.push([at, at + form.length])
+  return found
+}
+
+/** Blanks every span; secrets that overlap are blanked together, so that no rest of one is left beside the other. */
+function blank(text: string, spans: readonly Span[]): string {
+  let result = ''
+  let done = 0
+  for (const [start, end] of spans.toSorted((a, b) => a[0] - b[0])) {
+    if (start >= done) result += `${text.slice(done, start)}${redacted}`
+    done = Math.max(done, end)
+  }
+  return result + text.slice(done)
 }
 
 /** How many characters at the end of a text could be the beginning of a secret. */
