@@ -5,8 +5,8 @@ import type { Run } from './run.ts'
 
 /** Finds the tool version that the id means, and refuses a caller who saw another one. */
 export function lookup(run: Run): PreparedTool {
-  const { catalog, prepared, visible } = run.ports
-  const entry = findShown(catalog, run.request.tool, (near) => visible(run.request.identity, near))
+  const { prepared } = run.ports
+  const entry = find(run)
   const tool = prepared.of(entry)
   run.tool = tool
   const { schemaDigest } = run.request
@@ -23,22 +23,42 @@ export function lookup(run: Run): PreparedTool {
   return tool
 }
 
-/** Near names help only as far as the caller may see them; a hidden tool leaves no trace in the answer. */
+/** Apart from `findShown`, so that a call that finds its tool makes no function on the way. */
+function find(run: Run): CatalogEntry {
+  const { catalog, visible } = run.ports
+  const { tool, identity } = run.request
+  try {
+    return catalog.find(tool)
+  } catch (error) {
+    throw withoutHidden(error, catalog, tool, (near) => visible(identity, near))
+  }
+}
+
+/** Finds an entry for a caller who may not see all of them. */
 export function findShown(catalog: Catalog, id: string, isVisible: (entry: CatalogEntry) => boolean): CatalogEntry {
-  const isShown = (near: string): boolean => {
+  try {
+    return catalog.find(id)
+  } catch (error) {
+    throw withoutHidden(error, catalog, id, isVisible)
+  }
+}
+
+/** Near names help only as far as the caller may see them; a hidden tool leaves no trace in the answer. */
+function withoutHidden(
+  error: unknown,
+  catalog: Catalog,
+  id: string,
+  isVisible: (entry: CatalogEntry) => boolean,
+): unknown {
+  if (!ToolError.is(error) || error.details?.nearest === undefined) return error
+  const { nearest } = error.details
+  const shown = nearest.filter((near) => {
     try {
       return isVisible(catalog.find(near))
     } catch {
       return false
     }
-  }
-  try {
-    return catalog.find(id)
-  } catch (error) {
-    if (!ToolError.is(error) || error.details?.nearest === undefined) throw error
-    const { nearest } = error.details
-    const shown = nearest.filter(isShown)
-    if (shown.length === nearest.length) throw error
-    throw new ToolError(error.code, `There is no tool ${id}.`, { details: { nearest: shown } })
-  }
+  })
+  if (shown.length === nearest.length) return error
+  return new ToolError(error.code, `There is no tool ${id}.`, { details: { nearest: shown } })
 }

@@ -1,4 +1,4 @@
-import { codes, type Result, type ToolError, type Usage } from '@gantry/contract'
+import { codes, type Result, type ResultTool, type ToolError, type Usage } from '@gantry/contract'
 import { errorInfo } from './failure.ts'
 import type { Run } from './run.ts'
 
@@ -8,10 +8,12 @@ const byNothing: Usage['enforced'] = Object.freeze({})
 
 /** The Result of a run, from what the stages left on it and what ended it. */
 export function resultOf(run: Run, failure: ToolError | undefined): Result {
-  const { ports } = run
+  const { ports, tool, backend } = run
   const durationMs = Math.max(0, Math.round((ports.clock.monotonic() - run.startedMonotonic) * 1000) / 1000)
-  const result: Result = {
-    ...headOf(run),
+  const result: Mutable<Result> = {
+    callId: run.request.callId,
+    tool: tool?.resultTool as ResultTool,
+    backend: { kind: backend?.kind ?? '', name: backend?.name ?? '' },
     status: failure === undefined ? 'ok' : statusOf(failure),
     output: run.output,
     content: run.content,
@@ -23,16 +25,13 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
     startedAt: ports.clock.iso(run.startedAt),
     durationMs,
   }
+  // One literal for all Results keeps calls fast; what there is not goes again, which only refused calls pay for.
+  if (tool === undefined) delete result.tool
+  if (backend === undefined) delete result.backend
   return failure === undefined ? result : { ...result, ...endOf(run, result, failure) }
 }
 
-/** What a reader looks for first: which call, which tool, where it ran. */
-function headOf({ request, tool, backend }: Run): Pick<Result, 'callId' | 'tool' | 'backend'> {
-  const { callId } = request
-  if (tool === undefined) return { callId }
-  if (backend === undefined) return { callId, tool: tool.resultTool }
-  return { callId, tool: tool.resultTool, backend: { kind: backend.kind, name: backend.name } }
-}
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
 function endOf(run: Run, { usage }: Result, failure: ToolError): Pick<Result, 'error' | 'usage'> {
   const error = errorInfo(run, failure)
