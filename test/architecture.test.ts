@@ -7,7 +7,7 @@ import { errorsPage } from '../scripts/docs/errors-page.ts'
 
 const root = dirname(import.meta.dirname)
 const sources = globSync('packages/*/src/**/*.ts', { cwd: root }).sort()
-const code = sources.filter((file) => !file.endsWith('.test.ts'))
+const code = sources.filter((file) => !/\.(?:test|fixture)\.ts$/.test(file))
 
 /** Rank of each top folder (or file) of a package; imports go to lower ranks only. */
 const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } = {

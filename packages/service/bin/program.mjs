@@ -75,7 +75,9 @@ async function rebundle() {
   try {
     const { bundleProgram } = await import(bundler.href)
     await bundleProgram(fileURLToPath(source), bundled)
-  } catch {}
+  } catch {
+    // Without esbuild, or without the right to write: the sources are run again next time.
+  }
 }
 
 /** A folder that only this user can write to, because what is in it gets executed; throws when there is none. */

@@ -27,5 +27,7 @@ function sayUnfinished(): void {
       'The process ended before the command did, as when a tool or the configuration calls process.exit; ' +
         'what a call has changed until then is not known.\n',
     )
-  } catch {}
+  } catch {
+    // Nobody is left to tell.
+  }
 }

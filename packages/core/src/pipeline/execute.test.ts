@@ -1,23 +1,9 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { inspect } from 'node:util'
 import { type EffectClass, ToolError } from '@gantry/contract'
-import { memoryAudit } from '../audits/memory.ts'
-import type { ToolContext } from '../backends/backend.ts'
 import { createExecutor } from '../executor.ts'
-import { defineTool, type ToolDefinition } from '../tools/tool.ts'
-
-const anything = { type: 'object' } as const
-
-function tool(
-  run: (args: object, context: ToolContext) => unknown,
-  rest: Partial<ToolDefinition<typeof anything>> = {},
-) {
-  return defineTool({ namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, run, ...rest })
-}
-
-const never = () => new Promise<never>(() => undefined)
+import { never, tool } from './pipeline.fixture.ts'
 
 test('a tool that ignores its signal still ends on time for the caller', async () => {
   const gantry = createExecutor({ tools: [tool(never)] })
@@ -84,17 +70,6 @@ test('a signal that aborts because its time is over makes a timeout, not a cance
   const result = await gantry.run('test:it', {}, { signal: AbortSignal.timeout(5) })
   assert.equal(result.status, 'timeout')
   assert.equal(result.error?.cause?.name, 'TimeoutError')
-})
-
-test('a tool that asks to be confined is refused where nothing can confine it', async () => {
-  let calls = 0
-  for (const demand of [{ profile: 'hardened' }, { runtime: 'docker' }, { egress: ['https://api.example.com'] }]) {
-    const gantry = createExecutor({ tools: [tool(() => ++calls, demand)] })
-    const result = await gantry.run('test:it')
-    assert.equal(result.error?.code, 'RUNTIME_UNAVAILABLE', JSON.stringify(demand))
-    assert.equal(result.error?.effect, 'none')
-  }
-  assert.equal(calls, 0)
 })
 
 test('a call that is cancelled before it starts changes nothing', async () => {
@@ -197,174 +172,12 @@ test('a tool that limits itself runs no more at once, even when callers give up 
   assert.equal(most, 1)
 })
 
-test('only declared secrets reach a tool, and none leaves it', async () => {
-  const secret = 'correct-horse-battery'
-  const leaky = tool(
-    (_args, context) => {
-      assert.deepEqual(Object.keys(context.secrets), [])
-      assert.equal(context.secrets.other, undefined)
-      context.log(`using ${context.secrets.api}`)
-      context.send({ token: Buffer.from(context.secrets.api ?? '').toString('base64') })
-      if (context.attempt === 1) return { said: `it is ${context.secrets.api}`, list: [context.secrets.api ?? ''] }
-      return null
-    },
-    { secrets: ['api'] },
-  )
-  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret, other: 'not-for-this-tool' } })
-  const events = []
-  for await (const event of gantry.stream('test:it')) events.push(event)
-  const text = JSON.stringify(events)
-  assert.ok(!text.includes(secret) && !text.includes(Buffer.from(secret).toString('base64').replace(/=+$/, '')), text)
-  assert.match(text, /it is \[redacted\]/)
-})
-
-test('a secret split over two chunks does not show, and none is in the record of a privileged call', async () => {
-  const secret = 'correct-horse-battery'
-  const audit = memoryAudit()
-  const leaky = tool(
-    async function* () {
-      yield `it is ${secret.slice(0, 8)}`
-      yield `${secret.slice(8)}, really`
-      yield { n: 1 }
-      yield 'correct'
-    },
-    { secrets: ['api'], permissions: ['x'] },
-  )
-  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret }, audit })
-  const chunks = []
-  for await (const event of gantry.stream('test:it', { note: `mine is ${secret}` }))
-    if (event.kind === 'chunk') chunks.push(event.data)
-  assert.deepEqual(chunks, ['it is ', '[redacted], really', { n: 1 }, 'correct'])
-  assert.ok(!JSON.stringify(audit.records()).includes(secret))
-})
-
-test('a secret in an error and its causes is redacted too', async () => {
-  const secret = 'correct-horse-battery'
-  const leaky = tool(
-    () => {
-      throw new Error(`bad token ${secret}`, { cause: new Error(`for ${secret}`) })
-    },
-    { secrets: ['api'] },
-  )
-  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
-  const result = await gantry.run('test:it')
-  assert.ok(!JSON.stringify(result).includes(secret))
-  assert.equal(result.error?.message, 'bad token [redacted]')
-})
-
-test('what runOrThrow throws holds no secret either', async () => {
-  const secret = 'correct-horse-battery'
-  const leaky = tool(
-    () => {
-      throw new Error(`bad token ${secret}`, { cause: new Error(`for ${secret}`) })
-    },
-    { secrets: ['api'] },
-  )
-  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
-  const thrown: unknown = await gantry.runOrThrow('test:it').catch((error: unknown) => error)
-  assert.ok(ToolError.is(thrown))
-  assert.equal(thrown.message, 'bad token [redacted]')
-  assert.ok(!inspect(thrown, { depth: 10 }).includes(secret))
-})
-
-test('a secret that is not there stops the call before the tool starts', async () => {
-  let calls = 0
-  const gantry = createExecutor({ tools: [tool(() => ++calls, { secrets: ['api'] })] })
-  const result = await gantry.run('test:it')
-  assert.equal(result.error?.code, 'SECRET_UNAVAILABLE')
-  assert.equal(result.error?.effect, 'none')
-  assert.equal(calls, 0)
-})
-
-test('the functions of a context can be taken off it', async () => {
-  const gantry = createExecutor({
-    tools: [
-      tool((_args, { progress, log, send, callId, tool: id, identity }) => {
-        progress({ progress: 1, total: 2, message: 'half' })
-        log('warn', 'careful', { n: 1 })
-        log('plain')
-        send({ hello: 'world' })
-        return { callId, id, principal: identity.principal }
-      }),
-    ],
-  })
-  const events = []
-  for await (const event of gantry.stream('test:it', {}, { callId: 'c-1' })) events.push(event)
-  const [progress, warn, plain, done] = events
-  assert.deepEqual(progress, { kind: 'progress', progress: 1, total: 2, message: 'half', id: 1, callId: 'c-1' })
-  assert.deepEqual(warn, { kind: 'log', level: 'warn', message: 'careful', data: { n: 1 }, id: 2, callId: 'c-1' })
-  assert.equal(plain?.kind === 'log' && plain.level, 'info')
-  assert.ok(done?.kind === 'done')
-  assert.deepEqual(done.result.output, { callId: 'c-1', id: 'test:it:1.0.0', principal: 'local' })
-  assert.deepEqual(done.result.effects, [{ kind: 'message', message: { hello: 'world' } }])
-})
-
-test('a streaming tool that is given up on keeps its slot until it has really ended, and is told of late', async () => {
-  const gate = Promise.withResolvers<void>()
-  let running = 0
-  let most = 0
-  const narrow = tool(
-    async function* () {
-      most = Math.max(most, ++running)
-      yield 1
-      await gate.promise
-      running -= 1
-    },
-    { concurrency: 1 },
-  )
-  const gantry = createExecutor({ tools: [narrow] })
-  const late = Promise.withResolvers<string>()
-  gantry.on('call:late', ({ ended }) => late.resolve(ended))
-  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).status, 'timeout')
-  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).error?.effect, 'none')
-  gate.resolve()
-  assert.equal(await late.promise, 'returned')
-  assert.equal((await gantry.run('test:it')).status, 'ok')
-  assert.equal(most, 1)
-})
-
 test('a time beyond what timers can hold is long, not instant', async () => {
   const gantry = createExecutor({
     tools: [tool(() => new Promise((resolve) => setImmediate(() => resolve('in time'))))],
     limits: { maxTimeoutMs: 1e12 },
   })
   assert.equal((await gantry.run('test:it', {}, { timeoutMs: 1e12 })).output, 'in time')
-})
-
-test('a wrong figure or log value does not fail a tool, and a message that is no JSON does', async () => {
-  const careless = tool((_args, { progress, log }) => {
-    progress(Number.NaN)
-    log('odd', 5n as never)
-    return 'fine'
-  })
-  assert.equal((await createExecutor({ tools: [careless] }).run('test:it')).output, 'fine')
-  const sending = tool((_args, { send }) => send({ n: 5n } as never))
-  const refused = await createExecutor({ tools: [sending] }).run('test:it')
-  assert.equal(refused.error?.code, 'OUTPUT_INVALID')
-  const flooding = tool((_args, { send }) => {
-    for (let n = 0; n < 2_000; n++) send(n)
-  })
-  const flooded = await createExecutor({ tools: [flooding] }).run('test:it')
-  assert.equal(flooded.error?.code, 'LIMIT_EXCEEDED')
-  assert.equal(flooded.effects.length, 1_000)
-})
-
-test('a streaming tool that never waits still ends in time', async () => {
-  const generators = [
-    async function* () {
-      for (;;) yield 'x'
-    },
-    function* () {
-      for (;;) yield 'x'
-    },
-  ]
-  for (const run of generators) {
-    const gantry = createExecutor({ tools: [tool(run)] })
-    assert.equal((await gantry.run('test:it', {}, { timeoutMs: 30 })).status, 'timeout')
-    let last = ''
-    for await (const event of gantry.stream('test:it', {}, { timeoutMs: 30 })) last = event.kind
-    assert.equal(last, 'error')
-  }
 })
 
 test('a slot that is granted while its call is cancelled is given back', async () => {
@@ -380,25 +193,6 @@ test('a slot that is granted while its call is cancelled is given back', async (
   }
 })
 
-test('a cut cannot hide a secret from redaction', async () => {
-  const secret = 'correct-horse-battery'
-  for (const length of [9_980, 9_990, 9_999]) {
-    const text = `${'x'.repeat(length)}${secret} and more`
-    const leaky = tool(
-      (_args, { log, progress }) => {
-        log(text)
-        progress(1, 2, text)
-        throw Object.assign(new Error(text), { code: `${'y'.repeat(90)}${secret}` })
-      },
-      { secrets: ['api'] },
-    )
-    const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
-    const events = []
-    for await (const event of gantry.stream('test:it')) events.push(event)
-    assert.ok(!/corre|horse/.test(JSON.stringify(events)), `cut at ${length}`)
-  }
-})
-
 test('each attempt gets the arguments as they came', async () => {
   const seen: unknown[] = []
   const greedy = tool(
@@ -411,11 +205,4 @@ test('each attempt gets the arguments as they came', async () => {
   )
   await createExecutor({ tools: [greedy] }).run('test:it', { list: [] })
   assert.deepEqual(seen, [{ list: [] }, { list: [] }, { list: [] }])
-})
-
-test('a signal that is asked for after the call has ended is aborted, and keeps nothing alive', async () => {
-  const kept: ToolContext[] = []
-  const gantry = createExecutor({ tools: [tool((_args, context) => void kept.push(context))] })
-  await gantry.run('test:it')
-  assert.equal(kept[0]?.signal.aborted, true)
 })

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createExecutor } from '../executor.ts'
+import { tool } from './pipeline.fixture.ts'
+
+test('a streaming tool that is given up on keeps its slot until it has really ended, and is told of late', async () => {
+  const gate = Promise.withResolvers<void>()
+  let running = 0
+  let most = 0
+  const narrow = tool(
+    async function* () {
+      most = Math.max(most, ++running)
+      yield 1
+      await gate.promise
+      running -= 1
+    },
+    { concurrency: 1 },
+  )
+  const gantry = createExecutor({ tools: [narrow] })
+  const late = Promise.withResolvers<string>()
+  gantry.on('call:late', ({ ended }) => late.resolve(ended))
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).status, 'timeout')
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).error?.effect, 'none')
+  gate.resolve()
+  assert.equal(await late.promise, 'returned')
+  assert.equal((await gantry.run('test:it')).status, 'ok')
+  assert.equal(most, 1)
+})
+
+test('a streaming tool that never waits still ends in time', async () => {
+  const generators = [
+    async function* () {
+      for (;;) yield 'x'
+    },
+    function* () {
+      for (;;) yield 'x'
+    },
+  ]
+  for (const run of generators) {
+    const gantry = createExecutor({ tools: [tool(run)] })
+    assert.equal((await gantry.run('test:it', {}, { timeoutMs: 30 })).status, 'timeout')
+    let last = ''
+    for await (const event of gantry.stream('test:it', {}, { timeoutMs: 30 })) last = event.kind
+    assert.equal(last, 'error')
+  }
+})

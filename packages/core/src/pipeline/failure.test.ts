@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { memoryAudit } from '../audits/memory.ts'
+import { createExecutor } from '../executor.ts'
+import { defineTool } from '../tools/tool.ts'
+import { anything, runIt, tool } from './pipeline.fixture.ts'
+
+test('a thrown error is the message and the cause of a failed result', async () => {
+  const cause = new Error('disk full', { cause: new TypeError('deeper') })
+  const result = await runIt(
+    tool(() => {
+      throw cause
+    }),
+  )
+  assert.equal(result.status, 'failed')
+  assert.equal(result.error?.code, 'BACKEND_FAILED')
+  assert.equal(result.error?.message, 'disk full')
+  assert.equal(result.error?.cause?.cause?.message, 'deeper')
+  assert.equal(result.error?.effect, 'possible')
+})
+
+test('anything can be thrown, hostile objects included', async () => {
+  const hostile = {
+    toString() {
+      throw new Error('no')
+    },
+  }
+  for (const thrown of [undefined, null, 'text', 5, hostile, Symbol('s'), Object.create(null)]) {
+    const result = await runIt(
+      tool(() => {
+        throw thrown
+      }),
+    )
+    assert.equal(result.error?.code, 'BACKEND_FAILED')
+    assert.equal(typeof result.error?.message, 'string')
+  }
+})
+
+test('a tool may refuse with a code of its own', async () => {
+  const result = await runIt(
+    tool(() => {
+      throw new ToolError('DENIED', 'not yours')
+    }),
+  )
+  assert.equal(result.status, 'denied')
+  assert.equal(result.error?.message, 'not yours')
+})
+
+test('an error of another version of Gantry, with a code unknown here, is still a Result', async () => {
+  const foreign = new ToolError('DENIED', 'from elsewhere')
+  Object.defineProperty(foreign, 'code', { value: 'toString' })
+  const result = await runIt(
+    tool(() => {
+      throw foreign
+    }),
+  )
+  assert.equal(result.status, 'failed')
+  assert.equal(result.error?.code, 'BACKEND_FAILED')
+})
+
+test('whatever a tool throws, a call ends with one Result and one end on record', async () => {
+  const revoked = Proxy.revocable({}, {})
+  revoked.revoke()
+  const trap = new Proxy({}, { has: () => assert.fail('trap'), get: () => assert.fail('trap') })
+  const marked = Symbol.for('gantry.error')
+  const hostiles: (() => unknown)[] = [
+    () => Object.defineProperty(new Error('x'), 'name', { get: () => assert.fail('name') }),
+    () => Object.defineProperty(new Error('x'), 'cause', { get: () => assert.fail('cause') }),
+    () => Object.assign(new Error('x'), { name: { toString: () => assert.fail('toString') } }),
+    () => trap,
+    () => revoked.proxy,
+    () => ({ [marked]: true }),
+    () => Object.assign(new ToolError('DENIED', 'x'), { message: { not: 'text' } }),
+    () => Object.assign(new ToolError('DENIED', 'x'), { stage: 5, effect: 'maybe' }),
+  ]
+  for (const make of hostiles) {
+    const audit = memoryAudit()
+    const defined = tool(() => {
+      throw make()
+    })
+    const gantry = createExecutor({ tools: [defined], audit })
+    const result = await gantry.run('test:it')
+    assert.equal(result.status, 'failed')
+    assert.equal(result.error?.code, 'BACKEND_FAILED')
+    assert.doesNotThrow(() => JSON.stringify(result))
+    const events = []
+    for await (const event of gantry.stream('test:it')) events.push(event.kind)
+    assert.deepEqual(events, ['error'])
+    assert.equal(audit.records().filter(({ phase }) => phase === 'end').length, 2)
+  }
+  const odd = await createExecutor().run(JSON.parse('{"toString":null}'))
+  assert.equal(odd.error?.code, 'TOOL_ID_INVALID')
+})
+
+test("an error that an inner call ended with does not pass for the tool's own", async () => {
+  let writes = 0
+  const inner = defineTool({
+    namespace: 'test',
+    name: 'inner',
+    description: 'Inner.',
+    inputSchema: anything,
+    backends: [{ kind: 'gone' }],
+  })
+  const outer = tool(
+    async () => {
+      writes += 1
+      await gantry.runOrThrow('test:inner')
+    },
+    { retry: { attempts: 5, delayMs: 1 } },
+  )
+  const gantry = createExecutor({ tools: [inner, outer] })
+  const result = await gantry.run('test:it')
+  assert.equal(writes, 1)
+  assert.equal(result.error?.code, 'BACKEND_FAILED')
+  assert.equal(result.error?.effect, 'possible')
+  assert.equal(result.error?.cause?.code, 'NO_BACKEND')
+})

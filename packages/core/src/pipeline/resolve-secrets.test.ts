@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { inspect } from 'node:util'
+import { ToolError } from '@gantry/contract'
+import { memoryAudit } from '../audits/memory.ts'
+import { createExecutor } from '../executor.ts'
+import { tool } from './pipeline.fixture.ts'
+
+test('only declared secrets reach a tool, and none leaves it', async () => {
+  const secret = 'correct-horse-battery'
+  const leaky = tool(
+    (_args, context) => {
+      assert.deepEqual(Object.keys(context.secrets), [])
+      assert.equal(context.secrets.other, undefined)
+      context.log(`using ${context.secrets.api}`)
+      context.send({ token: Buffer.from(context.secrets.api ?? '').toString('base64') })
+      if (context.attempt === 1) return { said: `it is ${context.secrets.api}`, list: [context.secrets.api ?? ''] }
+      return null
+    },
+    { secrets: ['api'] },
+  )
+  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret, other: 'not-for-this-tool' } })
+  const events = []
+  for await (const event of gantry.stream('test:it')) events.push(event)
+  const text = JSON.stringify(events)
+  assert.ok(!text.includes(secret) && !text.includes(Buffer.from(secret).toString('base64').replace(/=+$/, '')), text)
+  assert.match(text, /it is \[redacted\]/)
+})
+
+test('a secret split over two chunks does not show, and none is in the record of a privileged call', async () => {
+  const secret = 'correct-horse-battery'
+  const audit = memoryAudit()
+  const leaky = tool(
+    async function* () {
+      yield `it is ${secret.slice(0, 8)}`
+      yield `${secret.slice(8)}, really`
+      yield { n: 1 }
+      yield 'correct'
+    },
+    { secrets: ['api'], permissions: ['x'] },
+  )
+  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret }, audit })
+  const chunks = []
+  for await (const event of gantry.stream('test:it', { note: `mine is ${secret}` }))
+    if (event.kind === 'chunk') chunks.push(event.data)
+  assert.deepEqual(chunks, ['it is ', '[redacted], really', { n: 1 }, 'correct'])
+  assert.ok(!JSON.stringify(audit.records()).includes(secret))
+})
+
+test('a secret in an error and its causes is redacted too', async () => {
+  const secret = 'correct-horse-battery'
+  const leaky = tool(
+    () => {
+      throw new Error(`bad token ${secret}`, { cause: new Error(`for ${secret}`) })
+    },
+    { secrets: ['api'] },
+  )
+  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
+  const result = await gantry.run('test:it')
+  assert.ok(!JSON.stringify(result).includes(secret))
+  assert.equal(result.error?.message, 'bad token [redacted]')
+})
+
+test('what runOrThrow throws holds no secret either', async () => {
+  const secret = 'correct-horse-battery'
+  const leaky = tool(
+    () => {
+      throw new Error(`bad token ${secret}`, { cause: new Error(`for ${secret}`) })
+    },
+    { secrets: ['api'] },
+  )
+  const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
+  const thrown: unknown = await gantry.runOrThrow('test:it').catch((error: unknown) => error)
+  assert.ok(ToolError.is(thrown))
+  assert.equal(thrown.message, 'bad token [redacted]')
+  assert.ok(!inspect(thrown, { depth: 10 }).includes(secret))
+})
+
+test('a secret that is not there stops the call before the tool starts', async () => {
+  let calls = 0
+  const gantry = createExecutor({ tools: [tool(() => ++calls, { secrets: ['api'] })] })
+  const result = await gantry.run('test:it')
+  assert.equal(result.error?.code, 'SECRET_UNAVAILABLE')
+  assert.equal(result.error?.effect, 'none')
+  assert.equal(calls, 0)
+})
+
+test('a cut cannot hide a secret from redaction', async () => {
+  const secret = 'correct-horse-battery'
+  for (const length of [9_980, 9_990, 9_999]) {
+    const text = `${'x'.repeat(length)}${secret} and more`
+    const leaky = tool(
+      (_args, { log, progress }) => {
+        log(text)
+        progress(1, 2, text)
+        throw Object.assign(new Error(text), { code: `${'y'.repeat(90)}${secret}` })
+      },
+      { secrets: ['api'] },
+    )
+    const gantry = createExecutor({ tools: [leaky], secrets: { api: secret } })
+    const events = []
+    for await (const event of gantry.stream('test:it')) events.push(event)
+    assert.ok(!/corre|horse/.test(JSON.stringify(events)), `cut at ${length}`)
+  }
+})
