@@ -11,7 +11,7 @@ export function pageText(sections: readonly Section[]): string {
       .map((load) => load.toFixed(1))
       .join(
         ', ',
-      )}. The run itself keeps about one processor busy; the rest is others, who slow what is measured. Times of two runs on a shared machine have differed by a third and more.`,
+      )}. The run itself keeps about one processor busy; the rest is others, who slow what is measured. The same code has given medians twice as high from one run to the next here, whatever the load average said; a target that is met by less than that is not met for certain.`,
     `- Node ${process.version}, V8 ${process.versions.v8}`,
     `- Date: ${new Date().toISOString().slice(0, 10)}`,
     '- Command: `npm run bench`; one part alone: `npm run bench -- local-call`',
