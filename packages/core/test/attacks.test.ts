@@ -84,8 +84,8 @@ test('84: getters, proxies, thenables and toJSON in a result cross only as the d
   assert.match(nested.error?.message ?? '', /\/inner\/then/)
   const speaking = { toJSON: () => ({ toJSON: () => 'again', n: 1 }) }
   const plain = await executorOf(() => Object.create(speaking)).run('test:it')
-  assert.notEqual(plain.status, 'unknown')
-  assert.doesNotThrow(() => JSON.stringify(plain))
+  assert.equal(plain.error?.code, 'OUTPUT_INVALID')
+  assert.match(plain.error?.message ?? '', /\/toJSON/)
 })
 
 test('84: a proxy or getter that throws, loops or lies about its keys ends as a clear failure', async () => {
@@ -142,24 +142,21 @@ test('85: host errors, promises and functions do not cross as objects', async ()
 })
 
 test('100: catastrophic patterns in pattern and patternProperties end, with the right answer', async () => {
-  const patterns = [
-    '^(a|a)*$',
-    '^(a+)+$',
-    '(x+x+)+y',
-    '^(.*)*$',
-    '^(([a-z])+.)+[A-Z]([a-z])+$',
-    '(?:a?){40}a{40}',
-    '\\s+$',
-    '^(?:a|aa)+$',
+  const patterns: [pattern: string, matches: boolean][] = [
+    ['^(a|a)*$', false],
+    ['^(a+)+$', false],
+    ['(x+x+)+y', false],
+    ['^(.*)*$', true],
+    ['^(([a-z])+.)+[A-Z]([a-z])+$', false],
+    ['(?:a?){40}a{40}', true],
+    ['\\s+$', false],
+    ['^(?:a|aa)+$', false],
   ]
   const text = `${'a'.repeat(50_000)}!`
-  for (const pattern of patterns) {
-    const validator = compileSchema({
-      type: 'object',
-      properties: { x: { pattern } },
-      patternProperties: { [pattern]: {} },
-    })
-    assert.equal(typeof validator.check({ x: text, [text]: 1 }), 'boolean', pattern)
+  for (const [pattern, matches] of patterns) {
+    assert.equal(compileSchema({ pattern }).check(text), matches, pattern)
+    const byName = compileSchema({ patternProperties: { [pattern]: { type: 'string' } } })
+    assert.equal(byName.check({ [text]: 1 }), !matches, pattern)
   }
   const gantry = executorOf(() => 1, { type: 'object', properties: { x: { type: 'string', pattern: '^(a|a)*$' } } })
   assert.equal((await gantry.run('test:it', { x: text })).error?.code, 'INPUT_INVALID')

@@ -167,6 +167,27 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     })
   }
 
+  test('a second signal ends at once with 130 what the first could not end', async () => {
+    const file = join(folder, 'deaf.config.mjs')
+    writeFileSync(
+      file,
+      `const close = () => { console.error('closing'); return new Promise(() => {}) }
+export default { backends: [{ kind: 'deaf', name: 'deaf', call: () => null, close }] }`,
+    )
+    // Signals are sent until the process ends: two that come together count as one press.
+    let sending: NodeJS.Timeout | undefined
+    const { code } = await gantry(['tools', '--config', file], {
+      folder,
+      cache,
+      onStart: (child) =>
+        child.stderr?.once('data', () => {
+          sending = setInterval(() => child.kill('SIGINT'), 150)
+        }),
+    })
+    clearInterval(sending)
+    assert.equal(code, 130)
+  })
+
   test('a reader that leaves cancels the call without a word', async () => {
     const line = `gantry stream demo:countdown '{"from":1000,"delayMs":5}' --json | head -n 1`
     const { code, out, err } = await shell(line, { folder, cache })

@@ -16,7 +16,7 @@ function size(holds: (size: number, limit: number) => boolean, words: string): K
         (instance, state) => {
           if (!isObject(instance)) return true
           const count = Object.keys(instance).length
-          spend(state, count >> 2)
+          spend(state, count)
           return holds(count, limit)
         },
         (instance) =>
