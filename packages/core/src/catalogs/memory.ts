@@ -48,6 +48,13 @@ export function memoryCatalog(options: MemoryCatalogOptions = {}): Catalog {
   return new MemoryCatalog(options)
 }
 
+/** What may be put into the catalog, with the versions that its key has so far. */
+interface Admitted {
+  readonly entry: CatalogEntry
+  readonly version: Version
+  readonly versions: Versions | undefined
+}
+
 class MemoryCatalog implements Catalog {
   readonly #versions = new Map<string, Versions>()
   readonly #keys = new SortedStrings()
@@ -61,6 +68,8 @@ class MemoryCatalog implements Catalog {
   constructor(options: MemoryCatalogOptions) {
     this.#changes = new Changes(options.onListenerError ?? (() => undefined))
     this.#search = new CatalogSearch({
+      keys: () => this.#versions.keys(),
+      shown: (key) => this.#versions.get(key)?.head,
       aliases: (key) => this.#aliasesOf(key),
       embedder: options.embedder,
       embedMs: embedTime(options.embedMs),
@@ -76,18 +85,18 @@ class MemoryCatalog implements Catalog {
   }
 
   register(tool: Tool, options: RegisterOptions = {}): CatalogEntry {
-    const { entry, version } = this.#admit(tool, options)
-    const existing = this.#versions.get(entry.key)?.get(version)
-    if (existing === undefined) return this.#put(entry, version)
+    const { entry, version, versions } = this.#admit(tool, options)
+    const existing = versions?.get(version)
+    if (existing === undefined) return this.#put(entry, version, versions)
     if (existing.digest === entry.digest && sameRun(existing.tool, entry.tool)) return existing
     throw invalid(tool, [{ path: '/version', message: `${quote(existing.id)} is registered with another definition` }])
   }
 
   update(tool: Tool, options: RegisterOptions = {}): CatalogEntry {
-    const { entry, version } = this.#admit(tool, options)
-    const existing = this.#versions.get(entry.key)?.get(version)
+    const { entry, version, versions } = this.#admit(tool, options)
+    const existing = versions?.get(version)
     if (existing?.digest === entry.digest && sameRun(existing.tool, entry.tool)) return existing
-    return this.#put(entry, version)
+    return this.#put(entry, version, versions)
   }
 
   unregister(id: string): boolean {
@@ -98,8 +107,9 @@ class MemoryCatalog implements Catalog {
     const one = exact === undefined ? undefined : versions.get(exact)
     if (exact !== undefined && one === undefined) return false
     const gone = one === undefined ? versions.entries : [one]
+    const shown = versions.head
     for (const entry of gone) this.#drop(versions, entry)
-    this.#emit('unregistered', keyOf(parsed), gone)
+    this.#emit('unregistered', keyOf(parsed), gone, shown)
     return true
   }
 
@@ -140,26 +150,28 @@ class MemoryCatalog implements Catalog {
   }
 
   /** Everything that can be refused is refused here, before anything changes. */
-  #admit(tool: Tool, { source = 'local' }: RegisterOptions): { entry: CatalogEntry; version: Version } {
+  #admit(tool: Tool, { source = 'local' }: RegisterOptions): Admitted {
     const { tool: checked, version } = checkTool(tool)
     const { namespace, name, aliases = [] } = checked
     const key = `${namespace}:${name}`
     const conflicts = this.#names.conflicts(key, namespace, aliases)
     if (conflicts.length > 0) throw invalid(tool, conflicts)
-    const owner = this.#versions.get(key)?.head?.source ?? source
+    const versions = this.#versions.get(key)
+    const owner = versions?.head?.source ?? source
     if (owner !== source) throw invalid(tool, [{ path: '/name', message: `belongs to the source ${quote(owner)}` }])
     const id = `${key}:${checked.version}`
-    return { entry: new Entry(id, key, checked, source), version }
+    return { entry: new Entry(id, key, checked, source), version, versions }
   }
 
-  #put(entry: CatalogEntry, version: Version): CatalogEntry {
-    const versions = this.#versions.get(entry.key) ?? this.#open(entry.key)
+  #put(entry: CatalogEntry, version: Version, known: Versions | undefined): CatalogEntry {
+    const versions = known ?? this.#open(entry.key)
+    const shown = versions.head
     const replaced = versions.put(entry, version)
     if (replaced !== undefined) this.#forget(replaced)
     this.#names.claim(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
     this.#hash.add(entry)
     this.#size += 1
-    this.#emit(replaced === undefined ? 'registered' : 'updated', entry.key, [entry])
+    this.#emit(replaced === undefined ? 'registered' : 'updated', entry.key, [entry], shown)
     return entry
   }
 
@@ -185,9 +197,14 @@ class MemoryCatalog implements Catalog {
     this.#size -= 1
   }
 
-  #emit(kind: CatalogChange['kind'], key: string, entries: readonly CatalogEntry[]): void {
+  #emit(
+    kind: CatalogChange['kind'],
+    key: string,
+    entries: readonly CatalogEntry[],
+    shown: CatalogEntry | undefined,
+  ): void {
     if (this.#found.size > 0) this.#found.clear()
-    this.#search.show(key, this.#versions.get(key)?.head)
+    this.#search.changed(key, shown)
     if (this.#changes.heard) this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
   }
 

@@ -11,6 +11,9 @@ const slice = 500
 
 /** What a search needs of its catalog. */
 export interface SearchParts {
+  readonly keys: () => Iterable<string>
+  /** The one entry of a key that a search finds. */
+  readonly shown: (key: string) => CatalogEntry | undefined
   /** All aliases of a key, whichever version declares them, because each of them finds the tool as a whole. */
   readonly aliases: (key: string) => readonly string[]
   readonly embedder: Embedder | undefined
@@ -21,29 +24,22 @@ export interface SearchParts {
 /** Finds entries by words and, with an embedder, by meaning. It shows one entry of each key. */
 export class CatalogSearch {
   readonly #index = new TextIndex()
-  readonly #entries = new Map<string, CatalogEntry>()
   readonly #vectors: Vectors | undefined
   /** Keys that changed since the index last saw them: registering costs nothing that only a search needs. */
   readonly #unread = new Set<string>()
 
-  readonly #aliases: SearchParts['aliases']
+  readonly #parts: SearchParts
 
-  constructor({ aliases, embedder, embedMs }: SearchParts) {
-    this.#aliases = aliases
-    this.#vectors = embedder && new Vectors(embedder, embedMs)
+  constructor(parts: SearchParts) {
+    this.#parts = parts
+    this.#vectors = parts.embedder && new Vectors(parts.embedder, parts.embedMs)
   }
 
-  /**
-   * Shows this entry for a key from now on; without one the key is not found any more. The same entry again is read
-   * again, because another version may have brought or taken an alias.
-   */
-  show(key: string, entry: CatalogEntry | undefined): void {
-    const shown = this.#entries.get(key)
-    if (this.#vectors !== undefined && shown !== undefined && shown.digest !== entry?.digest) {
-      this.#vectors.forget(shown.digest)
+  /** Tells that a key changed, in its shown entry or in the aliases of any version, and what it showed before. */
+  changed(key: string, before: CatalogEntry | undefined): void {
+    if (this.#vectors !== undefined && before !== undefined && before.digest !== this.#parts.shown(key)?.digest) {
+      this.#vectors.forget(before.digest)
     }
-    if (entry === undefined) this.#entries.delete(key)
-    else this.#entries.set(key, entry)
     this.#unread.add(key)
   }
 
@@ -61,7 +57,7 @@ export class CatalogSearch {
   }
 
   #read(key: string): void {
-    const entry = this.#entries.get(key)
+    const entry = this.#parts.shown(key)
     if (entry === undefined) {
       this.#index.remove(key)
       return
@@ -73,7 +69,7 @@ export class CatalogSearch {
       namespace,
       ...(title === undefined ? {} : { title }),
       ...(tags === undefined ? {} : { tags }),
-      aliases: this.#aliases(key),
+      aliases: this.#parts.aliases(key),
       description,
       lowered: deprecated !== undefined,
     })
@@ -98,8 +94,15 @@ export class CatalogSearch {
     }
   }
 
+  *#entries(): Generator<CatalogEntry> {
+    for (const key of this.#parts.keys()) {
+      const entry = this.#parts.shown(key)
+      if (entry !== undefined) yield entry
+    }
+  }
+
   #item(key: string, score: number): { entry: CatalogEntry; score: number }[] {
-    const entry = this.#entries.get(key)
+    const entry = this.#parts.shown(key)
     return entry === undefined ? [] : [{ entry, score }]
   }
 
@@ -111,7 +114,7 @@ export class CatalogSearch {
     matches: (entry: CatalogEntry) => boolean,
   ): { readonly hits: readonly Hit[]; readonly top: number } {
     const allow = (key: string): boolean => {
-      const entry = this.#entries.get(key)
+      const entry = this.#parts.shown(key)
       return entry !== undefined && matches(entry)
     }
     if (vector === undefined || this.#vectors === undefined) {
@@ -119,7 +122,7 @@ export class CatalogSearch {
     }
     const words = this.#index.scores(plan)
     const top = place?.top ?? highest(words.values())
-    const candidates = blend([...this.#entries.values()], words, top, vector, this.#vectors)
+    const candidates = blend([...this.#entries()], words, top, vector, this.#vectors)
     return { hits: pick(candidates, place?.last, count, allow), top }
   }
 
@@ -137,7 +140,7 @@ export class CatalogSearch {
     let vector: Float32Array | undefined
     try {
       vector = await this.#vectors.query(query, signal)
-      await this.#vectors.complete(this.#entries.values(), signal)
+      await this.#vectors.complete(this.#entries(), signal)
       return { vector }
     } catch (cause) {
       if (signal.aborted) throw cancelled(signal)

@@ -21,7 +21,8 @@ export class Versions {
 
   /** What an id without a version means: the newest stable one, however deprecated. */
   get stable(): CatalogEntry | undefined {
-    return this.#held.find(({ version }) => version.prerelease.length === 0)?.entry
+    for (const { version, entry } of this.#held) if (version.prerelease.length === 0) return entry
+    return undefined
   }
 
   /** What a list shows: the newest stable one, or the newest of all while none is stable. */

@@ -30,6 +30,7 @@ export function copyJson(value: unknown, options: CopyOptions = noOptions): Json
 }
 
 const noOptions: CopyOptions = {}
+const hasOwn = Object.prototype.hasOwnProperty
 
 function copy(value: unknown, depth: number, budget: Budget): Json {
   if (typeof value === 'string') {
@@ -92,7 +93,7 @@ function copyMembers(value: Record<string, unknown>, depth: number, budget: Budg
     // A list of the keys would be one more object for each that is copied.
     for (const key in value) {
       at = key
-      if (!Object.hasOwn(value, key)) continue
+      if (!hasOwn.call(value, key)) continue
       spend(budget, utf8Length(key) + 4, 1)
       const member = key === '__proto__' ? dropOrRefuse(budget) : value[key]
       if (member !== undefined) target[key] = copy(member, depth + 1, budget)

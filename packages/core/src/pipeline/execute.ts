@@ -120,15 +120,17 @@ function attempt(
   const context = new CallContext(run, run.attempts, secrets)
   const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
   if (typeof raw !== 'object' || raw === null) return raw
-  const leave = (until: Promise<unknown>): void => {
-    hold?.(until)
-    watchLate(run, entry.id, until)
-  }
-  if (isGenerator(raw)) return drain(run, tool, raw, leave)
+  if (isGenerator(raw)) return drain(run, tool, raw, (until) => leave(run, entry.id, until, hold))
   if (!isPromiseLike(raw)) return raw
   const work = Promise.resolve(raw)
-  leave(work)
+  leave(run, entry.id, work, hold)
   return run.within(work)
+}
+
+/** What outlives a call that is given up on: the slot it holds, and whoever wants to hear of its end. */
+function leave(run: Run, tool: string, until: Promise<unknown>, hold?: (until: PromiseLike<unknown>) => void): void {
+  hold?.(until)
+  watchLate(run, tool, until)
 }
 
 /** Tells subscribers when a tool that was given up on ends after all; its outcome changes nothing. */

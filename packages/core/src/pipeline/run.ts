@@ -48,8 +48,8 @@ export class Run implements Waiter {
   constructor(request: CallRequest, ports: Ports) {
     this.request = request
     this.ports = ports
-    this.startedAt = ports.clock.now()
     this.startedMonotonic = ports.clock.monotonic()
+    this.startedAt = ports.clock.now(this.startedMonotonic)
   }
 
   get stopped(): ToolError | undefined {
@@ -154,7 +154,7 @@ export class Run implements Waiter {
       signal.addEventListener('abort', this.#onAbort, { once: true })
     }
     this.timed = true
-    this.ports.deadlines.add(this, this.timeoutMs())
+    this.ports.deadlines.add(this, this.timeoutMs(), this.startedMonotonic)
   }
 
   /** Called when the time is over: the call's own, or that of whoever is asked aside. */
