@@ -164,6 +164,16 @@ export const codes = {
     summary: 'The tool changed since the caller read its schema.',
     remedy: 'Describe the tool again and rebuild the call.',
   },
+  TOOL_QUARANTINED: {
+    stage: 'lookup',
+    retryable: false,
+    effect: 'none',
+    status: 'denied',
+    http: 403,
+    exit: 3,
+    summary: 'The definition of the tool changed at its server since it was approved, so it may not be called.',
+    remedy: 'Read the change with `gantry tools diff`, then `gantry tools approve` it or leave it.',
+  },
   NO_BACKEND: {
     stage: 'resolve',
     retryable: true,
@@ -183,6 +193,16 @@ export const codes = {
     exit: 5,
     summary: 'A secret the tool declares could not be resolved.',
     remedy: 'Provide the secret named in the message.',
+  },
+  EGRESS_DENIED: {
+    stage: 'execute',
+    retryable: false,
+    effect: 'none',
+    status: 'denied',
+    http: 403,
+    exit: 3,
+    summary: 'A connection to this address, port, scheme or method is not allowed, or leads to a private address.',
+    remedy: 'Add the origin to `egress.allow`, with `private: true` when its address is private on purpose.',
   },
   CIRCUIT_OPEN: {
     stage: 'execute',

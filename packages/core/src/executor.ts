@@ -26,6 +26,7 @@ import {
 import { holds } from './pipeline/authorize.ts'
 import { systemClock } from './pipeline/clock.ts'
 import { createEvents, type Events } from './pipeline/events.ts'
+import { createHeldSecrets } from './pipeline/held-secrets.ts'
 import { findShown } from './pipeline/lookup.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
@@ -110,6 +111,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     approver: options.approver,
     audit: options.audit ?? memoryAudit(),
     secrets: asSecrets(options.secrets),
+    held: createHeldSecrets(),
     slots: createSlots(),
     events: createEvents(),
     clock: systemClock(),

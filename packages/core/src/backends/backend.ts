@@ -1,4 +1,5 @@
 import type { Identity, Json, JsonObject, LogLevel, Tool } from '@gantry/contract'
+import type { Egress } from '../egress/egress.ts'
 
 /** One progress report, when the positional form does not fit. */
 export interface ProgressReport {
@@ -31,6 +32,49 @@ export interface ToolContext {
   send(message: Json): void
 }
 
+/** What a backend sees of a call, beyond what its tool may see. */
+export interface BackendContext extends ToolContext {
+  /**
+   * The value behind `secret:name` for this caller; from here on it is kept out of everything that leaves the call.
+   * Ask at the last moment and keep nothing. Rejects with SECRET_UNAVAILABLE.
+   */
+  secret(name: string): Promise<string>
+}
+
+/** What happened to the tools that a backend brought. */
+export interface Published {
+  readonly registered: readonly string[]
+  readonly quarantined: readonly string[]
+  /** Tools that could not be registered, and why. */
+  readonly refused: readonly { readonly name: string; readonly reason: string }[]
+}
+
+/** What an executor gives a backend for as long as both live. */
+export interface BackendHost {
+  /** The only way out to a network. */
+  readonly egress: Egress
+  /** The value behind `secret:name` for the backend's own connection, kept out of all that its calls send back. */
+  secret(name: string, signal: AbortSignal): Promise<string>
+  /** Keeps a value that is secret without having a name (an access token) out of all that its calls send back. */
+  conceal(value: string): void
+  /** Makes these all the tools that this backend brings; those it brought before and are not here go. */
+  publish(tools: readonly Tool[]): Promise<Published>
+  /** Tells subscribers of the executor what happens to the backend; the text must hold no secret. */
+  report(event: BackendReport): void
+}
+
+/** A backend's life: `down` comes with the reason, `restarting` with the time until then. */
+export interface BackendReport {
+  readonly kind: 'up' | 'down' | 'restarting' | 'changed' | 'log'
+  readonly message: string
+}
+
+/** Whether a backend can take calls; `unknown` until somebody tried. */
+export interface Health {
+  readonly status: 'up' | 'down' | 'unknown'
+  readonly message?: string
+}
+
 /** Fields of a tool that confine it where it runs. */
 export type Demand = 'profile' | 'runtime' | 'egress'
 
@@ -46,10 +90,11 @@ export interface BackendCall {
 /**
  * How a resolved call reaches the thing that does the work.
  * - It never validates, retries, redacts or logs: the pipeline does.
+ * - Life: `attach` comes first and once, and does no I/O; connecting waits for the first `discover`, `call` or `health`.
  * - Concurrency: `call` may run any number of times at once.
  * - Cancellation: it should stop on `context.signal`; the pipeline ends the call on time whether it does or not.
  * - Errors: a rejection becomes the `cause` of BACKEND_FAILED; a ToolError keeps its code. Throw BACKEND_UNAVAILABLE
- *   only when the tool certainly did not start.
+ *   only when the tool certainly did not start: the pipeline may then try another backend of the tool.
  * - Ownership: the arguments are the backend's own copy; the executor closes the backends it was given.
  */
 export interface Backend {
@@ -58,7 +103,15 @@ export interface Backend {
   readonly name: string
   /** What of a tool's demands this backend holds it to; a tool with another demand is refused, never run without it. */
   readonly enforces?: readonly Demand[]
+  /** Takes what the executor offers; a backend that needs nothing has no such function. */
+  attach?(host: BackendHost): void
+  /**
+   * Finds the tools that the backend brings, in the namespace of its name, and publishes them; called when somebody
+   * first looks for them and again after it rejected. A backend without it brings none.
+   */
+  discover?(signal: AbortSignal): Promise<void>
   /** Returns the raw output, a promise of it, or an async generator whose values are chunks. */
-  call(call: BackendCall, context: ToolContext): unknown
+  call(call: BackendCall, context: BackendContext): unknown
+  health?(signal: AbortSignal): Promise<Health>
   close?(signal: AbortSignal): Promise<void>
 }

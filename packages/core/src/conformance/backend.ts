@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JsonObject, Tool } from '@gantry/contract'
-import type { Backend, ToolContext } from '../backends/backend.ts'
+import type { Backend, BackendContext } from '../backends/backend.ts'
 
 /** What a backend under test offers: ways to have it serve tools that behave as named. */
 export interface BackendFixture {
+  /** Attached already, to a host of `fakeHost`, when it wants one. */
   readonly backend: Backend
   /** A tool that returns `{ result: a + b }`. */
   readonly add: Tool
@@ -67,7 +68,8 @@ function bindingOf(tool: Tool): { readonly [option: string]: unknown } {
   return tool.backends[0] ?? { kind: 'local' }
 }
 
-function fakeContext(signal: AbortSignal = new AbortController().signal): ToolContext {
+/** A context as a pipeline would give it, for tests that call a backend directly. */
+export function fakeContext(signal: AbortSignal = new AbortController().signal): BackendContext {
   return {
     callId: 'call-1',
     tool: 'test:tool:1.0.0',
@@ -76,6 +78,7 @@ function fakeContext(signal: AbortSignal = new AbortController().signal): ToolCo
     attempt: 1,
     signal,
     secrets: {},
+    secret: async (name) => `value-of-${name}`,
     progress: () => undefined,
     log: () => undefined,
     send: () => undefined,

@@ -1,5 +1,6 @@
 export { testAudit } from './audit.ts'
-export { type BackendFixture, testBackend } from './backend.ts'
+export { type BackendFixture, fakeContext, testBackend } from './backend.ts'
+export { type FakeHost, fakeHost } from './backend-host.ts'
 export { testCatalog } from './catalog.ts'
 export { requestFor, testPolicy } from './policy.ts'
 export { testSecretSource } from './secret-source.ts'

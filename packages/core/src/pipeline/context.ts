@@ -1,7 +1,8 @@
 import { type Json, type LogLevel, ToolError } from '@gantry/contract'
-import type { ProgressReport, ToolContext } from '../backends/backend.ts'
+import type { BackendContext, ProgressReport, ToolContext } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import { resolveSecret } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
@@ -9,7 +10,7 @@ const longestMessage = 10_000
 const mostMessages = 1_000
 
 /** What the tool sees of a run; each function is made when it is asked for, so that it can be taken off. */
-export class CallContext implements ToolContext {
+export class CallContext implements BackendContext {
   readonly #run: Run
   readonly attempt: number
   readonly secrets: ToolContext['secrets']
@@ -34,6 +35,10 @@ export class CallContext implements ToolContext {
   }
   get signal(): AbortSignal {
     return this.#run.signal
+  }
+
+  get secret(): BackendContext['secret'] {
+    return (name) => resolveSecret(this.#run, name)
   }
 
   get progress(): ToolContext['progress'] {

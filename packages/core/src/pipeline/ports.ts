@@ -8,6 +8,7 @@ import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
 import type { Clock } from './clock.ts'
 import type { Events } from './events.ts'
+import type { HeldSecrets } from './held-secrets.ts'
 import type { PreparedTools } from './prepare.ts'
 import type { Run } from './run.ts'
 
@@ -50,6 +51,7 @@ export interface Ports {
   readonly visible: (identity: Identity, entry: CatalogEntry) => boolean
   readonly audit: Audit
   readonly secrets: SecretSource
+  readonly held: HeldSecrets
   readonly slots: Slots
   readonly events: Events
   readonly clock: Clock

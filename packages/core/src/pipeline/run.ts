@@ -1,11 +1,12 @@
 import { type Content, type Effect, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
 import type { Backend } from '../backends/backend.ts'
-import type { Redactor } from '../json/redact.ts'
+import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 
 const none: readonly never[] = Object.freeze([])
+const nothing: readonly [readonly string[], undefined] = Object.freeze([none, undefined])
 
 /**
  * The state of one call while it passes through the stages.
@@ -22,7 +23,6 @@ export class Run implements Waiter {
   readonly startedMonotonic: number
   tool: PreparedTool | undefined
   backend: Backend | undefined
-  redactor: Redactor | undefined
   approvedBy: string | undefined
   /** Whether a tool may have begun to act. */
   begun = false
@@ -42,6 +42,9 @@ export class Run implements Waiter {
   wait: Wait | undefined
   #late: ToolError | undefined
   #onAbort: (() => void) | undefined
+  #secrets: readonly string[] = none
+  #redactor: Redactor | undefined
+  #redacts: readonly [own: readonly string[], held: readonly string[] | undefined] = nothing
   #armed = false
   #whenEnded: PromiseWithResolvers<void> | undefined
 
@@ -61,6 +64,21 @@ export class Run implements Waiter {
     this.#whenEnded ??= Promise.withResolvers()
     if (this.ended) this.#whenEnded.resolve()
     return this.#whenEnded.promise
+  }
+
+  /** Takes out the secrets of this call and those of the backend's own connection; undefined while there are none. */
+  get redactor(): Redactor | undefined {
+    const held = this.backend === undefined ? undefined : this.ports.held.of(this.backend)
+    if (this.#redacts[0] !== this.#secrets || this.#redacts[1] !== held) {
+      this.#redacts = [this.#secrets, held]
+      this.#redactor = createRedactor({ values: [...this.#secrets, ...(held ?? none)], keys: false })
+    }
+    return this.#redactor
+  }
+
+  /** Keeps these values out of everything that leaves from here on. */
+  conceal(values: readonly string[]): void {
+    this.#secrets = [...new Set([...this.#secrets, ...values])]
   }
 
   /** Made when first asked for, because most tools never look at it. */

@@ -1,0 +1,97 @@
+import type { Duplex } from 'node:stream'
+
+/** What may be reached: `https://api.example.com`, `https://*.example.com`, or the same with conditions. */
+export interface EgressRule {
+  /** Scheme, host and, unless it is the scheme's own, port. `*.` at the start of the host stands for any labels. */
+  readonly origin: string
+  /** HTTP methods, in capitals; all of them when absent. */
+  readonly methods?: readonly string[]
+  /** Lets the name lead to a private, loopback or otherwise special address; never to a metadata service. */
+  readonly private?: boolean
+}
+
+export type EgressAllow = readonly (string | EgressRule)[]
+
+/** Who asks, and how far: rules are for hosts, this is for one connection. */
+export interface EgressScope {
+  /** Who connects, for the events: `http:github`, `mcp:files`. */
+  readonly owner: string
+  /** Origins that the owner's own configuration names; they count as allowed while nobody gave rules. */
+  readonly own?: EgressAllow
+  /** A tool's own list, which narrows what the rules allow and never widens it. */
+  readonly only?: readonly string[]
+}
+
+export interface EgressRequest extends EgressScope {
+  readonly url: string | URL
+  readonly method?: string
+  readonly headers?: { readonly [name: string]: string }
+  readonly body?: string | Uint8Array | AsyncIterable<Uint8Array>
+  readonly signal: AbortSignal
+  /** Redirects to follow, each checked like a first request; none when absent. */
+  readonly redirects?: number
+  /** Bytes of the body after decoding, beyond which reading fails; the guard's own limit when absent or larger. */
+  readonly maxBytes?: number
+}
+
+/** A response whose body is decoded (gzip, deflate, br, zstd) and bounded; read it or cancel it. */
+export interface EgressResponse {
+  readonly status: number
+  readonly headers: Headers
+  /** Where the response came from, after redirects. */
+  readonly url: string
+  /** Chunks as they come; throws ToolError (RESULT_TOO_LARGE, BACKEND_FAILED, CANCELLED, TIMEOUT). */
+  readonly body: AsyncIterable<Uint8Array>
+  /** The whole body; for text that is not UTF-8 the bad bytes are replaced. */
+  bytes(): Promise<Uint8Array>
+  text(): Promise<string>
+  /** Lets go of a body that nobody will read. */
+  cancel(): void
+}
+
+/** One attempt to leave, as its subscribers hear of it; never with a path, a query or a header. */
+export interface EgressEvent {
+  readonly owner: string
+  readonly scheme: string
+  readonly host: string
+  readonly port: number
+  /** The address that was dialled, when it came to that. */
+  readonly address?: string
+  readonly outcome: 'connected' | 'refused' | 'failed'
+  /** Why not. */
+  readonly reason?: string
+}
+
+/**
+ * The one way out to a network. Every name is resolved once, every address of it is checked, and the checked address
+ * is the one that is dialled; redirects pass through the same door. Proxy variables are not read.
+ * - Concurrency: any number of requests at once.
+ * - Cancellation: everything ends with its signal.
+ * - Errors: EGRESS_DENIED for what the rules refuse, RATE_LIMITED when there are too many, BACKEND_UNAVAILABLE when
+ *   no connection came about, so that nothing can have been sent; BACKEND_FAILED after that.
+ * - Ownership: whoever created it closes it.
+ */
+export interface Egress {
+  request(request: EgressRequest): Promise<EgressResponse>
+  /** A checked connection for what is not HTTP/1.1, encrypted when `tls` is given; the caller destroys it. */
+  connect(target: EgressTarget): Promise<Duplex>
+  /** A `fetch` for libraries that take one; it follows no redirect by itself unless `redirects` says so. */
+  fetch(scope: EgressScope & { readonly redirects?: number; readonly maxBytes?: number }): typeof fetch
+  /** Replaces the rules from the next connection on; idle connections that they forbid are closed. */
+  setRules(allow: EgressAllow): void
+  close(): Promise<void>
+}
+
+export interface EgressTarget extends EgressScope {
+  readonly host: string
+  readonly port: number
+  /** For an encrypted connection: certificates to trust and to show, protocols to offer. */
+  readonly tls?: {
+    readonly ca?: string | Uint8Array
+    readonly cert?: string | Uint8Array
+    readonly key?: string | Uint8Array
+    readonly alpn?: readonly string[]
+    readonly servername?: string
+  }
+  readonly signal: AbortSignal
+}
