@@ -1,14 +1,17 @@
 // `npm run bench` measures everything and rewrites docs/benchmarks.md; `npm run bench -- local-call` prints one part.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { backends } from './backends.ts'
 import { catalog } from './catalog.ts'
 import { chain } from './chain.ts'
 import { cliStart } from './cli-start.ts'
 import { localCall } from './local-call.ts'
+import { openapiImport } from './openapi-import.ts'
 import { pageText } from './page.ts'
 import { installPeers } from './peers.ts'
 import { endProgress } from './progress.ts'
 import { type Section, sectionText } from './report.ts'
+import { safeguards } from './safeguards.ts'
 import { stream } from './stream.ts'
 
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
@@ -17,6 +20,9 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['chain', chain],
   ['stream', stream],
   ['cli-start', cliStart],
+  ['backends', backends],
+  ['safeguards', safeguards],
+  ['openapi-import', openapiImport],
 ])
 
 await bench(process.argv.slice(2))

@@ -153,10 +153,16 @@ function stripComments(file: string): string {
 /** In a plural folder the singular file is the interface; these are its drivers and the suite each must run. */
 const drivers: readonly { readonly folder: string; readonly suite: string; readonly files: readonly string[] }[] = [
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
-  { folder: 'backends', suite: 'testBackend', files: ['local'] },
+  { folder: 'backends', suite: 'testBackend', files: ['local', 'http', 'grpc', 'mcp'] },
   { folder: 'policies', suite: 'testPolicy', files: ['rules'] },
+  { folder: 'pins', suite: 'testPinStore', files: ['memory', 'file'] },
   { folder: 'audits', suite: 'testAudit', files: ['memory'] },
-  { folder: 'secrets', suite: 'testSecretSource', files: ['memory', 'environment'] },
+  { folder: 'secrets', suite: 'testSecretSource', files: ['memory', 'environment', 'file', 'encrypted', 'first-of'] },
+  {
+    folder: 'adapters',
+    suite: 'testAdapter',
+    files: ['ai-sdk', 'anthropic', 'gemini', 'mcp', 'openai-chat', 'openai-responses'],
+  },
 ]
 
 test('every driver runs the conformance suite of its interface', () => {
@@ -173,11 +179,11 @@ test('every driver runs the conformance suite of its interface', () => {
 
 test('the list of drivers names every file that implements an interface', () => {
   const implementing =
-    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource)\s*(?:\{|$|=>)/m
+    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter)(?:<.*>)?\s*(?:\{|$|=>)/m
   for (const { folder, files } of drivers) {
     const found = globSync(`packages/core/src/${folder}/*.ts`, { cwd: root })
       .filter((file) => !file.endsWith('.test.ts'))
-      .filter((file) => /export function \w+\(/.test(readFileSync(join(root, file), 'utf8')))
+      .filter((file) => /export function \w+(?:<\w+>)?\(/.test(readFileSync(join(root, file), 'utf8')))
       .filter((file) => implementing.test(readFileSync(join(root, file), 'utf8')))
       .map((file) => basename(file, '.ts'))
     assert.deepEqual(found.sort(), [...files].sort(), `drivers in ${folder}/`)

@@ -27,6 +27,8 @@ export interface HttpBody {
   readonly mediaType?: string
   /** Members of a multipart body that are files; their text is base64. */
   readonly files?: readonly string[]
+  /** How members of a form are written; where nothing is said, lists repeat their name and objects are JSON text. */
+  readonly encoding?: { readonly [member: string]: { readonly style?: ParameterStyle; readonly explode?: boolean } }
 }
 
 /** How a request proves who sends it. Every value may be, or hold, a reference `secret:name`. */

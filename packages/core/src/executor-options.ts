@@ -5,9 +5,13 @@ import type { Backend } from './backends/backend.ts'
 import type { Catalog } from './catalogs/catalog.ts'
 import type { Embedder } from './catalogs/embedder.ts'
 import type { ChainLimits } from './chain/limits.ts'
+import type { Egress } from './egress/egress.ts'
+import type { EgressOptions } from './egress/options.ts'
+import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
 import type { Rule } from './policies/rules.ts'
+import type { SafeguardOptions } from './safeguards.ts'
 import { didYouMean } from './search/did-you-mean.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
@@ -24,6 +28,12 @@ export interface ExecutorOptions {
   readonly approver?: Approver
   readonly audit?: Audit
   readonly secrets?: SecretSource | { readonly [name: string]: string }
+  /** What may be reached on a network; a guard given ready-made is shared and stays the host's to close. */
+  readonly egress?: EgressOptions | Egress
+  /** Circuit breakers, rates and numbers at a time before backends. */
+  readonly safeguards?: SafeguardOptions
+  /** Which definitions of foreign tools are trusted; kept in memory when absent, so from one run to the next nothing is. */
+  readonly pins?: PinStore
   readonly limits?: Partial<ExecutorLimits>
   /** Who calls when a call does not say: by default the owner of this process, who may do everything. */
   readonly identity?: Identity
@@ -93,6 +103,12 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
   secrets: {
     fits: (value) => isObject(value) && (isFunction(value.get) || Object.values(value).every(isText)),
     words: 'a secret source with get, or texts by name',
+  },
+  egress: { fits: isObject, words: 'egress options such as { allow: [...] }, or a guard' },
+  safeguards: { fits: isObject, words: 'an object of safeguards' },
+  pins: {
+    fits: (value) => isObject(value) && isFunction(value.load) && isFunction(value.save),
+    words: 'a store of pins with load and save',
   },
   limits: { fits: isObject, words: 'an object of limits' },
   identity: { fits: isIdentity, words: 'an identity with principal, tenant and a list of permissions' },

@@ -8,13 +8,17 @@ import {
   type Warning,
 } from '@gantry/contract'
 import { memoryAudit } from './audits/memory.ts'
-import type { Backend } from './backends/backend.ts'
+import { createHost } from './backend-host.ts'
+import { createSources, type SourceFault } from './backend-sources.ts'
+import type { Health } from './backends/backend.ts'
 import { localBackend } from './backends/local.ts'
+import { BroughtTools, type QuarantinedTool } from './brought-tools.ts'
 import { createCallIds } from './call-ids.ts'
 import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
 import { type DescribeOptions, describeTool, type ToolDoc } from './catalogs/describe.ts'
 import { memoryCatalog } from './catalogs/memory.ts'
 import type { ChainOptions } from './chain/chain.ts'
+import type { Egress } from './egress/egress.ts'
 import {
   checkOptions,
   defaultLimits,
@@ -23,7 +27,20 @@ import {
   localOwner,
   ownIdentity,
 } from './executor-options.ts'
-import { holds } from './pipeline/authorize.ts'
+import {
+  asEgress,
+  asPolicy,
+  asSecrets,
+  closed,
+  type FoundTool,
+  foundTool,
+  type Hearing,
+  isVisible,
+  missing,
+  requestOf,
+  taken,
+} from './executor-parts.ts'
+import { memoryPins } from './pins/memory.ts'
 import { systemClock } from './pipeline/clock.ts'
 import { createEvents, type Events } from './pipeline/events.ts'
 import { createHeldSecrets } from './pipeline/held-secrets.ts'
@@ -31,27 +48,14 @@ import { findShown } from './pipeline/lookup.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
 import { createPreparedTools } from './pipeline/prepare.ts'
-import { backendKey } from './pipeline/resolve.ts'
+import { type BackendInfo, createBackendRegistry } from './pipeline/registry.ts'
 import { streamCall } from './pipeline/stream.ts'
-import type { Policy } from './policies/policy.ts'
-import { rules } from './policies/rules.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
-import { memorySecrets } from './secrets/memory.ts'
-import type { SecretSource } from './secrets/secret.ts'
+import { type CircuitControl, createSafeguards } from './safeguards.ts'
 import { shutDown } from './shut-down.ts'
 import type { DefinedTool } from './tools/tool.ts'
-
-/** A tool as search shows it. */
-export interface FoundTool {
-  readonly id: string
-  readonly version: string
-  readonly title?: string
-  readonly description: string
-  readonly tags: readonly string[]
-  readonly score: number
-}
 
 export interface FindOptions extends EntryFilter {
   readonly limit?: number | undefined
@@ -88,24 +92,68 @@ export interface Executor {
   /** Replaces a version, or adds it. Calls that already run are not touched. */
   update(tool: DefinedTool): CatalogEntry
   unregister(id: string): boolean
+  /** Asks every backend for the tools it brings, which else the first search or call does; gives those that failed. */
+  ready(options?: { readonly signal?: AbortSignal | undefined }): Promise<readonly SourceFault[]>
   readonly catalog: Catalog
+  readonly backends: BackendControl
+  readonly quarantine: QuarantineControl
+  readonly circuits: CircuitControl
+  /** The guarded way out; its rules may be changed while calls run. */
+  readonly egress: Egress
   readonly on: Events['on']
   /** Takes no more calls, lets running ones end for `graceMs` (5 s), then cancels them and closes the backends. */
   close(options?: { readonly graceMs?: number }): Promise<void>
+}
+
+/** Takes backends out of service and puts them back; calls that already run there go on. */
+export interface BackendControl {
+  list(): readonly BackendInfo[]
+  enable(key: string): void
+  disable(key: string): void
+  /** Asks every backend, or one; never rejects for what a backend does. */
+  health(options?: {
+    readonly key?: string | undefined
+    readonly signal?: AbortSignal | undefined
+  }): Promise<readonly (BackendInfo & Health)[]>
+}
+
+/** Tools that may not be called, because they are not what was approved. */
+export interface QuarantineControl {
+  list(): readonly QuarantinedTool[]
+  /** Trusts a tool as it is now. */
+  approve(
+    id: string,
+    options?: { readonly by?: string | undefined; readonly signal?: AbortSignal | undefined },
+  ): Promise<void>
 }
 
 /** Composes an executor; the only place where the parts meet. */
 export function createExecutor(options: ExecutorOptions = {}): Executor {
   checkOptions(options)
   const local = localBackend()
-  const backends = backendMap([local, ...(options.backends ?? [])])
+  const registry = createBackendRegistry([local, ...(options.backends ?? [])])
   const catalog = options.catalog ?? memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
   const limits: PipelineLimits = { ...defaultLimits, ...options.limits }
   const policy = asPolicy(options.policy)
+  const events = createEvents()
+  const life = new AbortController()
+  const egress = asEgress(options.egress, (event) => events.emit('egress:attempted', event))
+  const safeguards = createSafeguards(options.safeguards ?? {}, registry.all(), (event) => {
+    events.emit('circuit:changed', event)
+  })
+  const brought = new BroughtTools({
+    catalog,
+    pins: options.pins ?? memoryPins(),
+    now: () => new Date().toISOString(),
+    quarantined: ({ id, backend, reason }) => events.emit('tool:quarantined', { id, backend, reason }),
+  })
+  const sources = createSources(registry.all(), (key) => brought.isQuarantined(key), life.signal)
   const ports: Ports = {
     catalog,
     prepared: createPreparedTools(limits, options.format === undefined ? {} : { format: options.format }),
-    backends,
+    registry,
+    sources,
+    safeguards,
     policy,
     visible: (identity, entry) => isVisible(policy, identity, entry),
     approver: options.approver,
@@ -113,11 +161,22 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     secrets: asSecrets(options.secrets),
     held: createHeldSecrets(),
     slots: createSlots(),
-    events: createEvents(),
+    events,
     clock: systemClock(),
     random: options.random ?? Math.random,
     limits,
     deadlines: createDeadlines(),
+  }
+  for (const backend of registry.all()) {
+    backend.attach?.(
+      createHost(backend, {
+        egress,
+        secrets: ports.secrets,
+        held: ports.held,
+        publish: (from, tools) => brought.publish(from, tools, life.signal),
+        report: (key, report) => events.emit('backend:reported', { backend: key, ...report }),
+      }),
+    )
   }
   const nextId = createCallIds()
   const owner = options.identity === undefined ? localOwner : ownIdentity(options.identity)
@@ -185,10 +244,13 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       )
     },
     search: async (query, { identity = owner, allow, ...rest } = {}) => {
+      const faults = await sources.ready(rest.signal)
       const page = await catalog.search(query, { ...rest, allow: visible(identity, allow) })
-      return { ...page, items: page.items.map(({ entry, score }) => foundTool(entry, score)) }
+      const items = page.items.map(({ entry, score }) => foundTool(entry, score))
+      return { ...page, items, ...(faults[0] === undefined ? {} : { warning: missing(faults[0]) }) }
     },
     describe: async (tool, { identity = owner, ...how } = {}) => {
+      await sources.pending(tool)
       const entry = findShown(catalog, tool, visible(identity))
       if (!visible(identity)(entry)) {
         throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${tool}.`, { details: { nearest: [] } })
@@ -199,83 +261,30 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     register: (tool) => put(tool, 'register'),
     update: (tool) => put(tool, 'update'),
     unregister: (id) => catalog.unregister(id),
+    ready: ({ signal } = {}) => sources.ready(signal),
     catalog,
-    on: ports.events.on,
+    backends: {
+      list: registry.list,
+      enable: registry.enable,
+      disable: registry.disable,
+      health: ({ key, signal = life.signal } = {}) => registry.health(signal, key),
+    },
+    quarantine: {
+      list: () => brought.quarantined(),
+      approve: (id, { by = 'host', signal = life.signal } = {}) => brought.approve(id, by, signal),
+    },
+    circuits: safeguards.circuits,
+    egress,
+    on: events.on,
     close: (how = {}) => {
-      closing ??= shutDown(ports, backends, isPositive(how.graceMs) ? how.graceMs : 5_000).finally(unsubscribe)
+      const closeAll = async (): Promise<void> => {
+        await shutDown(ports, isPositive(how.graceMs) ? how.graceMs : 5_000)
+        life.abort(closed())
+        unsubscribe()
+        if (egress !== options.egress) await egress.close()
+      }
+      closing ??= closeAll()
       return closing
     },
   }
-}
-
-/** What a door wants to hear of a call besides its Result. */
-type Hearing = Partial<Pick<CallRequest, 'report' | 'failed'>>
-
-function requestOf(
-  tool: string,
-  args: unknown,
-  given: RunOptions,
-  callId: string,
-  identity: Identity,
-  hear: Hearing | undefined,
-): CallRequest {
-  return {
-    callId,
-    tool,
-    args,
-    identity,
-    idempotencyKey: given.idempotencyKey,
-    schemaDigest: given.schemaDigest,
-    signal: given.signal,
-    timeoutMs: given.timeoutMs,
-    retry: given.retry,
-    report: hear?.report,
-    failed: hear?.failed,
-  }
-}
-
-function taken(id: string): ToolError {
-  const message = `${id} is registered with another function; use update, or another version.`
-  return new ToolError('TOOL_INVALID', message, {
-    details: { issues: [{ path: '/run', message: 'is another function' }] },
-  })
-}
-
-function closed(): ToolError {
-  return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
-}
-
-/** Discovery shows what the identity may call as far as that is known without arguments. */
-function isVisible(policy: Policy | undefined, identity: Identity, { id, tool }: CatalogEntry): boolean {
-  const permitted = (tool.permissions ?? []).every((permission) => holds(identity, permission))
-  return permitted && (policy?.visible?.({ identity, id, tool }) ?? true)
-}
-
-function backendMap(list: readonly Backend[]): ReadonlyMap<string, Backend> {
-  const map = new Map<string, Backend>()
-  for (const backend of list) {
-    const key = backendKey(backend.kind, backend.name)
-    if (map.has(key)) throw new ToolError('CONFIG_INVALID', `Two backends are called ${key}.`)
-    map.set(key, backend)
-  }
-  return map
-}
-
-function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {
-  if (policy === undefined || 'decide' in policy) return policy
-  const { rules: list, ...options } = policy
-  return rules(list, options)
-}
-
-function asSecrets(secrets: ExecutorOptions['secrets']): SecretSource {
-  if (secrets === undefined) return memorySecrets({})
-  return typeof secrets.get === 'function'
-    ? (secrets as SecretSource)
-    : memorySecrets(secrets as { [name: string]: string })
-}
-
-function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool {
-  const title = tool.title === undefined ? {} : { title: tool.title }
-  const { version, description, tags = [] } = tool
-  return { id: key, version, ...title, description, tags, score }
 }

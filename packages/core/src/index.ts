@@ -14,11 +14,17 @@ export {
   type EffectClass,
   type ErrorCode,
   type ErrorInfo,
+  type GrpcBinding,
+  type HttpAuth,
+  type HttpBinding,
+  type HttpBody,
+  type HttpParameter,
   type Identity,
   type Issue,
   type Json,
   type JsonObject,
   type JsonSchema,
+  type ParameterStyle,
   type Result,
   type ResultStatus,
   type RetryRule,
@@ -32,8 +38,24 @@ export {
 } from '@gantry/contract'
 export type { Audit, AuditEnd, AuditRecord, AuditStart } from './audits/audit.ts'
 export { type MemoryAudit, memoryAudit } from './audits/memory.ts'
-export type { Backend, BackendCall, ProgressReport, ToolContext } from './backends/backend.ts'
+export type { SourceFault } from './backend-sources.ts'
+export type {
+  Backend,
+  BackendCall,
+  BackendContext,
+  BackendHost,
+  BackendReport,
+  Health,
+  ProgressReport,
+  Published,
+  ToolContext,
+} from './backends/backend.ts'
+export { type GrpcOptions, grpc } from './backends/grpc.ts'
+export { type HttpOptions, http } from './backends/http.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
+export type { McpHandler, McpOAuth, McpOptions, McpRestart, McpRoot, TokenStore } from './backends/mcp/options.ts'
+export { mcp } from './backends/mcp.ts'
+export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,
   CatalogChange,
@@ -48,19 +70,59 @@ export type { Embedder } from './catalogs/embedder.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
 export type { Toolset } from './catalogs/toolset.ts'
 export type { ChainOptions } from './chain/chain.ts'
-export { createExecutor, type Executor, type FindOptions, type FoundTool } from './executor.ts'
+export type {
+  Egress,
+  EgressAllow,
+  EgressBounds,
+  EgressEvent,
+  EgressRequest,
+  EgressResponse,
+  EgressRule,
+  EgressScope,
+  EgressTarget,
+} from './egress/egress.ts'
+export type { EgressOptions, HostAddress, HostLookup } from './egress/options.ts'
+export {
+  type BackendControl,
+  createExecutor,
+  type Executor,
+  type FindOptions,
+  type QuarantineControl,
+} from './executor.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
+export type { FoundTool } from './executor-parts.ts'
 export { copyJson } from './json/copy.ts'
 export { JsonError, type JsonLimits } from './json/limits.ts'
 export { parseJson } from './json/parse.ts'
 export { createRedactor, type Redactor } from './json/redact.ts'
+export { lazyEgress as createEgress } from './lazy-egress.ts'
+export { type Difference, diffText } from './pins/diff.ts'
+export { filePins } from './pins/file.ts'
+export { memoryPins } from './pins/memory.ts'
+export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
 export type { EventMap, EventName } from './pipeline/events.ts'
+export type { BackendInfo } from './pipeline/registry.ts'
 export type { Approval, Approver, Decision, Policy, PolicyRequest } from './policies/policy.ts'
 export { type Rule, type RulesOptions, rules } from './policies/rules.ts'
+export { type Breaker, type BreakerOptions, createBreaker, type Permit } from './resilience/breaker.ts'
+export { type Breakers, type BreakersOptions, createBreakers, type KeyedState } from './resilience/breakers.ts'
+export { type Bulkhead, type BulkheadOptions, createBulkhead } from './resilience/bulkhead.ts'
+export type { BreakerEvent, BreakerState } from './resilience/circuit.ts'
+export { isFault, type Outcome } from './resilience/faults.ts'
+export { createRateLimit, type RateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
+export { createRateLimits, type RateLimits, type RateLimitsOptions } from './resilience/rate-limits.ts'
+export { isRepeatable, type RetryOptions, retry } from './resilience/retry.ts'
+export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
 export type { RunOptions } from './run-options.ts'
+export type { BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
 export { nearest } from './search/near.ts'
+export { encryptedSecrets } from './secrets/encrypted.ts'
 export { environmentSecrets } from './secrets/environment.ts'
+export { type FileSecretsOptions, fileSecrets } from './secrets/file.ts'
+export { firstOf } from './secrets/first-of.ts'
 export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
+export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
+export { createKeyFile, type StoreKey } from './secrets/store-key.ts'
 export { demoTools } from './tools/demo.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'

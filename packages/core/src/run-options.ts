@@ -12,6 +12,8 @@ export interface RunOptions {
   readonly schemaDigest?: string | undefined
   readonly retry?: RetryRule | undefined
   readonly callId?: string | undefined
+  /** Which of the tool's backends to use, by key: `http:github`. Without it the first that can. */
+  readonly backend?: string | undefined
 }
 
 export const noOptions: RunOptions = Object.freeze({})
@@ -26,7 +28,7 @@ export function checkRunOptions(options: RunOptions): ToolError | undefined {
   return new ToolError('INPUT_INVALID', `The option ${issue.path} ${issue.message}.`, { details: { issues: [issue] } })
 }
 
-const known = ['signal', 'timeoutMs', 'idempotencyKey', 'identity', 'schemaDigest', 'retry', 'callId']
+const known = ['signal', 'timeoutMs', 'idempotencyKey', 'identity', 'schemaDigest', 'retry', 'callId', 'backend']
 
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
@@ -44,7 +46,7 @@ function firstIssue(options: RunOptions): Issue | undefined {
   if (retry !== undefined && !isRetry(retry)) {
     return { path: '/retry', message: 'must have attempts from 1 to 100, and delays of 0 ms or more' }
   }
-  for (const key of ['idempotencyKey', 'schemaDigest', 'callId'] as const) {
+  for (const key of ['idempotencyKey', 'schemaDigest', 'callId', 'backend'] as const) {
     const text: unknown = texts[key]
     if (text === undefined || (typeof text === 'string' && text.length > 0 && text.length <= longestKey)) continue
     return { path: `/${key}`, message: `must be a text of 1 to ${longestKey} characters` }

@@ -3,7 +3,7 @@ import type { Backend } from './backends/backend.ts'
 import type { Ports } from './pipeline/ports.ts'
 
 /** Lets calls end by themselves, then cancels them, then closes the backends. */
-export async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backend>, graceMs: number): Promise<void> {
+export async function shutDown(ports: Ports, graceMs: number): Promise<void> {
   const idle = async (): Promise<void> => {
     await Promise.all(ports.deadlines.waiters().map((run) => run.whenEnded))
   }
@@ -17,7 +17,7 @@ export async function shutDown(ports: Ports, backends: ReadonlyMap<string, Backe
     for (const run of ports.deadlines.waiters()) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
     await idle()
   }
-  await Promise.allSettled([...new Set(backends.values())].map((backend) => closeBackend(backend, graceMs)))
+  await Promise.allSettled(ports.registry.all().map((backend) => closeBackend(backend, graceMs)))
 }
 
 /** Gives a backend its time to close; one that ignores the signal is left behind. */

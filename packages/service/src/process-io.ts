@@ -51,6 +51,12 @@ export function processIo(stop: AbortController): ProcessIo {
     environment: process.env,
     folder: process.cwd(),
     readInput: (limit) => readInput(limit, stop.signal),
+    async askSecret(prompt, limit) {
+      if (!process.stdin.isTTY) return readInput(limit, stop.signal)
+      err(prompt)
+      const { readHidden } = await import('./hidden-input.ts')
+      return readHidden(process.stdin, limit, stop.signal).finally(() => err('\n'))
+    },
     signal: stop.signal,
   }
 }

@@ -103,6 +103,8 @@ export interface Backend {
   readonly name: string
   /** What of a tool's demands this backend holds it to; a tool with another demand is refused, never run without it. */
   readonly enforces?: readonly Demand[]
+  /** Its tools are described by somebody else, so their definitions are pinned and a change is quarantined. */
+  readonly pinned?: boolean
   /** Takes what the executor offers; a backend that needs nothing has no such function. */
   attach?(host: BackendHost): void
   /**
@@ -110,7 +112,7 @@ export interface Backend {
    * first looks for them and again after it rejected. A backend without it brings none.
    */
   discover?(signal: AbortSignal): Promise<void>
-  /** Returns the raw output, a promise of it, or an async generator whose values are chunks. */
+  /** Returns the raw output, an async generator whose values are chunks, or a promise of either. */
   call(call: BackendCall, context: BackendContext): unknown
   health?(signal: AbortSignal): Promise<Health>
   close?(signal: AbortSignal): Promise<void>

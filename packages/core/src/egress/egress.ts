@@ -22,16 +22,24 @@ export interface EgressScope {
   readonly only?: readonly string[]
 }
 
-export interface EgressRequest extends EgressScope {
+/** How far one request may go, where that differs from the guard's own limits. */
+export interface EgressBounds {
+  /** Redirects to follow, each checked like a first request; none when absent. */
+  readonly redirects?: number
+  /** Bytes of the body after decoding, beyond which reading fails; the guard's own limit when absent or larger. */
+  readonly maxBytes?: number
+  /** Time until the headers, for answers that take long to begin; 0 for as long as the signal lets it. */
+  readonly headersMs?: number
+  /** Time between two pieces of the body, for streams that pause; 0 for as long as the signal lets it. */
+  readonly idleMs?: number
+}
+
+export interface EgressRequest extends EgressScope, EgressBounds {
   readonly url: string | URL
   readonly method?: string
   readonly headers?: { readonly [name: string]: string }
   readonly body?: string | Uint8Array | AsyncIterable<Uint8Array>
   readonly signal: AbortSignal
-  /** Redirects to follow, each checked like a first request; none when absent. */
-  readonly redirects?: number
-  /** Bytes of the body after decoding, beyond which reading fails; the guard's own limit when absent or larger. */
-  readonly maxBytes?: number
 }
 
 /** A response whose body is decoded (gzip, deflate, br, zstd) and bounded; read it or cancel it. */
@@ -76,8 +84,8 @@ export interface Egress {
   /** A checked connection for what is not HTTP/1.1, encrypted when `tls` is given; the caller destroys it. */
   connect(target: EgressTarget): Promise<Duplex>
   /** A `fetch` for libraries that take one; it follows no redirect by itself unless `redirects` says so. */
-  fetch(scope: EgressScope & { readonly redirects?: number; readonly maxBytes?: number }): typeof fetch
-  /** Replaces the rules from the next connection on; idle connections that they forbid are closed. */
+  fetch(scope: EgressScope & EgressBounds): typeof fetch
+  /** Replaces the rules for what is not yet sent; idle and raw connections that they forbid are closed. */
   setRules(allow: EgressAllow): void
   close(): Promise<void>
 }

@@ -23,6 +23,72 @@ test('a secret is taken out in every form it may take', () => {
   }
 })
 
+test('a secret in UTF-16, composed otherwise or encoded twice is taken out', () => {
+  const name = 'Zoë’s pässword'
+  const byName = createRedactor({ values: [name] })
+  for (const [redactor, value] of [
+    [bySecret, secret],
+    [byName, name],
+  ] as const) {
+    const little = Buffer.from(value, 'utf16le')
+    const big = Buffer.from(little).swap16()
+    const base64 = Buffer.from(value).toString('base64')
+    const forms = [
+      ...[little, big].flatMap((bytes) => [bytes.toString('hex'), bytes.toString('base64').replace(/.?=+$/, '')]),
+      [...value].join('\0'),
+      value.normalize('NFD'),
+      Buffer.from(value.normalize('NFD')).toString('base64url').slice(0, -1),
+      encodeURIComponent(encodeURIComponent(value)),
+      encodeURIComponent(base64.replace(/=+$/, '')),
+      Buffer.from(base64.replace(/=+$/, '')).toString('base64').replace(/.?=+$/, ''),
+    ]
+    for (const form of forms) {
+      const shown = redactor.text(`before ${form} after`)
+      assert.ok(!shown.includes(form) && shown.includes(redacted), form)
+      assert.ok(shown.startsWith('before ') && shown.endsWith(' after'), shown)
+    }
+    const inside = Buffer.from(`user:${Buffer.from(`x${value}y`).toString('base64')}!`).toString('base64')
+    assert.ok(redactor.text(inside).includes(redacted), inside)
+  }
+})
+
+test('a secret in encoded text that is broken over lines is taken out, whole or in pieces', () => {
+  const around = fc.string({ maxLength: 120, size: 'max' })
+  const form = fc.constantFrom('base64' as const, 'hex' as const)
+  const lineBreak = fc.constantFrom('\n', '\r\n', '\n  ', '\\n', '\\r\\n')
+  fc.assert(
+    fc.property(
+      around,
+      around,
+      form,
+      fc.constantFrom(64, 76),
+      lineBreak,
+      fc.nat(300),
+      (before, after, encoding, width, newline, cut) => {
+        const encoded = Buffer.from(before + secret + after).toString(encoding)
+        const wrapped = encoded.match(new RegExp(`.{1,${width}}`, 'g'))?.join(newline) ?? ''
+        const shown = bySecret.text(wrapped)
+        const left = Buffer.from(shown.replace(/\[redacted\]|\\[rn]|\s/g, ''), encoding).toString('latin1')
+        assert.ok(shown.includes(redacted) && !left.includes(secret), wrapped)
+        const stream = bySecret.pieces()
+        assert.equal(stream.push(wrapped.slice(0, cut)) + stream.push(wrapped.slice(cut)) + stream.end(), shown)
+      },
+    ),
+  )
+})
+
+test('a text cut anywhere, within a line break too, shows what it would show whole', () => {
+  const hex = Buffer.from(secret).toString('hex')
+  for (const newline of ['\n', '\r\n', '\\r\\n']) {
+    const wrapped = `x ${hex.slice(0, 20)}${newline}${hex.slice(20)}${newline}y`
+    for (let cut = 0; cut <= wrapped.length; cut++) {
+      const stream = bySecret.pieces()
+      const shown = stream.push(wrapped.slice(0, cut)) + stream.push(wrapped.slice(cut)) + stream.end()
+      assert.equal(shown, `x [redacted]${newline}y`, `${cut}`)
+    }
+  }
+})
+
 test('a secret inside a longer base64 text is taken out at any alignment', () => {
   for (const prefix of ['', 'a', 'ab', 'abc', 'user:']) {
     const encoded = Buffer.from(`${prefix}${secret}-tail`).toString('base64')

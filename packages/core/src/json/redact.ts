@@ -1,4 +1,8 @@
 import type { Json } from '@gantry/contract'
+import { joinLines } from './line-breaks.ts'
+import { formsOf, type SecretForms } from './secret-forms.ts'
+
+export { shortestSecret } from './secret-forms.ts'
 
 export const redacted = '[redacted]'
 
@@ -19,7 +23,10 @@ export interface PieceRedactor {
 }
 
 export interface RedactorOptions {
-  /** Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text. */
+  /**
+   * Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text, in UTF-8 and UTF-16, composed
+   * and decomposed, encoded twice by base64 or URL, and broken over lines.
+   */
   readonly values?: readonly string[]
   /** Blanks members by the sound of their key; on unless false. */
   readonly keys?: boolean
@@ -30,9 +37,6 @@ const secretWords = new Set([
   ...['authorization', 'credential', 'credentials', 'cookie', 'cookies', 'apikey', 'privatekey', 'accesskey', 'bearer'],
 ])
 const keyAdjectives = new Set(['api', 'private', 'access', 'signing', 'encryption', 'secret', 'session'])
-/** Shorter values would blank ordinary text; `secrets/` refuses them. */
-export const shortestSecret = 4
-
 /** Whether a member's name says that its value is secret: `apiKey`, `AUTH_TOKEN`, but not `author` or `tokenizer`. */
 export function isSecretKey(key: string): boolean {
   const words = key
@@ -46,11 +50,12 @@ export function isSecretKey(key: string): boolean {
 }
 
 export function createRedactor(options: RedactorOptions = {}): Redactor {
-  const forms = [...new Set((options.values ?? []).flatMap(formsOf))].sort((a, b) => b.length - a.length)
+  const forms = formsOf(options.values ?? [])
+  const some = forms.plain.length > 0
   const byKey = options.keys !== false
 
   const text = (from: string): string => {
-    const found = forms.flatMap((form) => placesOf(form, from))
+    const found = some ? findForms(forms, from) : []
     return found.length === 0 ? from : blank(from, found)
   }
   const value = (from: Json): Json => {
@@ -69,7 +74,7 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     return {
       push(piece) {
         const whole = text(held + piece)
-        const kept = beginningOf(forms, whole)
+        const kept = some ? beginningOf(forms, whole) : 0
         held = whole.slice(whole.length - kept)
         return whole.slice(0, whole.length - kept)
       },
@@ -85,10 +90,27 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
 
 type Span = readonly [start: number, end: number]
 
-function placesOf(form: string, text: string): Span[] {
+/** Encoded forms are looked for in the joined lines of a text, which hold all that its single lines do. */
+function findForms({ plain, encoded }: SecretForms, text: string): Span[] {
   const found: Span[] = []
-  for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) found.push([at, at + form.length])
+  addPlaces(plain, text, found)
+  const joined = joinLines(text)
+  if (joined === undefined) {
+    addPlaces(encoded, text, found)
+    return found
+  }
+  const broken: Span[] = []
+  addPlaces(encoded, joined.text, broken)
+  for (const [start, end] of broken) found.push([joined.place(start), joined.place(end - 1) + 1])
   return found
+}
+
+/** Adds where forms are, which are sorted by their length. */
+function addPlaces(forms: readonly string[], text: string, found: Span[]): void {
+  for (const form of forms) {
+    if (form.length > text.length) return
+    for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) found.push([at, at + form.length])
+  }
 }
 
 /** Blanks every span; secrets that overlap are blanked together, so that no rest of one is left beside the other. */
@@ -102,12 +124,25 @@ function blank(text: string, spans: readonly Span[]): string {
   return result + text.slice(done)
 }
 
-/** How many characters at the end of a text could be the beginning of a secret. */
-function beginningOf(forms: readonly string[], text: string): number {
+/** How many characters at the end of a text could be the beginning of a secret, broken over lines or not. */
+function beginningOf({ plain, encoded }: SecretForms, text: string): number {
+  const most = longestBeginning(plain, text)
+  // Lines of 64 characters and more, with what breaks them, make an encoded form longer by less than half.
+  const longest = encoded.at(-1)?.length ?? 0
+  const tail = text.slice(-Math.ceil(longest * 1.5) - 16)
+  const joined = joinLines(tail)
+  if (joined === undefined) return Math.max(most, longestBeginning(encoded, tail))
+  const broken = longestBeginning(encoded, joined.text)
+  return broken === 0 ? most : Math.max(most, tail.length - joined.place(joined.text.length - broken))
+}
+
+function longestBeginning(forms: readonly string[], text: string): number {
   let most = 0
   for (const form of forms) {
-    for (let length = Math.min(form.length - 1, text.length); length > most; length--) {
-      if (text.endsWith(form.slice(0, length))) most = length
+    const first = form.charAt(0)
+    const from = Math.max(0, text.length - form.length + 1)
+    for (let at = text.indexOf(first, from); at !== -1 && text.length - at > most; at = text.indexOf(first, at + 1)) {
+      if (form.startsWith(text.slice(at))) most = text.length - at
     }
   }
   return most
@@ -117,39 +152,4 @@ function beginningOf(forms: readonly string[], text: string): number {
 function define(target: { [key: string]: Json }, key: string, value: Json): void {
   if (key === '__proto__') Object.defineProperty(target, key, { value, enumerable: true, configurable: true })
   else target[key] = value
-}
-
-function inHtml(text: string): string {
-  const names: Readonly<Record<string, string>> = {
-    '&': '&amp;',
-    '<': '&lt;',
-    '>': '&gt;',
-    '"': '&quot;',
-    "'": '&#39;',
-  }
-  return text.replace(/[&<>"']/g, (character) => names[character] ?? character)
-}
-
-/** How a secret may show up in text; the base64 forms cover each of the three alignments within a longer text. */
-function formsOf(secret: string): string[] {
-  if (secret.length < shortestSecret) return []
-  const bytes = Buffer.from(secret)
-  const inJson = JSON.stringify(secret).slice(1, -1)
-  const forms = [secret, inJson, JSON.stringify(inJson).slice(1, -1), inJson.replaceAll('/', '\\/'), inHtml(secret)]
-  for (const encoded of [encodeURIComponent(secret.toWellFormed()), encodeURI(secret.toWellFormed())]) {
-    forms.push(
-      encoded,
-      encoded.replace(/%[0-9A-F]{2}/g, (found) => found.toLowerCase()),
-    )
-  }
-  forms.push(bytes.toString('hex'), bytes.toString('hex').toUpperCase())
-  for (let shift = 0; shift < 3; shift++) {
-    const padded = Buffer.concat([Buffer.alloc(shift), bytes])
-    const whole = Math.floor((padded.length * 8) / 6)
-    const aligned = padded.toString('base64').slice(Math.ceil((shift * 8) / 6), whole)
-    if (aligned.length >= shortestSecret * 2 || shift === 0) {
-      forms.push(aligned, aligned.replaceAll('+', '-').replaceAll('/', '_'))
-    }
-  }
-  return forms.filter((form) => form.length >= shortestSecret)
 }

@@ -1,5 +1,13 @@
-import type { Identity, Report, Result } from '@gantry/contract'
+import type { Identity, Report, Result, ToolError } from '@gantry/contract'
+import type { BackendReport } from '../backends/backend.ts'
 import type { CatalogChange } from '../catalogs/catalog.ts'
+import type { EgressEvent } from '../egress/egress.ts'
+import type { BreakerEvent } from '../resilience/circuit.ts'
+
+export interface BackendName {
+  readonly kind: string
+  readonly name: string
+}
 
 /** Everything an executor tells its subscribers; metrics, logs and consoles feed on it. */
 export interface EventMap {
@@ -11,6 +19,22 @@ export interface EventMap {
   'call:finished': { readonly result: Result; readonly identity: Identity }
   /** A tool that was given up on ended after all; nothing changes by it. */
   'call:late': { readonly callId: string; readonly tool: string; readonly ended: 'returned' | 'threw' }
+  /** A backend did not start a call, so the tool's next one is tried. */
+  'call:failover': {
+    readonly callId: string
+    readonly tool: string
+    readonly from: BackendName
+    readonly to: BackendName
+    readonly failure: ToolError
+  }
+  /** A circuit opened, is on trial, or closed; its name is `tool @ backend`. */
+  'circuit:changed': BreakerEvent
+  /** A backend went up or down, or has something to say. */
+  'backend:reported': BackendReport & { readonly backend: string }
+  /** A tool was put into quarantine. */
+  'tool:quarantined': { readonly id: string; readonly backend: string; readonly reason: 'changed' | 'renamed' }
+  /** Something connected, or tried to. */
+  'egress:attempted': EgressEvent
   /** A tool was registered, updated or unregistered. */
   'catalog:changed': CatalogChange
 }
@@ -35,6 +59,11 @@ const names: ReadonlySet<string> = new Set<EventName>([
   'call:reported',
   'call:finished',
   'call:late',
+  'call:failover',
+  'circuit:changed',
+  'backend:reported',
+  'tool:quarantined',
+  'egress:attempted',
   'catalog:changed',
 ])
 

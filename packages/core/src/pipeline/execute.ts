@@ -1,24 +1,25 @@
 import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
-import { backoffMs, pause } from '../resilience/backoff.ts'
-import { CallContext } from './context.ts'
-import { drain, isGenerator } from './drain.ts'
+import { isRepeatable, retry } from '../resilience/retry.ts'
+import { attempt, type Hold } from './attempt.ts'
 import { failureOf } from './failure.ts'
 import type { PreparedTool } from './prepare.ts'
 import { recordStart } from './record.ts'
-import type { Target } from './resolve.ts'
+import { resolveNext, type Target } from './resolve.ts'
 import { resolveSecrets } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
 
 /**
- * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts until one ends the call.
+ * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts
+ * until one ends the call, each past the safeguards of its backend and on to the next backend when it did not start.
  * Returns the raw output; throws what ended the call.
  */
 export function execute(run: Run, tool: PreparedTool, target: Target, args: JsonObject): unknown {
   run.check()
   const { secrets, concurrency, retry } = tool.entry.tool
   const rule = run.request.retry ?? retry
-  if (secrets !== undefined || concurrency !== undefined || rule !== undefined) {
+  const several = tool.entry.tool.backends.length > 1 || run.ports.safeguards.guards(target.backend)
+  if (several || secrets !== undefined || concurrency !== undefined || rule !== undefined) {
     return executeGuarded(run, tool, target, args, rule)
   }
   const intent = recordStart(run, tool, args)
@@ -37,9 +38,12 @@ async function executeGuarded(
   const secrets = names === undefined ? none : await resolveSecrets(run, names)
   const intent = recordStart(run, tool, args)
   if (intent !== undefined) await run.within(intent)
-  const fresh = rule === undefined || rule.attempts < 2 ? () => args : copies(args)
+  const single = (rule === undefined || rule.attempts < 2) && tool.entry.tool.backends.length < 2
+  const fresh = single ? () => args : copies(args)
   return withSlot(run, tool, (hold) =>
-    repeat(run, rule, async () => attempt(run, tool, target, fresh(), secrets, hold)),
+    repeat(run, tool, rule, () =>
+      throughBackends(run, tool, target, async (next) => attempt(run, tool, next, fresh(), secrets, hold)),
+    ),
   )
 }
 
@@ -57,11 +61,7 @@ function copies(args: JsonObject): () => JsonObject {
 const none: ToolContext['secrets'] = Object.freeze({})
 
 /** Keeps the slot until the tool has really ended, which for a tool that ignores its signal is after the call. */
-async function withSlot(
-  run: Run,
-  tool: PreparedTool,
-  work: (hold: (until: PromiseLike<unknown>) => void) => Promise<unknown>,
-): Promise<unknown> {
+async function withSlot(run: Run, tool: PreparedTool, work: (hold: Hold) => Promise<unknown>): Promise<unknown> {
   const { concurrency, concurrencyKey } = tool.entry.tool
   if (concurrency === undefined) return work(() => undefined)
   const taking = run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal)
@@ -84,65 +84,66 @@ async function withSlot(
   }
 }
 
-/** Tries until an attempt ends the call, or the rule or the effect class forbids another. */
-async function repeat(run: Run, rule: RetryRule | undefined, work: () => Promise<unknown>): Promise<unknown> {
-  while (true) {
+/** Tries until an attempt ends the call, or the rule, the effect class or what all calls may repeat forbids another. */
+function repeat(
+  run: Run,
+  { entry }: PreparedTool,
+  rule: RetryRule | undefined,
+  work: () => Promise<unknown>,
+): Promise<unknown> {
+  if (rule === undefined) return work()
+  const { random, safeguards } = run.ports
+  const budget = run.backend === undefined ? undefined : safeguards.budget(run.backend)
+  const mayRepeat = (error: unknown): boolean =>
+    run.stopped === undefined && !run.streamed && isRepeatable(failureOf(run, error), entry.tool.effect)
+  return retry(work, { rule, mayRepeat, random, signal: run.signal, ...(budget === undefined ? {} : { budget }) })
+}
+
+/** Goes from backend to backend until one starts the call: what may have begun at one is never begun at another. */
+async function throughBackends(
+  run: Run,
+  tool: PreparedTool,
+  first: Target,
+  work: (target: Target) => Promise<unknown>,
+): Promise<unknown> {
+  run.backend = first.backend
+  for (let target = first; ; ) {
     try {
-      return await work()
+      return await pastSafeguards(run, tool, target, work)
     } catch (error) {
-      if (rule === undefined || run.attempts >= rule.attempts || !mayRepeat(run, failureOf(run, error))) throw error
-      await run.within(pause(backoffMs(rule, run.attempts, run.ports.random), run.signal))
+      const failure = failureOf(run, error)
+      const next = didNotStart(run, failure) ? resolveNext(run, tool, target) : undefined
+      if (next === undefined) throw error
+      const from = { kind: target.backend.kind, name: target.backend.name }
+      const to = { kind: next.backend.kind, name: next.backend.name }
+      run.ports.events.emit('call:failover', { callId: run.request.callId, tool: tool.entry.id, from, to, failure })
+      target = next
     }
   }
 }
 
-/** A repeat is safe when nothing can have happened, or when the tool's effect class says that repeating is. */
-function mayRepeat(run: Run, failure: ToolError): boolean {
-  if (run.stopped !== undefined || run.streamed) return false
-  if (failure.effect === 'none') return failure.retryable
-  const effect = run.tool?.entry.tool.effect
-  const safe = effect === 'read' || effect === 'keyed' || effect === 'repeatable'
-  return safe && (failure.retryable || failure.code === 'BACKEND_FAILED')
+const notStarted: readonly string[] = ['BACKEND_UNAVAILABLE', 'CIRCUIT_OPEN', 'RATE_LIMITED']
+
+function didNotStart(run: Run, { code, effect }: ToolError): boolean {
+  return run.stopped === undefined && !run.streamed && effect === 'none' && notStarted.includes(code)
 }
 
-/** One try. Anything asynchronous is waited for within the run's time; a synchronous answer needs no clock. */
-function attempt(
+async function pastSafeguards(
   run: Run,
   tool: PreparedTool,
-  { backend, binding }: Target,
-  args: JsonObject,
-  secrets: ToolContext['secrets'],
-  hold?: (until: PromiseLike<unknown>) => void,
-): unknown {
-  const { entry } = tool
-  run.attempts += 1
-  run.begun = true
-  const context = new CallContext(run, run.attempts, secrets)
-  const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
-  if (typeof raw !== 'object' || raw === null) return raw
-  if (isGenerator(raw)) return drain(run, tool, raw, (until) => leave(run, entry.id, until, hold))
-  if (!isPromiseLike(raw)) return raw
-  const work = Promise.resolve(raw)
-  leave(run, entry.id, work, hold)
-  return run.within(work)
-}
-
-/** What outlives a call that is given up on: the slot it holds, and whoever wants to hear of its end. */
-function leave(run: Run, tool: string, until: Promise<unknown>, hold?: (until: PromiseLike<unknown>) => void): void {
-  hold?.(until)
-  watchLate(run, tool, until)
-}
-
-/** Tells subscribers when a tool that was given up on ends after all; its outcome changes nothing. */
-function watchLate(run: Run, tool: string, work: PromiseLike<unknown>): void {
-  const { events } = run.ports
-  if (!events.has('call:late')) return
-  const tell = (ended: 'returned' | 'threw') => () => {
-    if (run.ended) events.emit('call:late', { callId: run.request.callId, tool, ended })
+  target: Target,
+  work: (target: Target) => Promise<unknown>,
+): Promise<unknown> {
+  const { safeguards } = run.ports
+  if (!safeguards.guards(target.backend)) return work(target)
+  const entered = safeguards.enter(tool.entry.key, target.backend, run.signal)
+  const passage = entered instanceof Promise ? await run.within(entered) : entered
+  try {
+    const raw = await work(target)
+    passage.succeed()
+    return raw
+  } catch (error) {
+    passage.fail(failureOf(run, error))
+    throw error
   }
-  work.then(tell('returned'), tell('threw'))
-}
-
-function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
 }

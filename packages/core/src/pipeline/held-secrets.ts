@@ -12,7 +12,7 @@ const mostHeld = 64
 export function createHeldSecrets(): HeldSecrets {
   const held = new Map<Backend, readonly string[]>()
   return {
-    of: (backend) => held.get(backend),
+    of: (backend) => (held.size === 0 ? undefined : held.get(backend)),
     add(backend, value) {
       const known = held.get(backend) ?? []
       if (!known.includes(value)) held.set(backend, [...known.slice(1 - mostHeld), value])

@@ -3,11 +3,32 @@ import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 
-/** Finds the tool version that the id means, and refuses a caller who saw another one. */
-export function lookup(run: Run): PreparedTool {
-  const { prepared } = run.ports
-  const entry = find(run)
-  const tool = prepared.of(entry)
+/**
+ * Finds the tool version that the id means, and refuses a caller who saw another one. Waits only when the tool may
+ * come from a backend that was not asked for its tools yet.
+ */
+export function lookup(run: Run): PreparedTool | Promise<PreparedTool> {
+  const { tool } = run.request
+  try {
+    return take(run, run.ports.catalog.find(tool))
+  } catch (error) {
+    const pending = isMissing(error) ? run.ports.sources.pending(tool) : undefined
+    if (pending === undefined) throw explained(run, error)
+    return lookupAgain(run, pending)
+  }
+}
+
+async function lookupAgain(run: Run, pending: Promise<void>): Promise<PreparedTool> {
+  await run.within(pending)
+  try {
+    return take(run, run.ports.catalog.find(run.request.tool))
+  } catch (error) {
+    throw explained(run, error)
+  }
+}
+
+function take(run: Run, entry: CatalogEntry): PreparedTool {
+  const tool = run.ports.prepared.of(entry)
   run.tool = tool
   const { schemaDigest } = run.request
   if (schemaDigest !== undefined && schemaDigest !== entry.digest) {
@@ -23,15 +44,16 @@ export function lookup(run: Run): PreparedTool {
   return tool
 }
 
-/** Apart from `findShown`, so that a call that finds its tool makes no function on the way. */
-function find(run: Run): CatalogEntry {
-  const { catalog, visible } = run.ports
+function isMissing(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'TOOL_NOT_FOUND'
+}
+
+/** The reason behind a tool that is not there, when there is one: it is quarantined, or its backend is down. */
+function explained(run: Run, error: unknown): unknown {
+  const { catalog, visible, sources } = run.ports
   const { tool, identity } = run.request
-  try {
-    return catalog.find(tool)
-  } catch (error) {
-    throw withoutHidden(error, catalog, tool, (near) => visible(identity, near))
-  }
+  const refusal = isMissing(error) ? sources.refusal(tool) : undefined
+  return refusal ?? withoutHidden(error, catalog, tool, (near) => visible(identity, near))
 }
 
 /** Finds an entry for a caller who may not see all of them. */

@@ -19,7 +19,8 @@ import { validateOutput } from './validate-output.ts'
 export async function runCall(request: CallRequest, ports: Ports): Promise<Result> {
   const run = new Run(request, ports)
   try {
-    const tool = lookup(run)
+    const found = lookup(run)
+    const tool = found instanceof Promise ? await found : found
     const checked = validateInput(run, tool)
     const args = checked instanceof Promise ? await checked : checked
     const allowed = authorize(run, tool, args)

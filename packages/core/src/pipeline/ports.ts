@@ -1,6 +1,5 @@
 import type { CallLimits, Identity, Report, RetryRule, ToolError } from '@gantry/contract'
 import type { Audit } from '../audits/audit.ts'
-import type { Backend } from '../backends/backend.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
 import type { Deadlines } from '../resilience/deadlines.ts'
@@ -10,7 +9,10 @@ import type { Clock } from './clock.ts'
 import type { Events } from './events.ts'
 import type { HeldSecrets } from './held-secrets.ts'
 import type { PreparedTools } from './prepare.ts'
+import type { BackendRegistry } from './registry.ts'
 import type { Run } from './run.ts'
+import type { Safeguards } from './safeguards.ts'
+import type { Sources } from './sources.ts'
 
 /** One call as the executor hands it over; identity comes from the host. */
 export interface CallRequest {
@@ -23,6 +25,8 @@ export interface CallRequest {
   readonly signal: AbortSignal | undefined
   readonly timeoutMs: number | undefined
   readonly retry: RetryRule | undefined
+  /** Key of the backend to use, of those that the tool has. */
+  readonly backend: string | undefined
   /** Takes what the tool reports; a promise makes a streaming tool wait. */
   readonly report: ((report: Report) => void | Promise<void>) | undefined
   /** Takes the error behind a Result that is not ok, with its causes alive where they may be shown. */
@@ -44,7 +48,9 @@ export interface PipelineLimits extends Required<CallLimits> {
 export interface Ports {
   readonly catalog: Catalog
   readonly prepared: PreparedTools
-  readonly backends: ReadonlyMap<string, Backend>
+  readonly registry: BackendRegistry
+  readonly sources: Sources
+  readonly safeguards: Safeguards
   readonly policy: Policy | undefined
   readonly approver: Approver | undefined
   /** Whether discovery shows an entry to an identity; near names are shown by the same rule. */

@@ -1,52 +1,75 @@
 import { type BackendBinding, type Tool, ToolError } from '@gantry/contract'
 import type { Backend, Demand } from '../backends/backend.ts'
 import type { PreparedTool } from './prepare.ts'
+import { backendKey } from './registry.ts'
 import type { Run } from './run.ts'
 
 /** The backend that will run the call, and the binding that named it. */
 export interface Target {
   readonly backend: Backend
   readonly binding: BackendBinding
+  /** Place of the binding among the tool's. */
+  readonly place: number
 }
 
-/** Key of a backend among the executor's; the only one of its kind may go without a name of its own. */
-export function backendKey(kind: string, name: string | undefined): string {
-  return name === undefined || name === kind ? kind : `${kind}:${name}`
-}
-
-/** Picks the first of the tool's backends that is registered here, at call time, so that backends may come and go. */
+/**
+ * Picks the first of the tool's backends that is registered, in service and able to hold the tool to its demands.
+ * A caller may name one of them; it can choose among a tool's backends, never add one.
+ */
 export function resolve(run: Run, tool: PreparedTool): Target {
-  const { backends: bindings } = tool.entry.tool
-  for (const binding of bindings) {
-    const backend = find(run.ports.backends, binding)
-    if (backend === undefined) continue
-    refuseUnenforced(tool, backend)
-    run.backend = backend
-    return { backend, binding }
-  }
-  const wanted = bindings.map((binding) => backendKey(binding.kind, binding.name)).join(', ')
-  throw new ToolError('NO_BACKEND', `${tool.entry.id} wants ${wanted || 'a backend'}, and none is registered.`)
+  const target = targetFrom(run, tool, 0)
+  if (target === undefined) throw unresolved(run, tool)
+  run.backend = target.backend
+  return target
 }
 
-function find(backends: ReadonlyMap<string, Backend>, { kind, name }: BackendBinding): Backend | undefined {
-  const exact = backends.get(backendKey(kind, name))
-  if (exact !== undefined || name !== undefined) return exact
-  const alike = [...backends.values()].filter((backend) => backend.kind === kind)
-  return alike.length === 1 ? alike[0] : undefined
+/** The next backend after one that did not start the call; undefined when there is none. */
+export function resolveNext(run: Run, tool: PreparedTool, { place }: Target): Target | undefined {
+  const target = targetFrom(run, tool, place + 1)
+  if (target !== undefined) run.backend = target.backend
+  return target
+}
+
+function targetFrom(run: Run, tool: PreparedTool, start: number): Target | undefined {
+  const { backends: bindings } = tool.entry.tool
+  const { registry } = run.ports
+  for (let place = start; place < bindings.length; place += 1) {
+    const binding = bindings[place] as BackendBinding
+    const backend = registry.find(binding)
+    if (backend === undefined || !registry.isEnabled(backend) || !isWanted(run, backend)) continue
+    if (unenforced(tool.entry.tool, backend) === undefined) return { backend, binding, place }
+  }
+  return undefined
+}
+
+function isWanted({ request }: Run, { kind, name }: Backend): boolean {
+  return request.backend === undefined || request.backend === backendKey(kind, name)
+}
+
+/** Why no backend takes the call: none is there, all are out of service, or none can hold the tool to its demands. */
+function unresolved(run: Run, { entry }: PreparedTool): ToolError {
+  const { registry } = run.ports
+  const wanted = entry.tool.backends.map((binding) => backendKey(binding.kind, binding.name)).join(', ')
+  const found = entry.tool.backends.flatMap((binding) => registry.find(binding) ?? [])
+  const asked = run.request.backend
+  if (asked !== undefined && !found.some((backend) => isWanted(run, backend))) {
+    return new ToolError('NO_BACKEND', `${entry.id} does not run on ${asked}; it has ${wanted}.`)
+  }
+  const enabled = found.filter((backend) => isWanted(run, backend) && registry.isEnabled(backend))
+  for (const backend of enabled) {
+    const demand = unenforced(entry.tool, backend)
+    if (demand === undefined) continue
+    const message = `${entry.id} declares ${demand}, which the backend ${backend.name} cannot enforce; nothing was run.`
+    return new ToolError('RUNTIME_UNAVAILABLE', message, { stage: 'resolve', retryable: false })
+  }
+  const state = found.length === 0 ? 'none is registered' : 'none is in service'
+  return new ToolError('NO_BACKEND', `${entry.id} wants ${wanted || 'a backend'}, and ${state}.`)
 }
 
 const demands: readonly Demand[] = ['profile', 'runtime', 'egress']
 
-/** A demand that nothing would hold the tool to is an error that says so. */
-function refuseUnenforced({ entry }: PreparedTool, backend: Backend): void {
-  if (!isConfined(entry.tool)) return
-  for (const demand of demands) {
-    if (entry.tool[demand] === undefined || backend.enforces?.includes(demand)) continue
-    const message = `${entry.id} declares ${demand}, which the backend ${backend.name} cannot enforce; nothing was run.`
-    throw new ToolError('RUNTIME_UNAVAILABLE', message, { stage: 'resolve', retryable: false })
-  }
-}
-
-function isConfined({ profile, runtime, egress }: Tool): boolean {
-  return profile !== undefined || runtime !== undefined || egress !== undefined
+/** A demand that this backend would not hold the tool to. */
+function unenforced(tool: Tool, backend: Backend): Demand | undefined {
+  if (tool.profile === undefined && tool.runtime === undefined && tool.egress === undefined) return undefined
+  return demands.find((demand) => tool[demand] !== undefined && !backend.enforces?.includes(demand))
 }

@@ -21,12 +21,16 @@ export interface CommandInfo {
   readonly operands: readonly Operand[]
   readonly options: readonly OptionName[]
   readonly examples: readonly Example[]
+  /** Words too many are not repeated in a message, because they may be secret. */
+  readonly discreet?: boolean
   /** Not listed; for scripts. */
   readonly hidden?: boolean
 }
 
 const always: readonly OptionName[] = ['json', 'config', 'help']
 const calling: readonly OptionName[] = ['timeout', 'quiet', 'verbose']
+const keeping: readonly OptionName[] = ['store', 'key-file', 'json', 'help']
+const keyNote = 'The key is in GANTRY_SECRETS_KEY or in the file that --key-file names: 32 bytes as base64 or hex.'
 const argumentNote = 'Arguments are JSON, @file to read a file, or - to read stdin; without them the tool gets {}.'
 
 /** Every command; parsing, help and completion read it. A name of two words is a command and its subcommand. */
@@ -83,6 +87,27 @@ export const commands = {
       { line: 'gantry tools --namespace demo --json', what: 'prints one page as JSON' },
     ],
   },
+  'tools diff': {
+    summary: 'Show what changed about tools that were approved and may not be called any more.',
+    operands: [{ name: 'tool', optional: true, completes: 'tools' }],
+    options: always,
+    examples: [
+      { line: 'gantry tools diff', what: 'shows every tool in quarantine' },
+      { line: 'gantry tools diff files:read', what: 'shows one' },
+    ],
+  },
+  'tools approve': {
+    summary: 'Trust changed tools as they are now.',
+    operands: [{ name: 'tool', many: true, completes: 'tools' }],
+    options: always,
+    examples: [{ line: 'gantry tools approve files:read', what: 'lets it be called again' }],
+  },
+  backends: {
+    summary: 'List the backends and whether they answer.',
+    operands: [],
+    options: always,
+    examples: [{ line: 'gantry backends', what: 'asks each of them' }],
+  },
   search: {
     summary: 'Find tools by words, best first.',
     operands: [{ name: 'words', many: true }],
@@ -96,6 +121,57 @@ export const commands = {
     examples: [
       { line: 'gantry describe demo:add', what: 'prints what a caller needs' },
       { line: 'gantry describe demo:add --level full --json', what: 'prints all there is' },
+    ],
+  },
+  'secrets init': {
+    summary: 'Make an encrypted store of secrets and the file with its key.',
+    operands: [],
+    options: keeping,
+    examples: [{ line: 'gantry secrets init --key-file ~/.gantry-key', what: 'makes .gantry/secrets and the key' }],
+  },
+  'secrets set': {
+    summary: 'Put a secret into the store, or replace it.',
+    notes: ['The value is read from stdin, or typed without showing on a terminal.', keyNote],
+    operands: [{ name: 'name' }],
+    options: keeping,
+    examples: [
+      { line: 'gantry secrets set API_TOKEN --key-file ~/.gantry-key', what: 'asks for the value' },
+      { line: 'pass show api | gantry secrets set API_TOKEN', what: 'takes it from another program' },
+    ],
+    discreet: true,
+  },
+  'secrets list': {
+    summary: 'Print the names of the secrets in the store.',
+    notes: [keyNote],
+    operands: [],
+    options: keeping,
+    examples: [{ line: 'gantry secrets list', what: 'prints a name per line' }],
+  },
+  'secrets remove': {
+    summary: 'Take a secret out of the store.',
+    notes: [keyNote],
+    operands: [{ name: 'name' }],
+    options: keeping,
+    examples: [{ line: 'gantry secrets remove API_TOKEN', what: 'takes it out for good' }],
+  },
+  'secrets rekey': {
+    summary: 'Encrypt the store anew under another key.',
+    notes: [keyNote, 'The new key file is made when there is none.'],
+    operands: [],
+    options: ['new-key-file', ...keeping],
+    examples: [{ line: 'gantry secrets rekey --key-file old.key --new-key-file new.key', what: 'changes the key' }],
+  },
+  'import openapi': {
+    summary: 'Make tools from an OpenAPI 3.0 or 3.1 document.',
+    notes: [
+      'Writes the tools and their backend to a file for the configuration, and says what was left out and why.',
+      'A URL is fetched only from the host it names. --tag and --operation may stand several times.',
+    ],
+    operands: [{ name: 'source', completes: 'files' }],
+    options: ['name', 'base-url', 'tag', 'operation', 'out', 'force', 'private', 'json', 'help'],
+    examples: [
+      { line: 'gantry import openapi petstore.yaml --name pets', what: 'writes pets.tools.json' },
+      { line: 'gantry import openapi https://api.example.com/openapi.json --tag issues', what: 'takes one tag only' },
     ],
   },
   'config check': {

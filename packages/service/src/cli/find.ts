@@ -7,7 +7,7 @@ import { clip, safeLine } from './terminal.ts'
 export function filterOf({ namespace, tag, limit, cursor }: OptionValues) {
   return {
     ...(namespace === undefined ? {} : { namespace }),
-    ...(tag === undefined ? {} : { tag }),
+    ...(tag === undefined ? {} : { tag: tag.at(-1) ?? '' }),
     ...(limit === undefined ? {} : { limit }),
     ...(cursor === undefined ? {} : { cursor }),
   }

@@ -73,6 +73,7 @@ export function commandHelp(name: CommandName): string {
     ...(examples.length > 0
       ? ['Examples:', ...examples.flatMap(({ line, what }) => [`  ${line}`, `      ${what}`]), '']
       : []),
+    ...(commandGroup(name).length > 0 ? ['Commands beside it:', ...commandLines(commandGroup(name)), ''] : []),
     ...exitCodeLines(),
     '',
   ].join('\n')

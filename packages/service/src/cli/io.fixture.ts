@@ -20,6 +20,7 @@ export function keptIo(changes: Partial<Io> = {}): KeptIo {
     environment: {},
     folder: import.meta.dirname,
     readInput: async () => '',
+    askSecret: async () => '',
     signal: new AbortController().signal,
     ...changes,
   }

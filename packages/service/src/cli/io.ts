@@ -15,6 +15,8 @@ export interface Io {
   readonly environment: NodeJS.ProcessEnv
   readonly folder: string
   readInput(limit: number): Promise<string>
+  /** What nobody should see: typed unseen after a prompt on a terminal, else all of stdin. */
+  askSecret(prompt: string, limit: number): Promise<string>
   readonly signal: AbortSignal
 }
 

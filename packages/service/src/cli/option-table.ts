@@ -1,5 +1,5 @@
-/** How the text after an option is read; `flag` takes none. */
-export type OptionKind = 'flag' | 'text' | 'file' | 'json' | 'duration' | 'count' | 'level'
+/** How the text after an option is read; `flag` takes none, and a `list` may stand several times. */
+export type OptionKind = 'flag' | 'text' | 'list' | 'file' | 'json' | 'duration' | 'count' | 'level'
 
 export interface OptionInfo {
   readonly kind: OptionKind
@@ -29,10 +29,23 @@ export const options = {
   limit: { kind: 'count', value: 'N', summary: 'At most this many.' },
   cursor: { kind: 'text', value: 'CURSOR', summary: 'Go on where an earlier page ended.' },
   namespace: { kind: 'text', value: 'NAME', summary: 'Only tools of this namespace.' },
-  tag: { kind: 'text', value: 'TAG', summary: 'Only tools with this tag.' },
+  tag: { kind: 'list', value: 'TAG', summary: 'Only tools with this tag.' },
   'all-versions': { kind: 'flag', summary: 'Every version, not only the one that runs by default.' },
   level: { kind: 'level', value: 'LEVEL', summary: 'How much to tell: summary, schema (default) or full.' },
   'max-tokens': { kind: 'count', value: 'N', summary: 'Leave parts out until the answer fits.' },
+  store: { kind: 'file', value: 'FILE', summary: 'The store of secrets; .gantry/secrets by default.' },
+  'key-file': {
+    kind: 'file',
+    value: 'FILE',
+    summary: 'The file with the key of the store, readable by its owner alone.',
+  },
+  'new-key-file': { kind: 'file', value: 'FILE', summary: 'The file with the key of the store from now on.' },
+  name: { kind: 'text', value: 'NAME', summary: 'Namespace of the tools; by default made from the title.' },
+  'base-url': { kind: 'text', value: 'URL', summary: 'Where the API is, instead of what the document says.' },
+  operation: { kind: 'list', value: 'NAME', summary: 'Only this operation; * at the end stands for any rest.' },
+  out: { kind: 'file', value: 'FILE', summary: 'Where to write; NAME.tools.json by default.' },
+  force: { kind: 'flag', summary: 'Replace a file that exists.' },
+  private: { kind: 'flag', summary: 'Let the URL lead to a private address.' },
   help: { kind: 'flag', short: 'h', summary: 'Explain the command.' },
   version: { kind: 'flag', short: 'V', summary: 'Print the version.' },
 } as const satisfies { readonly [name: string]: OptionInfo }
@@ -42,6 +55,7 @@ export type OptionName = keyof typeof options
 interface ValueOf {
   readonly flag: true
   readonly text: string
+  readonly list: readonly string[]
   readonly file: string
   readonly json: string
   readonly duration: number

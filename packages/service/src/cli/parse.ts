@@ -16,7 +16,8 @@ const shorts = new Map(
 )
 
 /**
- * Reads a command line by the tables. Options may stand anywhere before `--`; the last of equal ones counts.
+ * Reads a command line by the tables. Options may stand anywhere before `--`; the last of equal ones counts,
+ * except where a list is meant.
  * Throws INPUT_INVALID for what is not in the tables, with the nearest name that is.
  */
 export async function parseCommandLine(argv: readonly string[]): Promise<Invocation> {
@@ -59,7 +60,9 @@ async function split(argv: readonly string[]): Promise<{ words: string[]; given:
     if (info.kind === 'flag' && attached !== undefined) throw usageError(`--${name}`, `--${name} takes no value.`)
     const text = info.kind === 'flag' ? '' : (attached ?? rest.shift())
     if (text === undefined) throw usageError(`--${name}`, `--${name} needs a value: --${name} ${info.value}.`)
-    given.set(name as OptionName, optionValue(name, info, text))
+    const value = optionValue(name, info, text)
+    const before = info.kind === 'list' ? (given.get(name as OptionName) ?? []) : undefined
+    given.set(name as OptionName, Array.isArray(before) ? [...before, value] : value)
   }
   return { words, given }
 }
@@ -108,7 +111,7 @@ function checkOptions(command: CommandName, given: readonly OptionName[]): void 
 }
 
 function checkOperands(command: CommandName, given: readonly string[]): void {
-  const { operands, examples }: CommandInfo = commands[command]
+  const { operands, examples, discreet }: CommandInfo = commands[command]
   const missing = operands.find((operand, index) => operand.optional !== true && given[index] === undefined)
   if (missing !== undefined) {
     const example = examples[0] === undefined ? '' : ` For example: ${examples[0].line}`
@@ -116,6 +119,12 @@ function checkOperands(command: CommandName, given: readonly string[]): void {
   }
   const extra = operands.some(({ many }) => many === true) ? undefined : given[operands.length]
   if (extra === undefined) return
+  if (discreet === true) {
+    throw usageError(
+      'operands',
+      `gantry ${command} takes one name; the value is typed or piped in, never written here.`,
+    )
+  }
   const hint = operands.some(({ name }) => name === 'json') ? ' Put quotes around the JSON.' : ''
   throw usageError('operands', `gantry ${command} does not know what to do with ${quoted(extra)}.${hint}`)
 }

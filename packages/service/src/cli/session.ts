@@ -17,9 +17,20 @@ export async function withExecutor<T>(
   const { createExecutor, demoTools } = await import('@gantry/core')
   const tools = [...(loaded.demo ? demoTools() : []), ...(loaded.options.tools ?? [])]
   const gantry = reading(loaded.file, () => createExecutor({ ...loaded.options, tools }))
+  gantry.on('tool:quarantined', ({ id }) => {
+    io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
+  })
   try {
     return await work(gantry)
   } finally {
     await gantry.close()
   }
+}
+
+/** The same, with the tools of every backend there; those that could not be asked are named on stderr. */
+export function withSources<T>(options: OptionValues, io: Io, work: (gantry: Executor) => Promise<T>): Promise<T> {
+  return withExecutor(options, io, async (gantry) => {
+    for (const { error } of await gantry.ready({ signal: io.signal })) io.err(`warning: ${safeLine(error.message)}\n`)
+    return work(gantry)
+  })
 }

@@ -1,39 +1,54 @@
-import type { Issue, Json, JsonObject } from '@gantry/contract'
-import { copyJson, environmentSecrets, JsonError } from '@gantry/core'
+import { dirname, join, resolve } from 'node:path'
+import type { Issue, JsonObject } from '@gantry/contract'
+import { copyJson, filePins, JsonError } from '@gantry/core'
 import type { LoadedConfig } from './config.ts'
+import { makeBackends } from './data-backends.ts'
+import { dataTools } from './data-tools.ts'
 import { type Overrides, override, wrongEnvironment } from './environment.ts'
 import { liveKeys, separate } from './live-parts.ts'
 import { configError, throwingValue } from './problem.ts'
+import { secretSources } from './secret-sources.ts'
 import { configIssues } from './validate.ts'
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
-export function composeConfig(
+export async function composeConfig(
   file: string,
   said: unknown,
   overrides: Overrides,
   environment: NodeJS.ProcessEnv,
-): Omit<LoadedConfig, 'warnings'> {
+): Promise<Omit<LoadedConfig, 'warnings'>> {
   if (typeof said !== 'object' || said === null || Array.isArray(said)) {
     throw configError(file, `The configuration ${file} must be an object.`, [])
   }
   const issues: Issue[] = [...overrides.issues]
-  const { data, live } = separate(membersOf(said, file), file, issues)
+  const { data, live, ...lists } = separate(membersOf(said, file), file, issues)
   const document = override(plain(data, issues), overrides)
   issues.push(...configIssues(document))
+  const backends = await makeBackends(lists.backends, file, issues)
+  const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
-  const { demo, $schema: _schema, secrets, ...options } = document
+  const { demo, $schema: _schema, secrets, secretStore, pins, ...options } = document
+  const folder = dirname(file)
+  const place = dataFolder(folder, environment)
+  const sources = secretSources({ secrets, secretStore, folder, data: place, environment })
   return {
     file,
     demo: demo === true,
     options: {
       ...options,
-      ...(secrets === undefined ? {} : { secrets: environmentSecrets(variablesOf(secrets), environment) }),
-      ...(live.tools.length === 0 ? {} : { tools: live.tools }),
-      ...(live.backends.length === 0 ? {} : { backends: live.backends }),
+      pins: filePins(typeof pins === 'string' ? resolve(folder, pins) : join(place, 'pins.json')),
+      ...(sources === undefined ? {} : { secrets: sources }),
+      ...(tools.length === 0 ? {} : { tools }),
+      ...(backends.length === 0 ? {} : { backends }),
       ...(live.policy === undefined ? {} : { policy: live.policy }),
       ...(live.secrets === undefined ? {} : { secrets: live.secrets }),
     },
   }
+}
+
+/** Where Gantry keeps what it remembers between runs. */
+export function dataFolder(folder: string, environment: NodeJS.ProcessEnv): string {
+  return resolve(folder, environment.GANTRY_DATA || '.gantry')
 }
 
 /** Reads each key once, so that one that throws can be named; keys of a class count where we know them. */
@@ -63,9 +78,4 @@ function plain(data: object, issues: Issue[]): JsonObject {
     issues.push({ path: error.path, message: error.message })
     return {}
   }
-}
-
-function variablesOf(secrets: Json): { [name: string]: string } {
-  const entries = Object.entries(secrets as { readonly [name: string]: { readonly env: string } })
-  return Object.fromEntries(entries.map(([name, { env }]) => [name, env]))
 }

@@ -1,7 +1,19 @@
 import type { ExecutorOptions } from '@gantry/core'
 
 /** What a configuration file may say, in any of its forms. */
-export type ConfigKey = 'tools' | 'backends' | 'policy' | 'limits' | 'secrets' | 'identity' | 'format' | 'demo'
+export type ConfigKey =
+  | 'tools'
+  | 'backends'
+  | 'policy'
+  | 'limits'
+  | 'secrets'
+  | 'secretStore'
+  | 'identity'
+  | 'format'
+  | 'egress'
+  | 'safeguards'
+  | 'pins'
+  | 'demo'
 
 /** Where to look, and who may stop it. */
 export interface ConfigRequest {
@@ -16,7 +28,7 @@ export interface ConfigRequest {
 export interface LoadedConfig {
   /** Absent when there is none. */
   readonly file: string | undefined
-  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo'>>
+  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo' | 'secretStore'>>
   /** Whether the demo tools are served too. */
   readonly demo: boolean
   readonly warnings: readonly string[]

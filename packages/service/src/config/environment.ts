@@ -3,6 +3,7 @@ import type { Issue, JsonObject } from '@gantry/contract'
 /** Variables that are read, each with the key that it overrides. */
 const variables: { readonly [name: string]: string | undefined } = {
   GANTRY_CONFIG: undefined,
+  GANTRY_DATA: undefined,
   GANTRY_TIMEOUT_MS: '/limits/timeoutMs',
   GANTRY_FORMAT: '/format',
 }

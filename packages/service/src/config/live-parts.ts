@@ -4,38 +4,40 @@ import type { Backend, DefinedTool, Policy, SecretSource } from '@gantry/core'
 /** What of a configuration is not data: it can only come from a module. */
 export interface LiveParts {
   readonly tools: readonly DefinedTool[]
-  readonly backends: readonly Backend[]
   readonly policy: Policy | undefined
   readonly secrets: SecretSource | undefined
 }
 
-export const liveKeys: readonly (keyof LiveParts)[] = ['tools', 'backends', 'policy', 'secrets']
+/** Keys that a class may hold where `Object.keys` does not see them. */
+export const liveKeys: readonly string[] = ['tools', 'backends', 'policy', 'secrets']
 
 type Members = { readonly [key: string]: unknown }
 
 /** Tells what lives in this process from plain data, and notes what is wrong with the former. */
-export function separate(said: Members, file: string, issues: Issue[]): { data: Members; live: LiveParts } {
+export function separate(
+  said: Members,
+  file: string,
+  issues: Issue[],
+): { data: Members; live: LiveParts; backends: readonly unknown[]; tools: readonly unknown[] } {
   const { tools, backends, policy, secrets, ...data } = said
   const fromModule = /\.[mc]?[jt]s$/.test(file)
   const isLive = (value: unknown, method: string): boolean => fromModule && hasMethod(value, method)
   const live: LiveParts = {
     tools: fromModule ? toolsOf(tools, issues) : [],
-    backends: fromModule ? backendsOf(backends, issues) : [],
     policy: isLive(policy, 'decide') ? (policy as Policy) : undefined,
     secrets: isLive(secrets, 'get') ? (secrets as SecretSource) : undefined,
-  }
-  if (!fromModule && tools !== undefined) issues.push({ path: '/tools', message: onlyInModules })
-  if (!fromModule && backends !== undefined) {
-    issues.push({ path: '/backends', message: `${onlyInModules}; backends as data come in a later version` })
   }
   const rest = {
     ...(policy === undefined || live.policy !== undefined ? {} : { policy }),
     ...(secrets === undefined || live.secrets !== undefined ? {} : { secrets }),
   }
-  return { data: { ...data, ...rest }, live }
+  return {
+    data: { ...data, ...rest },
+    live,
+    backends: listOf(backends, '/backends', 'must be a list of backends', issues),
+    tools: fromModule ? [] : listOf(tools, '/tools', 'must be a list of tool definitions', issues),
+  }
 }
-
-const onlyInModules = 'can only be defined in gantry.config.ts, .mjs or .js'
 
 /** Each tool must come from `defineTool`; the executor checks the rest. */
 function toolsOf(tools: unknown, issues: Issue[]): readonly DefinedTool[] {
@@ -47,16 +49,8 @@ function toolsOf(tools: unknown, issues: Issue[]): readonly DefinedTool[] {
   return list as readonly DefinedTool[]
 }
 
-function backendsOf(backends: unknown, issues: Issue[]): readonly Backend[] {
-  const list = listOf(backends, '/backends', 'must be a list of backends', issues)
-  list.forEach((backend, index) => {
-    if (isBackend(backend)) return
-    issues.push({ path: `/backends/${index}`, message: 'must have a kind, a name (both text) and a function call' })
-  })
-  return list as readonly Backend[]
-}
-
-function isBackend(value: unknown): boolean {
+/** Whether something is a backend already, and not data that describes one. */
+export function isBackend(value: unknown): value is Backend {
   if (!isObject(value) || !hasMethod(value, 'call')) return false
   return [value.kind, value.name].every((text) => typeof text === 'string' && text !== '')
 }

@@ -72,7 +72,7 @@ test('every wrong or unknown key is listed with its path and a suggestion', asyn
     limits: { timeoutms: 5, argsBytes: -1, chain: { step: 3 } },
     policy: { rules: [{ alow: 'demo:*' }, { allow: 'a', deny: 'b' }] },
     secrets: { TOKEN: 'plain' },
-    tools: [],
+    tools: {},
   }
   const text = await problems({ 'gantry.config.json': JSON.stringify(config) })
   assert.match(text, /^\/polcy is not a known key; did you mean policy\?$/m)
@@ -82,7 +82,7 @@ test('every wrong or unknown key is listed with its path and a suggestion', asyn
   assert.match(text, /^\/policy\/rules\/0\/alow is not a known key; did you mean allow\?$/m)
   assert.match(text, /^\/policy\/rules\/1 /m)
   assert.match(text, /^\/secrets\/TOKEN must be object/m)
-  assert.match(text, /^\/tools can only be defined in gantry\.config\.ts/m)
+  assert.match(text, /^\/tools must be a list of tool definitions/m)
 })
 
 test('a wrong variable is named with the key it sets', async () => {
@@ -227,15 +227,42 @@ test('backends are objects of a module', async () => {
   const wrong = await problems({
     'gantry.config.mjs': `export default { backends: [{ kind: 'a', name: 'b' }, { kind: '', name: 'b', call() {} }, 5] }`,
   })
-  for (const index of [0, 1, 2]) assert.match(wrong, new RegExp(`^/backends/${index} must have a kind, a name`, 'm'))
+  for (const index of [0, 1, 2])
+    assert.match(wrong, new RegExp(`^/backends/${index}/kind must be .* an object with kind, name and a function`, 'm'))
   assert.match(await problems({ 'gantry.config.mjs': 'export default { backends: {} }' }), /\/backends must be a list/)
   assert.match(await problems({ 'gantry.config.mjs': 'export default { backend: [] }' }), /did you mean backends\?/)
 })
 
-test('backends as data are refused as not there yet', async () => {
-  const expected = /^\/backends can only be defined in gantry\.config\.ts.*; backends as data come in a later version$/m
-  assert.match(await problems({ 'gantry.config.json': '{"backends": []}' }), expected)
-  assert.match(await problems({ 'gantry.config.yaml': 'backends: [{ kind: http }]' }), expected)
+test('backends may be data in every kind of file, beside live ones in a module', async () => {
+  const data = { kind: 'http', name: 'api', baseUrl: 'https://api.example.com' }
+  const files = {
+    'gantry.config.json': JSON.stringify({ backends: [data] }),
+    'gantry.config.yaml': 'backends: [{ kind: mcp, name: api, command: [node, server.js] }]',
+    'gantry.config.mjs': `export default { backends: [${JSON.stringify(data)}, { kind: 'far', name: 'moon', call() {} }] }`,
+  }
+  for (const [name, text] of Object.entries(files)) {
+    using folder = folderWith({ [name]: text })
+    const { options } = await load(folder.path)
+    assert.equal(options.backends?.[0]?.name, 'api', name)
+    if (name.endsWith('.mjs')) assert.equal(options.backends?.[1]?.name, 'moon')
+  }
+})
+
+test('the tools of an HTTP backend may be in a file, or be an OpenAPI document', async () => {
+  const document = {
+    openapi: '3.1.0',
+    info: { title: 'Things', version: '1.0.0' },
+    servers: [{ url: 'https://api.example.com' }],
+    paths: { '/things': { get: { operationId: 'list_things', responses: { 200: { description: 'All.' } } } } },
+  }
+  using folder = folderWith({
+    'gantry.config.json': JSON.stringify({ backends: [{ kind: 'http', name: 'things', openapi: 'openapi.json' }] }),
+    'openapi.json': JSON.stringify(document),
+  })
+  const { options } = await load(folder.path)
+  assert.equal(typeof options.backends?.[0]?.discover, 'function')
+  const missing = { backends: [{ kind: 'http', name: 'things', openapi: 'nowhere.json' }] }
+  assert.match(await problems({ 'gantry.config.json': JSON.stringify(missing) }), /nowhere\.json cannot be read/)
 })
 
 test('a value that throws when it is read is refused with the file and the key', async () => {
@@ -268,7 +295,32 @@ test('secrets are read from the variables they name, at the last moment', async 
   const environment: NodeJS.ProcessEnv = {}
   const { options } = await load(folder.path, environment)
   environment.MY_TOKEN = 'later'
-  const source = options.secrets as { get(name: string): unknown }
-  assert.equal(source.get('TOKEN'), 'later')
-  assert.equal(source.get('PATH'), undefined)
+  const source = options.secrets as { get(name: string): Promise<unknown> }
+  assert.equal(await source.get('TOKEN'), 'later')
+  assert.equal(await source.get('PATH'), undefined)
+})
+
+test('whatever is wrong with backends, egress or safeguards is named with its path', async () => {
+  const cases: [object, RegExp][] = [
+    [
+      { backends: [{ kind: 'htp', name: 'x' }] },
+      /\/backends\/0\/kind must be one of mcp, grpc, http; did you mean http/,
+    ],
+    [{ backends: [{ kind: 'http', name: 'x', baseUrll: 'https://a.example' }] }, /\/backends\/0\/baseUrl/],
+    [{ backends: [{ kind: 'mcp', name: 'x' }] }, /\/backends\/0/],
+    [{ egress: { alow: [] } }, /\/egress\/alow.*allow/],
+    [{ egress: { allow: ['api.example.com'] } }, /\/egress\/allow\/0/],
+    [{ safeguards: { bulkhed: {} } }, /\/safeguards\/bulkhed.*bulkhead/],
+    [{ tools: [{ namespace: 'a' }] }, /\/tools\/0/],
+    [{ secrets: { A: { env: 'A', file: 'b' } } }, /\/secrets\/A/],
+  ]
+  for (const [config, message] of cases) {
+    using folder = folderWith({ 'gantry.config.json': JSON.stringify(config) })
+    await assert.rejects(checkConfig({ folder: folder.path, environment: {}, signal }), (error) => {
+      assert.ok(ToolError.is(error) && error.code === 'CONFIG_INVALID', String(error))
+      const issues = (error.details?.issues ?? []).map((issue) => `${issue.path} ${issue.message}`)
+      assert.match(issues.join('; '), message)
+      return true
+    })
+  }
 })

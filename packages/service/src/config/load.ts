@@ -1,7 +1,7 @@
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { findConfig } from './discover.ts'
 import { readEnvironment, unknownVariables, wrongEnvironment } from './environment.ts'
-import { configError, reading } from './problem.ts'
+import { configError, readingLater } from './problem.ts'
 
 /**
  * Finds, reads and checks the configuration: `--config`, then GANTRY_CONFIG, then the nearest file; the environment
@@ -23,7 +23,7 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
   }
   const said = await readConfig(file, signal)
   const { composeConfig } = await import('./compose.ts')
-  return { ...reading(file, () => composeConfig(file, said, overrides, environment)), warnings }
+  return { ...(await readingLater(file, () => composeConfig(file, said, overrides, environment))), warnings }
 }
 
 async function readConfig(file: string, signal: AbortSignal): Promise<unknown> {

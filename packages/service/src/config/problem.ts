@@ -31,6 +31,17 @@ export function reading<T>(file: string | undefined, read: () => T): T {
   }
 }
 
+/** The same for what takes its time. */
+export async function readingLater<T>(file: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read()
+  } catch (thrown) {
+    return reading(file, () => {
+      throw thrown
+    })
+  }
+}
+
 /** Whether something thrown is an error of ours; one that only pretends to be, or throws when it is asked, is not. */
 export function isToolError(thrown: unknown): thrown is ToolError {
   try {

@@ -1,5 +1,5 @@
 import type { Json } from '@gantry/contract'
-import { copyJson, JsonError, parseJson } from '@gantry/core'
+import { copyJson, JsonError, type JsonLimits, parseJson } from '@gantry/core'
 import { type BoundedFile, readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 
@@ -7,12 +7,19 @@ const mostBytes = { json: 1_048_576, yaml: 262_144 }
 
 /** A JSON or YAML configuration as plain data. */
 export async function readDataConfig(file: string): Promise<Json> {
-  const kind = file.endsWith('.json') ? 'json' : 'yaml'
-  const text = readText(file, mostBytes[kind])
+  return parseData(file, readText(file, file.endsWith('.json') ? mostBytes.json : mostBytes.yaml))
+}
+
+/** A JSON or YAML file that a configuration names, of at most so many bytes. */
+export async function readDataFile(file: string, limit: number): Promise<Json> {
+  return parseData(file, readText(file, limit), { bytes: limit, depth: 200, nodes: 10_000_000 })
+}
+
+async function parseData(file: string, text: string, limits?: JsonLimits): Promise<Json> {
   try {
-    if (kind === 'json') return parseJson(text)
+    if (file.endsWith('.json')) return parseJson(text, limits)
     const { parseYaml } = await import('./parse-yaml.ts')
-    return copyJson(parseYaml(file, text))
+    return copyJson(parseYaml(file, text), limits === undefined ? {} : { limits })
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const issue = { path: error.path, message: error.message }
@@ -20,7 +27,8 @@ export async function readDataConfig(file: string): Promise<Json> {
   }
 }
 
-function readText(file: string, limit: number): string {
+/** The text of a file that a configuration needs; CONFIG_INVALID when it cannot be had. */
+export function readText(file: string, limit: number): string {
   let found: BoundedFile
   try {
     found = readBoundedFile(file, limit)

@@ -1,6 +1,7 @@
 import type { JsonSchema } from '@gantry/contract'
 
 const positive = { type: 'number', exclusiveMinimum: 0 }
+const variable = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }
 const texts = { type: 'array', items: { type: 'string' } }
 const patterns = {
   anyOf: [
@@ -68,7 +69,21 @@ export const configSchema: JsonSchema = object({
   }),
   secrets: {
     type: 'object',
-    additionalProperties: object({ env: { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]*$' } }, ['env']),
+    additionalProperties: {
+      ...(object({ env: variable, file: { type: 'string', minLength: 1 } }) as object),
+      minProperties: 1,
+      maxProperties: 1,
+    },
+  },
+  secretStore: {
+    anyOf: [
+      { type: 'boolean' },
+      object({
+        file: { type: 'string', minLength: 1 },
+        keyFile: { type: 'string', minLength: 1 },
+        keyVariable: variable,
+      }),
+    ],
   },
   identity: object(
     {
@@ -80,6 +95,10 @@ export const configSchema: JsonSchema = object({
     ['principal', 'tenant', 'permissions'],
   ),
   format: { enum: ['annotate', 'assert'] },
+  // What is in these two is checked by the parts that read it, which name the path.
+  egress: { type: 'object' },
+  safeguards: { type: 'object' },
+  pins: { type: 'string', minLength: 1 },
   demo: { type: 'boolean' },
   $schema: { type: 'string' },
 })

@@ -2,11 +2,11 @@ import type { CatalogEntry } from '@gantry/core'
 import { filterOf, listText } from '../find.ts'
 import type { Command } from '../io.ts'
 import { printJson } from '../print.ts'
-import { withExecutor } from '../session.ts'
+import { withSources } from '../session.ts'
 
 /** Lists tools by id. */
 export const execute: Command = ({ options }, io) =>
-  withExecutor(options, io, async (gantry) => {
+  withSources(options, io, async (gantry) => {
     const allVersions = options['all-versions'] === true
     const page = gantry.tools({ ...filterOf(options), allVersions })
     const items = page.items.map(listedTool)

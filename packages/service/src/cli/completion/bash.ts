@@ -1,12 +1,18 @@
-import { commandWords, completionRows } from './rows.ts'
+import { commandGroups, commandWords, completionRows } from './rows.ts'
 
 /** A completion script for bash, from the tables. */
 export function bashCompletion(): string {
-  const cases = completionRows().map(({ name, options, operand }) => {
-    const offers = operand === 'tools' ? '$(_gantry_tools)' : Array.isArray(operand) ? operand.join(' ') : ''
+  const rows = completionRows()
+  const cases = rows.map(({ name, options, operand }) => {
+    const own = Array.isArray(operand) ? operand : commandWords(name)
+    const offers = operand === 'tools' ? '$(_gantry_tools)' : own.join(' ')
     return `    '${name}') options='${options.join(' ')}' operands="${offers}" files=${operand === 'files' ? 1 : ''} ;;`
   })
-  const valued = completionRows().flatMap(({ valued: list }) => list)
+  const valued = rows.flatMap(({ valued: list }) => list)
+  const groups = commandGroups()
+  const plainGroups = groups
+    .filter((group) => !rows.some(({ name }) => name === group))
+    .map((group) => `    '${group}') operands='${commandWords(group).join(' ')}' ;;`)
   return `# bash completion for gantry; load it with: source <(gantry completion bash)
 _gantry_tools() {
   gantry __complete 2>/dev/null
@@ -22,12 +28,12 @@ _gantry() {
     [[ \${words[index]} == -* ]] && continue
     case " ${[...new Set(valued)].join(' ')} " in *" \${words[index - 1]} "*) continue ;; esac
     if [[ -z $command ]]; then command=\${words[index]}
-    elif [[ $command == config ]]; then command="config \${words[index]}"
+    elif [[ ' ${groups.join(' ')} ' == *" $command "* ]]; then command="$command \${words[index]}"
     else ((before++)); fi
   done
   case $command in
     '') operands='${commandWords('').join(' ')}' options='--help --version' ;;
-    'config') operands='${commandWords('config').join(' ')}' ;;
+${plainGroups.join('\n')}
 ${cases.join('\n')}
   esac
   case \${words[-2]} in

@@ -31,6 +31,9 @@ printf '%s\\n' "\${COMPREPLY[@]}"`
 test('bash completes commands, options, tools and values', { skip: missing('bash') }, () => {
   assert.deepEqual(offers('gantry des'), ['describe'])
   assert.deepEqual(offers('gantry config '), ['check'])
+  assert.deepEqual(offers('gantry tools d'), ['diff'])
+  assert.deepEqual(offers('gantry tools --na'), ['--namespace'])
+  assert.deepEqual(offers('gantry tools approve '), ['demo:add', 'demo:echo'])
   assert.deepEqual(offers('gantry run --time'), ['--timeout'])
   assert.deepEqual(offers('gantry run '), ['demo:add', 'demo:echo'])
   assert.deepEqual(offers('gantry run --timeout 5s dem'), ['demo:add', 'demo:echo'])

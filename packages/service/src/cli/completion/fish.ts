@@ -1,5 +1,5 @@
 import { type OptionInfo, type OptionName, options } from '../option-table.ts'
-import { commandWords, completionRows, summaryOf } from './rows.ts'
+import { commandGroups, commandWords, completionRows, summaryOf } from './rows.ts'
 
 /** A completion script for fish, from the tables. */
 export function fishCompletion(): string {
@@ -9,8 +9,10 @@ export function fishCompletion(): string {
     ...commandWords('').map(
       (word) => `complete -c gantry -n __fish_use_subcommand -a ${word} -d ${quote(summaryOf(word))}`,
     ),
-    ...commandWords('config').map(
-      (word) => `complete -c gantry -n ${seen('config')} -a ${word} -d ${quote(summaryOf(`config ${word}`))}`,
+    ...commandGroups().flatMap((group) =>
+      commandWords(group).map(
+        (word) => `complete -c gantry -n ${seen(group)} -a ${word} -d ${quote(summaryOf(`${group} ${word}`))}`,
+      ),
     ),
   ]
   for (const { name, options: own, operand } of completionRows()) {

@@ -37,6 +37,11 @@ export function commandWords(first: string): readonly string[] {
   return [...new Set(words.filter((word) => word !== undefined))]
 }
 
+/** First words that a second may follow. */
+export function commandGroups(): readonly string[] {
+  return commandWords('').filter((word) => commandWords(word).length > 0)
+}
+
 /** One line about a word that `commandWords` gives. */
 export function summaryOf(word: string): string {
   const rows: { readonly [name: string]: CommandInfo } = commands

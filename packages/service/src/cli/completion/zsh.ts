@@ -1,5 +1,5 @@
 import { type OptionInfo, type OptionName, options } from '../option-table.ts'
-import { commandWords, completionRows, summaryOf } from './rows.ts'
+import { commandGroups, commandWords, completionRows, summaryOf } from './rows.ts'
 
 /** A completion script for zsh, from the tables. */
 export function zshCompletion(): string {
@@ -31,13 +31,18 @@ _gantry() {
     return
   fi
   command=\${words[2]}
-  if [[ $command == config ]]; then
+  local -a subcommands=()
+  case $command in
+${commandGroups()
+  .map((group) => `    '${group}') subcommands=(${words(group)}) ;;`)
+  .join('\n')}
+  esac
+  if ((\${#subcommands})) && [[ \${words[3]} != -* ]]; then
     if ((CURRENT == 3)); then
-      local -a subcommands=(${words('config')})
       _describe command subcommands
       return
     fi
-    command="config \${words[3]}"
+    command="$command \${words[3]}"
     shift words
     ((CURRENT--))
   fi

@@ -1,0 +1,110 @@
+import type { Content, Json, JsonSchema, Tool } from '@gantry/contract'
+import type { Adapter } from './adapter.ts'
+import type { Tell } from './clean.ts'
+import { type AdapterOptions, checkAdapterOptions } from './options.ts'
+import { malformed, member, readCalls, valueOnly } from './read-calls.ts'
+import { readTools } from './read-tools.ts'
+import { isNode, type Node } from './reduce.ts'
+import { render } from './render.ts'
+import { writeTools } from './write-tools.ts'
+
+/** A tool of the Model Context Protocol. */
+export interface McpTool {
+  name: string
+  title?: string
+  description: string
+  inputSchema: Node
+  outputSchema?: Node
+  annotations?: NonNullable<Tool['annotations']>
+  icons?: NonNullable<Tool['icons']>
+}
+
+/** The result of `tools/call`. */
+export interface McpResult {
+  content: Content[]
+  structuredContent?: Json
+  isError?: true
+}
+
+export interface McpOptions extends AdapterOptions {
+  /** The revision that the other side speaks; before 2026-07-28 structured output is an object. `2025-11-25` when absent. */
+  readonly revision?: '2025-11-25' | '2026-07-28'
+}
+
+const revisions: readonly unknown[] = ['2025-11-25', '2026-07-28']
+
+/** The Model Context Protocol: `calls` takes the params of `tools/call`, or the whole request. */
+export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
+  checkAdapterOptions('mcp', options, {
+    revision: (value) => (revisions.includes(value) ? undefined : `must be one of ${revisions.join(', ')}`),
+  })
+  const { clean = true, maxChars, revision = '2025-11-25' } = options
+  const objectsOnly = revision === '2025-11-25'
+  return {
+    format: 'mcp',
+    tools(entries) {
+      const fields = ['title', 'outputSchema', 'annotations', 'icons'] as const
+      const written = writeTools(entries, { format: 'MCP', clean, fields }, (shown, tell): McpTool => {
+        const { name, title, description, inputSchema, tool } = shown
+        const outputSchema = outputOf(shown.outputSchema, objectsOnly, tell)
+        return {
+          name,
+          ...(title === undefined ? {} : { title }),
+          description,
+          inputSchema: structuredClone(inputSchema) as Node,
+          ...(outputSchema === undefined ? {} : { outputSchema }),
+          ...(tool.annotations === undefined ? {} : { annotations: structuredClone(tool.annotations) }),
+          ...(tool.icons === undefined ? {} : { icons: structuredClone(tool.icons) }),
+        }
+      })
+      return { ...written, tools: [...written.tools] }
+    },
+    read: (tools, how = {}) =>
+      readTools(member(tools, 'tools') ?? tools, how, clean, (tool) => {
+        const { name, title, description, inputSchema, outputSchema, annotations, icons, ...rest } = tool
+        return { name, title, description, inputSchema: inputSchema ?? null, outputSchema, annotations, icons, rest }
+      }),
+    calls: (message, names) =>
+      readCalls(
+        () => {
+          const isRequest = member(message, 'method') !== undefined
+          if (isRequest && member(message, 'method') !== 'tools/call') throw malformed('it is no tools/call')
+          const params = isRequest ? member(message, 'params') : message
+          const args = member(params, 'arguments')
+          const id = isRequest ? member(message, 'id') : undefined
+          return [
+            {
+              id: typeof id === 'number' ? String(id) : id,
+              name: member(params, 'name'),
+              args: valueOnly(args),
+            },
+          ]
+        },
+        names,
+        false,
+      ),
+    result(_call, outcome) {
+      const { isError, parts } = render(outcome, { maxChars, holds: () => true })
+      const structured = isError ? undefined : structuredOf(member(outcome, 'output') as Json, objectsOnly)
+      return {
+        content: structuredClone(parts) as Content[],
+        ...(structured === undefined ? {} : { structuredContent: structured }),
+        ...(isError ? { isError: true } : {}),
+      }
+    },
+  }
+}
+
+function outputOf(schema: JsonSchema | undefined, objectsOnly: boolean, tell: Tell): Node | undefined {
+  if (schema === undefined) return undefined
+  if (isNode(schema) && (!objectsOnly || schema.type === 'object')) return structuredClone(schema)
+  const message = 'MCP wants the schema of an object here; it was left out.'
+  tell({ path: '/outputSchema', keyword: 'outputSchema', done: 'dropped', message })
+  return undefined
+}
+
+/** Structured output beside the content; a text or nothing is said by the content alone. */
+function structuredOf(output: Json, objectsOnly: boolean): Json | undefined {
+  if (isNode(output)) return structuredClone(output) as Json
+  return objectsOnly || output === null || typeof output === 'string' ? undefined : structuredClone(output)
+}

@@ -1,0 +1,35 @@
+import type { Identity, Tool } from '@gantry/contract'
+import type { Backend, BackendHost, BackendReport, Published } from './backends/backend.ts'
+import type { Egress } from './egress/egress.ts'
+import { shortestSecret } from './json/redact.ts'
+import type { HeldSecrets } from './pipeline/held-secrets.ts'
+import { backendKey } from './pipeline/registry.ts'
+import { fetchSecret } from './pipeline/resolve-secrets.ts'
+import type { SecretSource } from './secrets/secret.ts'
+
+export interface HostParts {
+  readonly egress: Egress
+  readonly secrets: SecretSource
+  readonly held: HeldSecrets
+  readonly publish: (backend: Backend, tools: readonly Tool[]) => Promise<Published>
+  readonly report: (backend: string, report: BackendReport) => void
+}
+
+/** What one executor offers one of its backends. */
+export function createHost(backend: Backend, parts: HostParts): BackendHost {
+  const key = backendKey(backend.kind, backend.name)
+  const identity: Identity = { principal: `backend:${key}`, tenant: 'local', permissions: [] }
+  return {
+    egress: parts.egress,
+    async secret(name, signal) {
+      const value = await fetchSecret(parts.secrets, name, { tool: key, identity, signal })
+      parts.held.add(backend, value)
+      return value
+    },
+    conceal: (value) => {
+      if (value.length >= shortestSecret) parts.held.add(backend, value)
+    },
+    publish: (tools) => parts.publish(backend, tools),
+    report: (report) => parts.report(key, report),
+  }
+}

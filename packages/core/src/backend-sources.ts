@@ -1,0 +1,123 @@
+import { ToolError } from '@gantry/contract'
+import type { Backend } from './backends/backend.ts'
+import { backendKey } from './pipeline/registry.ts'
+import type { Sources } from './pipeline/sources.ts'
+
+/** A backend whose tools could not be found out. */
+export interface SourceFault {
+  readonly backend: string
+  readonly error: ToolError
+}
+
+export interface BackendSources extends Sources {
+  /** Asks every backend that was not asked yet; gives those that could not be. Ends early with the signal. */
+  ready(signal?: AbortSignal): Promise<readonly SourceFault[]>
+}
+
+/** A backend that failed is left alone for this long, so that a storm of calls does not become one of connections. */
+const pauseMs = 1_000
+
+/**
+ * Asks each backend for its tools once, when somebody first needs them: *idle* until then, *asking* while one question
+ * is under way that all who come wait for, *known* after it. A question that fails leads back to idle with the reason
+ * kept, and the next one who comes after a pause asks again.
+ */
+class Source {
+  readonly key: string
+  readonly backend: Backend
+  #asking: Promise<void> | undefined
+  #known = false
+  #failed: { readonly error: ToolError; readonly at: number } | undefined
+
+  constructor(backend: Backend) {
+    this.backend = backend
+    this.key = backendKey(backend.kind, backend.name)
+  }
+
+  get failure(): ToolError | undefined {
+    return this.#failed?.error
+  }
+
+  /** Never rejects; undefined when there is nothing to wait for. */
+  ask(signal: AbortSignal, now: number): Promise<void> | undefined {
+    if (this.#known || this.#asking !== undefined) return this.#asking
+    if (this.#failed !== undefined && now - this.#failed.at < pauseMs) return undefined
+    this.#asking = this.#discover(signal)
+    return this.#asking
+  }
+
+  async #discover(signal: AbortSignal): Promise<void> {
+    try {
+      await this.backend.discover?.(signal)
+      this.#known = true
+      this.#failed = undefined
+    } catch (cause) {
+      const reason = cause instanceof Error ? cause.message : 'it gave no reason'
+      const message = `The tools of ${this.key} are not known: ${reason}`
+      const error = new ToolError('BACKEND_UNAVAILABLE', message, { cause, stage: 'lookup' })
+      this.#failed = { error, at: performance.now() }
+    } finally {
+      this.#asking = undefined
+    }
+  }
+}
+
+/** `life` ends what is under way when the executor closes. */
+export function createSources(
+  backends: readonly Backend[],
+  isQuarantined: (key: string) => boolean,
+  life: AbortSignal,
+): BackendSources {
+  const sources = new Map<string, Source[]>()
+  for (const backend of backends) {
+    if (backend.discover === undefined) continue
+    sources.set(backend.name, [...(sources.get(backend.name) ?? []), new Source(backend)])
+  }
+  const all = (): Source[] => [...sources.values()].flat()
+  const of = (id: string): readonly Source[] => {
+    const colon = typeof id === 'string' ? id.indexOf(':') : -1
+    return colon < 0 ? [] : (sources.get(id.slice(0, colon)) ?? [])
+  }
+  const askAll = (asked: readonly Source[]): Promise<void> | undefined => {
+    const waits = asked.flatMap((source) => source.ask(life, performance.now()) ?? [])
+    return waits.length === 0 ? undefined : Promise.all(waits).then(() => undefined)
+  }
+  return {
+    pending: (id) => askAll(of(id)),
+    refusal(id) {
+      const key = keyOf(id)
+      if (isQuarantined(key)) return quarantined(key)
+      return of(id).find(({ failure }) => failure !== undefined)?.failure
+    },
+    async ready(signal) {
+      const waiting = askAll(all())
+      if (waiting !== undefined) await untilAborted(waiting, signal)
+      return all().flatMap(({ key, failure }) => (failure === undefined ? [] : [{ backend: key, error: failure }]))
+    },
+  }
+}
+
+/** The id without its version. */
+function keyOf(id: string): string {
+  return String(id).split(':', 2).join(':')
+}
+
+function quarantined(key: string): ToolError {
+  const message = `${key} is not what was approved, so it may not be called; see \`gantry tools diff ${key}\`.`
+  return new ToolError('TOOL_QUARANTINED', message)
+}
+
+/** Waits no longer than the caller wants to; the question itself goes on for whoever comes next. */
+async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return work
+  const cancelled = (): ToolError => new ToolError('CANCELLED', 'The search was cancelled.', { cause: signal.reason })
+  if (signal.aborted) throw cancelled()
+  const aborted = Promise.withResolvers<never>()
+  const onAbort = (): void => aborted.reject(cancelled())
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    await Promise.race([work, aborted.promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}

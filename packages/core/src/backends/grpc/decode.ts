@@ -1,0 +1,171 @@
+import { type Json, ToolError } from '@gantry/contract'
+import { unpacked } from './packed.ts'
+import { scalars } from './scalars.ts'
+import type { FieldType, MessageType, Types, ValueType } from './types.ts'
+import { put, UnknownType, wellKnown } from './well-known.ts'
+import { fieldsOf, WireError } from './wire.ts'
+
+const deepest = 100
+/** Values in one answer: an empty message of two bytes may stand for thousands of zeroes. */
+const mostValues = 1_000_000
+
+/**
+ * Turns the bytes of a message into its JSON. A field without presence is always there, if only as its zero; one with
+ * presence is there when it was sent. Throws WireError for bytes that do not fit, RESULT_TOO_LARGE for too many values.
+ */
+export function decodeMessage(types: Types, type: MessageType, bytes: Buffer): Json {
+  return new Decoder(types).message(type, bytes, 0)
+}
+
+class Decoder {
+  readonly #types: Types
+  #left = mostValues
+
+  constructor(types: Types) {
+    this.#types = types
+  }
+
+  message(type: MessageType, bytes: Buffer, depth: number): Json {
+    return wellKnown.has(type.name) ? this.#named(type.name, bytes, depth) : this.#plain(type, bytes, depth)
+  }
+
+  #named(name: string, bytes: Buffer, depth: number): Json {
+    this.#spend(depth)
+    const special = wellKnown.get(name)
+    if (special !== undefined) return special.read(bytes, (inner, part) => this.#named(inner, part, depth + 1))
+    const type = this.#types.messages.get(name)
+    if (type === undefined) throw new UnknownType(name)
+    return this.#plain(type, bytes, depth)
+  }
+
+  #plain(type: MessageType, bytes: Buffer, depth: number): Json {
+    this.#spend(depth)
+    const sent = this.#collect(bytes)
+    const chosen = lastOfOneofs(type, sent)
+    const target: { [key: string]: Json } = {}
+    for (const field of type.fields) {
+      const values = chosen.has(field.number) ? sent.get(field.number) : undefined
+      const value = values === undefined ? this.#absent(field, depth) : this.#field(field, values, depth)
+      if (value !== undefined) put(target, field.name, value)
+    }
+    return target
+  }
+
+  /** Values by field number, in the order in which each number first came last. */
+  #collect(bytes: Buffer): Map<number, (bigint | Buffer)[]> {
+    const sent = new Map<number, (bigint | Buffer)[]>()
+    for (const { number, value } of fieldsOf(bytes)) {
+      this.#spend(0)
+      const held = sent.get(number) ?? []
+      held.push(value)
+      sent.delete(number)
+      sent.set(number, held)
+    }
+    return sent
+  }
+
+  #absent(field: FieldType, depth: number): Json | undefined {
+    if (field.repeated) return isMap(field) ? {} : []
+    if (field.presence) return undefined
+    this.#spend(depth)
+    if (field.value.kind === 'scalar') return scalars[field.value.scalar].zero
+    return field.value.kind === 'enum' ? enumName(field.value, 0n) : undefined
+  }
+
+  #field(field: FieldType, values: readonly (bigint | Buffer)[], depth: number): Json {
+    if (isMap(field)) return this.#map(field, values, depth)
+    if (field.repeated) return this.#list(field, values, depth)
+    if (field.value.kind !== 'message') return this.#one(field.value, values.at(-1) ?? 0n, depth)
+    // A message that comes in pieces is the same as its pieces in a row.
+    return this.#one(field.value, Buffer.concat(values.map(bytesOnly)), depth)
+  }
+
+  #list(field: FieldType, values: readonly (bigint | Buffer)[], depth: number): Json[] {
+    const form = formOf(field.value)
+    const list: Json[] = []
+    for (const value of values) for (const item of unpacked(form, value)) list.push(this.#one(field.value, item, depth))
+    return list
+  }
+
+  #map({ value }: FieldType, entries: readonly (bigint | Buffer)[], depth: number): Json {
+    const target: { [key: string]: Json } = {}
+    if (value.kind !== 'message') return target
+    const [keyField, valueField] = entryFields(value.type)
+    for (const entry of entries) {
+      const sent = this.#collect(bytesOnly(entry))
+      const key = this.#field(keyField, sent.get(keyField.number) ?? [emptyOf(keyField.value)], depth)
+      const member = this.#field(valueField, sent.get(valueField.number) ?? [emptyOf(valueField.value)], depth + 1)
+      put(target, String(key), member)
+    }
+    return target
+  }
+
+  #one(type: ValueType, value: bigint | Buffer, depth: number): Json {
+    if (type.kind === 'message') return this.message(type.type, bytesOnly(value), depth + 1)
+    this.#spend(depth)
+    return type.kind === 'enum' ? enumName(type, value) : scalars[type.scalar].read(value)
+  }
+
+  #spend(depth: number): void {
+    this.#left -= 1
+    if (this.#left < 0) throw new ToolError('RESULT_TOO_LARGE', `The answer holds more than ${mostValues} values.`)
+    if (depth > deepest)
+      throw new ToolError('RESULT_TOO_LARGE', `The answer is nested deeper than ${deepest} messages.`)
+  }
+}
+
+/** Of a oneof, the member that was sent last counts; the others are as if never sent. */
+function lastOfOneofs(type: MessageType, sent: ReadonlyMap<number, unknown>): ReadonlySet<number> {
+  const chosen = new Set(sent.keys())
+  const groups = new Map<number, string>()
+  for (const { number, oneof } of type.fields) if (oneof !== undefined) groups.set(number, oneof)
+  if (groups.size === 0) return chosen
+  const taken = new Set<string>()
+  for (const number of [...sent.keys()].reverse()) {
+    const group = groups.get(number)
+    if (group === undefined) continue
+    if (taken.has(group)) chosen.delete(number)
+    taken.add(group)
+  }
+  return chosen
+}
+
+export function isMap({ repeated, value }: FieldType): boolean {
+  return repeated && value.kind === 'message' && value.type.mapEntry
+}
+
+/** Key and value of a map's entry. */
+export function entryFields({ name, fields }: MessageType): readonly [FieldType, FieldType] {
+  const key = fields.find(({ number }) => number === 1)
+  const value = fields.find(({ number }) => number === 2)
+  const sound =
+    key !== undefined && value !== undefined && key.value.kind === 'scalar' && !key.repeated && !value.repeated
+  if (!sound) throw new WireError(`The descriptor of the map entry ${name} is wrong.`)
+  return [key, value]
+}
+
+function formOf(type: ValueType): { readonly packs: 'varint' | 4 | 8 | undefined } {
+  if (type.kind === 'scalar') return scalars[type.scalar]
+  return { packs: type.kind === 'enum' ? 'varint' : undefined }
+}
+
+/** An enum by name, a number that has none as itself. */
+function enumName({ type }: ValueType & { readonly kind: 'enum' }, value: bigint | Buffer): Json {
+  if (typeof value !== 'bigint') throw new WireError('An enum is not sent as a number.')
+  const number = Number(BigInt.asIntN(32, value))
+  if (type.name === 'google.protobuf.NullValue') return null
+  return type.names.get(number) ?? number
+}
+
+function emptyOf(type: ValueType): bigint | Buffer {
+  if (type.kind === 'enum') return 0n
+  if (type.kind === 'message') return Buffer.alloc(0)
+  const { packs } = scalars[type.scalar]
+  if (packs === 'varint') return 0n
+  return Buffer.alloc(packs ?? 0)
+}
+
+function bytesOnly(value: bigint | Buffer): Buffer {
+  if (Buffer.isBuffer(value)) return value
+  throw new WireError('A number was sent where a message should be.')
+}

@@ -1,0 +1,200 @@
+import type { Json, JsonSchema } from '@gantry/contract'
+import { readDuration, readTimestamp, writeDuration, writeTimestamp } from './moments.ts'
+import { readParts } from './parts.ts'
+import { scalars } from './scalars.ts'
+import type { Scalar } from './types.ts'
+import { bytesField, fieldsOf, varintField, WireError } from './wire.ts'
+
+/** Reads or writes a message inside another, by the full name of its type. */
+export type ReadInside = (name: string, bytes: Buffer) => Json
+export type WriteInside = (name: string, value: Json) => Buffer
+
+/** A message of `google.protobuf` that has a JSON form of its own. */
+export interface WellKnown {
+  readonly schema: JsonSchema
+  read(bytes: Buffer, inside: ReadInside): Json
+  /** Throws TypeError or RangeError in words that follow the name of a field. */
+  write(value: Json, inside: WriteInside): Buffer
+}
+
+const prefix = 'google.protobuf.'
+const structName = `${prefix}Struct`
+const valueName = `${prefix}Value`
+const listName = `${prefix}ListValue`
+
+const timestamp: WellKnown = {
+  schema: { type: 'string', format: 'date-time', description: 'A moment, such as 2026-01-31T12:00:00.5Z.' },
+  read: readTimestamp,
+  write: writeTimestamp,
+}
+const duration: WellKnown = {
+  schema: { type: 'string', pattern: '^-?[0-9]{1,12}(\\.[0-9]{1,9})?s$', description: 'Seconds, such as 1.5s.' },
+  read: readDuration,
+  write: writeDuration,
+}
+const struct: WellKnown = {
+  schema: { type: 'object' },
+  read: (bytes, inside) => {
+    const target: { [key: string]: Json } = {}
+    for (const entry of readParts(bytes, { left: 1_000_000 }).all(1)) {
+      const parts = readParts(entry)
+      put(target, parts.text(1), inside(valueName, parts.all(2).at(-1) ?? Buffer.alloc(0)))
+    }
+    return target
+  },
+  write: (value, inside) => {
+    if (!isRecord(value)) throw new TypeError('must be an object')
+    const entries = Object.entries(value).map(([key, member]) =>
+      bytesField(1, Buffer.concat([bytesField(1, key), bytesField(2, inside(valueName, member))])),
+    )
+    return Buffer.concat(entries)
+  },
+}
+const list: WellKnown = {
+  schema: { type: 'array' },
+  read: (bytes, inside) =>
+    readParts(bytes, { left: 1_000_000 })
+      .all(1)
+      .map((item) => inside(valueName, item)),
+  write: (value, inside) => {
+    if (!Array.isArray(value)) throw new TypeError('must be a list')
+    return Buffer.concat(value.map((item: Json) => bytesField(1, inside(valueName, item))))
+  },
+}
+const anything: WellKnown = { schema: {}, read: readValue, write: writeValue }
+const any: WellKnown = {
+  schema: {
+    type: 'object',
+    properties: { '@type': { type: 'string', description: 'The type URL of the message whose fields these are.' } },
+    required: ['@type'],
+  },
+  read: readAny,
+  write: writeAny,
+}
+const fieldMask: WellKnown = {
+  schema: { type: 'string', description: 'Field names separated by commas, such as user.displayName,photo.' },
+  read: (bytes) =>
+    readParts(bytes)
+      .all(1)
+      .map((path) => camel(path.toString()))
+      .join(','),
+  write: (value) => {
+    if (typeof value !== 'string') throw new TypeError('must be text')
+    const paths = value.split(',').filter((path) => path !== '')
+    return Buffer.concat(paths.map((path) => bytesField(1, snake(path))))
+  },
+}
+
+function wrapper(scalar: Scalar): WellKnown {
+  const form = scalars[scalar]
+  return {
+    schema: form.schema,
+    read: (bytes) => {
+      let value = form.zero
+      for (const field of fieldsOf(bytes)) if (field.number === 1) value = form.read(field.value)
+      return value
+    },
+    write: (value) => form.write(1, value),
+  }
+}
+
+/** The types whose JSON is not that of their fields, by full name. */
+export const wellKnown: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
+  [`${prefix}Timestamp`, timestamp],
+  [`${prefix}Duration`, duration],
+  [structName, struct],
+  [valueName, anything],
+  [listName, list],
+  [`${prefix}Any`, any],
+  [`${prefix}FieldMask`, fieldMask],
+  [`${prefix}DoubleValue`, wrapper('double')],
+  [`${prefix}FloatValue`, wrapper('float')],
+  [`${prefix}Int64Value`, wrapper('int64')],
+  [`${prefix}UInt64Value`, wrapper('uint64')],
+  [`${prefix}Int32Value`, wrapper('int32')],
+  [`${prefix}UInt32Value`, wrapper('uint32')],
+  [`${prefix}BoolValue`, wrapper('bool')],
+  [`${prefix}StringValue`, wrapper('string')],
+  [`${prefix}BytesValue`, wrapper('bytes')],
+])
+
+/** Sets a member whose name came from outside. */
+export function put(target: { [key: string]: Json }, key: string, value: Json): void {
+  if (key !== '__proto__') target[key] = value
+  else Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true })
+}
+
+export function isRecord(value: Json | undefined): value is { readonly [key: string]: Json } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function readValue(bytes: Buffer, inside: ReadInside): Json {
+  let value: Json = null
+  for (const field of fieldsOf(bytes)) {
+    if (field.number === 1) value = null
+    else if (field.number === 2) value = scalars.double.read(field.value)
+    else if (field.number === 3) value = scalars.string.read(field.value)
+    else if (field.number === 4) value = scalars.bool.read(field.value)
+    else if (field.number === 5 && Buffer.isBuffer(field.value)) value = inside(structName, field.value)
+    else if (field.number === 6 && Buffer.isBuffer(field.value)) value = inside(listName, field.value)
+  }
+  return value
+}
+
+function writeValue(value: Json, inside: WriteInside): Buffer {
+  if (value === null) return varintField(1, 0)
+  if (typeof value === 'number') return scalars.double.write(2, value)
+  if (typeof value === 'string') return bytesField(3, value)
+  if (typeof value === 'boolean') return varintField(4, value ? 1 : 0)
+  return Array.isArray(value) ? bytesField(6, inside(listName, value)) : bytesField(5, inside(structName, value))
+}
+
+/** A message of a type that the descriptors do not hold stays as its bytes, in base64. */
+function readAny(bytes: Buffer, inside: ReadInside): Json {
+  const parts = readParts(bytes)
+  const url = parts.text(1)
+  const packed = parts.all(2).at(-1) ?? Buffer.alloc(0)
+  const target: { [key: string]: Json } = { '@type': url }
+  if (url === '' && packed.length === 0) return {}
+  const value = readPacked(typeOf(url), packed, inside)
+  if (isRecord(value) && !wellKnown.has(typeOf(url)))
+    for (const key of Object.keys(value)) put(target, key, value[key] ?? null)
+  else target.value = value
+  return target
+}
+
+function readPacked(type: string, packed: Buffer, inside: ReadInside): Json {
+  try {
+    return inside(type, packed)
+  } catch (error) {
+    if (error instanceof UnknownType) return packed.toString('base64')
+    throw error
+  }
+}
+
+function writeAny(value: Json, inside: WriteInside): Buffer {
+  if (!isRecord(value) || typeof value['@type'] !== 'string') throw new TypeError('must be an object with an @type')
+  const { '@type': url, ...fields } = value
+  const type = typeOf(url)
+  const packed = inside(type, wellKnown.has(type) ? (fields.value ?? null) : fields)
+  return Buffer.concat([bytesField(1, url), bytesField(2, packed)])
+}
+
+/** Thrown by what reads and writes inside, for a type that no descriptor declares. */
+export class UnknownType extends WireError {
+  constructor(name: string) {
+    super(`No descriptor declares the type ${name.slice(0, 100)}.`)
+  }
+}
+
+function typeOf(url: string): string {
+  return url.slice(url.lastIndexOf('/') + 1)
+}
+
+function camel(path: string): string {
+  return path.replace(/_([a-z0-9])/g, (_all, letter: string) => letter.toUpperCase())
+}
+
+function snake(path: string): string {
+  return path.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}

@@ -1,0 +1,116 @@
+import { type Tool, ToolError } from '@gantry/contract'
+import type { EgressRequest } from '../egress/egress.ts'
+import type { Backend, BackendCall, BackendContext, BackendHost, Health } from './backend.ts'
+import { createUnsealer } from './http/auth.ts'
+import { type Plan, readBinding } from './http/binding.ts'
+import { createExcerpt } from './http/excerpt.ts'
+import { statusFailure } from './http/failure.ts'
+import { type HttpOptions, readOptions, type Settings } from './http/options.ts'
+import { urlBelow } from './http/path.ts'
+import { draftRequest, sealRequest } from './http/request.ts'
+import { isStreaming, readingOf, readWhole } from './http/response.ts'
+import { readStream } from './http/stream.ts'
+
+export type { HttpOptions } from './http/options.ts'
+
+/**
+ * Reaches tools that are requests to one HTTP provider; each tool's binding says how its arguments become the request.
+ * - Life: `attach` takes the guard through which everything leaves; nothing connects before the first call.
+ * - Concurrency: any number of calls; they share nothing but the guard's connections.
+ * - Cancellation: the request, or the reading of its answer, ends with the call's signal and the connection is let go.
+ * - Errors: CONFIG_INVALID for wrong options or a wrong binding, INPUT_INVALID for arguments that cannot be sent as it
+ *   says, and what the guard and the status of the answer say.
+ * - Ownership: secrets are asked for once a call and not kept; `close` only refuses further calls.
+ */
+export function http(options: HttpOptions): Backend {
+  const settings = readOptions(options)
+  const { name, tools } = settings
+  const plans = new WeakMap<object, Plan>()
+  let host: BackendHost | undefined
+  let closed = false
+
+  const hostOf = (): BackendHost => {
+    if (host !== undefined && !closed) return host
+    const why = closed ? 'is closed' : 'is not attached to an executor'
+    throw new ToolError('BACKEND_UNAVAILABLE', `The backend ${name} ${why}.`, { retryable: false })
+  }
+  const planOf = ({ binding, tool }: BackendCall): Plan => {
+    const known = plans.get(binding)
+    if (known !== undefined) return known
+    const plan = readBinding(binding, `${tool.namespace}:${tool.name}`)
+    plans.set(binding, plan)
+    return plan
+  }
+  const backend: Backend = {
+    kind: 'http',
+    name,
+    enforces: ['egress'],
+    attach(given) {
+      host = given
+    },
+    async call(call, context) {
+      return answer({ host: hostOf(), settings, plan: planOf(call), call, context })
+    },
+    health: async (signal) => healthOf(hostOf(), settings, signal),
+    async close() {
+      closed = true
+    },
+  }
+  if (tools === undefined) return backend
+  return { ...backend, discover: async () => publish(hostOf(), tools) }
+}
+
+interface Exchange {
+  readonly host: BackendHost
+  readonly settings: Settings
+  readonly plan: Plan
+  readonly call: BackendCall
+  readonly context: BackendContext
+}
+
+/**
+ * One call. The arguments are placed first, so that a call which cannot be sent asks for no secret; then the
+ * configuration adds its part with its secrets, and the guard sends it all. A status that is no success becomes an
+ * error; any other answer is read as the binding or its media type says: whole, or by a generator of chunks.
+ */
+async function answer({ host, settings, plan, call, context }: Exchange): Promise<unknown> {
+  const draft = draftRequest(plan, call.args, context.idempotencyKey, settings)
+  const unsealer = createUnsealer(context.secret)
+  const request = await sealRequest(draft, plan, settings, unsealer)
+  const excerpt = createExcerpt(unsealer.values)
+  const only = call.tool.egress === undefined ? {} : { only: call.tool.egress }
+  const response = await host.egress.request({ ...request, ...scopeOf(settings), ...only, signal: context.signal })
+  const { status } = response
+  if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)
+  const reading = readingOf(plan.response, response)
+  return isStreaming(reading) ? readStream(reading, response, excerpt) : readWhole(reading, response, excerpt)
+}
+
+/** The call's own time bounds how long an answer may take, so the guard sets no other. */
+function scopeOf({ name, own, redirects, maxBytes }: Settings): Omit<EgressRequest, 'url' | 'signal'> {
+  const bounds = { redirects, headersMs: 0, idleMs: 0, ...(maxBytes === undefined ? {} : { maxBytes }) }
+  return { owner: `http:${name}`, own, ...bounds }
+}
+
+async function publish(host: BackendHost, tools: readonly Tool[]): Promise<void> {
+  const { refused } = await host.publish(tools)
+  for (const { name, reason } of refused)
+    host.report({ kind: 'log', message: `The tool ${name} is refused: ${reason}` })
+}
+
+/** Up when it answers, with whatever that is not its own failure; asked with HEAD, then with GET by those without. */
+async function healthOf(host: BackendHost, settings: Settings, signal: AbortSignal): Promise<Health> {
+  const url = urlBelow(settings.base, settings.healthPath, '')
+  let status = 0
+  try {
+    for (const method of ['HEAD', 'GET']) {
+      const response = await host.egress.request({ ...scopeOf(settings), url, method, signal })
+      response.cancel()
+      status = response.status
+      if (status < 500) return { status: 'up' }
+    }
+  } catch (error) {
+    return { status: 'down', message: error instanceof Error ? error.message : 'It cannot be reached.' }
+  }
+  return { status: 'down', message: `It answers ${status}.` }
+}

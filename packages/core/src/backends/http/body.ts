@@ -1,0 +1,79 @@
+import type { HttpBody, Json, JsonObject } from '@gantry/contract'
+import { badArgument, isRecord } from './check.ts'
+import { encodeMultipart, type Part } from './multipart.ts'
+import { asText, encode, type Pair, writePairs } from './values.ts'
+
+/** A body as it is sent. */
+export interface SentBody {
+  readonly data: string | Uint8Array
+  readonly mediaType: string
+}
+
+/** Writes the body; `rest` are the arguments that go nowhere else. Undefined when there is none to send. */
+export function writeBody(body: HttpBody, args: JsonObject, rest: JsonObject): SentBody | undefined {
+  const { arg = '' } = body
+  const value = body.arg === undefined ? rest : Object.hasOwn(args, arg) ? args[arg] : undefined
+  return value === undefined ? undefined : writers[body.type](body, value)
+}
+
+const writers: { readonly [type in HttpBody['type']]: (body: HttpBody, value: Json) => SentBody } = {
+  json: (body, value) => ({ data: JSON.stringify(value), mediaType: body.mediaType ?? 'application/json' }),
+  form: (body, value) => ({
+    data: joinPairs(membersOf(body, value).flatMap(([name, member]) => formPairs(body, name, member))),
+    mediaType: body.mediaType ?? 'application/x-www-form-urlencoded',
+  }),
+  multipart: (body, value) => {
+    const files = new Set(body.files ?? [])
+    const parts = membersOf(body, value).flatMap(([name, member]) => partsOf(name, member, files.has(name)))
+    return encodeMultipart(parts, body.mediaType ?? 'multipart/form-data')
+  },
+  text: (body, value) => ({ data: asText(value), mediaType: body.mediaType ?? 'text/plain; charset=utf-8' }),
+  binary: (body, value) => ({
+    data: fromBase64(body.arg ?? '', value),
+    mediaType: body.mediaType ?? 'application/octet-stream',
+  }),
+}
+
+function membersOf(body: HttpBody, value: Json): [name: string, member: Json][] {
+  if (isRecord(value)) return Object.entries(value as JsonObject)
+  throw badArgument(body.arg ?? '', `is a ${body.type} body and must be an object`)
+}
+
+/** As the binding says; else as OpenAPI says for forms: a list repeats its name, what has members itself is JSON text. */
+function formPairs({ encoding = {} }: HttpBody, name: string, value: Json): Pair[] {
+  const place = { argument: name, name, style: 'form', explode: true, reserved: false } as const
+  const own = Object.hasOwn(encoding, name) ? encoding[name] : undefined
+  if (own !== undefined) {
+    const { style = 'form', explode = style === 'form' } = own
+    return writePairs({ ...place, style, explode, json: false }, value)
+  }
+  const items = Array.isArray(value) ? value : [value]
+  return items.flatMap((item) => writePairs({ ...place, json: typeof item === 'object' }, item))
+}
+
+/** The same for multipart, where the media type of a part says what it is. */
+function partsOf(name: string, value: Json, file: boolean): Part[] {
+  if (Array.isArray(value))
+    return value.flatMap((item) => partsOf(name, Array.isArray(item) ? asText(item) : item, file))
+  if (value === null) return []
+  if (file) return [{ name, data: fromBase64(name, value), mediaType: 'application/octet-stream', filename: name }]
+  const composite = typeof value === 'object' ? { mediaType: 'application/json' } : {}
+  return [{ name, data: Buffer.from(asText(value)), ...composite }]
+}
+
+/** Bytes from base64 text, which `Buffer.from` alone would take with any noise in it. */
+function fromBase64(argument: string, value: Json): Uint8Array {
+  const sound =
+    typeof value === 'string' && /^[A-Za-z0-9+/]*={0,2}$/.test(value) && value.replace(/=+$/, '').length % 4 !== 1
+  if (!sound) throw badArgument(argument, 'must be base64')
+  return Buffer.from(value, 'base64')
+}
+
+export function joinPairs(pairs: readonly Pair[], separator = '&'): string {
+  return pairs.map(([name, value]) => `${name}=${value}`).join(separator)
+}
+
+/** A pair that the configuration names. */
+export function constantPair(name: string, value: string): Pair {
+  return [encode(name, name), encode(name, value)]
+}

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Json, ToolError } from '@gantry/contract'
+import { retryAfter } from './failure.ts'
+import { openWorld } from './server.fixture.ts'
+
+async function failure(work: Promise<Json>): Promise<ToolError> {
+  const outcome = await work.then(
+    () => undefined,
+    (error: ToolError) => error,
+  )
+  assert.ok(outcome !== undefined, 'it did not fail')
+  return outcome
+}
+
+test('each status becomes the code that says what may be done', async (t) => {
+  let status = 0
+  const world = await openWorld((_request, response) => void response.writeHead(status).end(), {
+    http: { redirects: 0 },
+  })
+  t.after(world.close)
+  const rows: [statuses: number[], code: string, retryable: boolean, effect: string][] = [
+    [[300, 301, 304, 307, 400, 404, 405, 407, 409, 410, 418, 422, 451, 501, 505], 'BACKEND_FAILED', false, 'possible'],
+    [[408, 425, 500, 502, 503, 504], 'BACKEND_FAILED', true, 'possible'],
+    [[401, 403], 'DENIED', false, 'none'],
+    [[429], 'RATE_LIMITED', true, 'none'],
+  ]
+  for (const [statuses, code, retryable, effect] of rows) {
+    for (status of statuses) {
+      const error = await failure(world.call({ method: 'POST', path: '/' }))
+      const facts = [error.code, error.retryable, error.effect, error.stage, error.details?.status]
+      assert.deepEqual(facts, [code, retryable, effect, 'execute', status])
+    }
+  }
+  status = 503
+  assert.equal((await failure(world.call({ path: '/' }))).effect, 'none')
+})
+
+test('the message holds what the body explains, and details hold its beginning, both bounded and harmless', async (t) => {
+  let [type, body] = ['', '']
+  const world = await openWorld(
+    (_request, response) => void response.writeHead(400, { 'content-type': type }).end(body),
+  )
+  t.after(world.close)
+  const ask = async (asType: string, text: string) => {
+    ;[type, body] = [asType, text]
+    return failure(world.call({ path: '/' }))
+  }
+  const problem = await ask('application/problem+json', '{"title":"Out of credit","detail":"You have 30."}')
+  assert.equal(problem.message, 'api answered 400: Out of credit: You have 30.')
+  assert.equal(
+    (await ask('application/json', '{"error":{"message":"it broke"}}')).message,
+    'api answered 400: it broke',
+  )
+  assert.equal((await ask('application/json', '{"error":"it broke"}')).message, 'api answered 400: it broke')
+  assert.equal((await ask('application/json', '{"error":7')).message, 'api answered 400')
+  assert.equal((await ask('text/plain', 'a\r\nb\x1b[2J')).message, 'api answered 400: a\\u{d}\\u{a}b\\u{1b}[2J')
+  const large = await ask('text/html', '\0'.repeat(1_000_000))
+  assert.equal(large.message, 'api answered 400')
+  assert.equal(String(large.details?.body).length, 1_024)
+  assert.match(String(large.details?.body), /^\\u\{0\}\\u\{0\}/)
+})
+
+test('a failure whose body never ends is reported all the same', async (t) => {
+  const world = await openWorld((_request, response) => {
+    response.writeHead(500, { 'content-type': 'text/plain' }).write('it broke')
+  })
+  t.after(world.close)
+  assert.match((await failure(world.call({ path: '/' }))).message, /answered 500: it broke/)
+})
+
+test('a secret that the server sends back is out of the error before it is cut', async (t) => {
+  const secret = 'canary-0123456789-canary'
+  let padding = 0
+  const world = await openWorld(
+    ({ headers }, response) => {
+      const body = `${'.'.repeat(padding)}${headers.authorization}${'.'.repeat(5_000)}`
+      response.writeHead(400, { 'content-type': 'text/plain' }).end(body)
+    },
+    { http: { auth: { type: 'bearer', token: 'secret:k' } } },
+  )
+  t.after(world.close)
+  let hidden = 0
+  for (const cut of [300, 1_024, 1_200, 4_096]) {
+    for (padding = cut - 32; padding < cut; padding++) {
+      const error = await failure(world.call({ path: '/' }, {}, { secret: async () => secret }))
+      const shown = `${error.message} ${JSON.stringify(error.details)}`
+      assert.doesNotMatch(shown, /canary/)
+      if (shown.includes('[redacted]')) hidden += 1
+    }
+  }
+  assert.ok(hidden > 0, 'the server sent nothing back')
+})
+
+test('Retry-After is seconds or a date, never negative and never for ever', async (t) => {
+  const now = Date.parse('Fri, 02 Oct 2026 10:00:00 GMT')
+  const rows: [header: string | null, ms: number | undefined][] = [
+    ['120', 120_000],
+    [' 0 ', 0],
+    ['-5', 0],
+    ['9'.repeat(40), 86_400_000],
+    ['Fri, 02 Oct 2026 10:00:30 GMT', 30_000],
+    ['Fri, 02 Oct 2026 09:00:00 GMT', 0],
+    ['Fri, 02 Oct 2099 09:00:00 GMT', 86_400_000],
+    ['soon GMT', undefined],
+    ['1.5', undefined],
+    ['', undefined],
+    [null, undefined],
+  ]
+  for (const [header, ms] of rows) assert.equal(retryAfter(header, now), ms, String(header))
+  const world = await openWorld((_request, response) => void response.writeHead(429, { 'retry-after': '7' }).end())
+  t.after(world.close)
+  assert.equal((await failure(world.call({ path: '/' }))).details?.retryAfterMs, 7_000)
+})

@@ -1,0 +1,106 @@
+import { type ErrorDetails, type Json, ToolError } from '@gantry/contract'
+import type { EgressResponse } from '../../egress/egress.ts'
+import { parseAnswer } from '../../json/parse-answer.ts'
+import { isRecord } from './check.ts'
+import type { Excerpt } from './excerpt.ts'
+import { decodeText, isJson, mediaOf } from './media.ts'
+
+/** Of the body of a failure, what is read and for how long, what is shown, and what of it may go into the message. */
+const limits = { readBytes: 16_384, readMs: 2_000, shown: 1_024, message: 300 }
+const longestRetryMs = 86_400_000
+
+/** Statuses after which the same request may succeed. */
+const transient: ReadonlySet<number> = new Set([408, 425, 500, 502, 503, 504])
+
+/**
+ * What a status that is no success means. A server that answers has had the request, so nothing here says that the work
+ * did not start, 503 included. Refusals (401, 403, 429) have no effect, because that is what they say, and neither has a
+ * failed GET or HEAD.
+ */
+export async function statusFailure(
+  name: string,
+  method: string,
+  response: EgressResponse,
+  excerpt: Excerpt,
+): Promise<ToolError> {
+  const { status, headers } = response
+  const body = await beginningOf(response)
+  const explained = explanation(body, mediaOf(headers).type)
+  const reason = explained === undefined ? '' : `: ${excerpt(explained, limits.message)}`
+  const retryAfterMs = retryAfter(headers.get('retry-after'), Date.now())
+  const details: ErrorDetails = {
+    status,
+    ...(body.length === 0 ? {} : { body: excerpt(body, limits.shown) }),
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  }
+  if (status === 429)
+    return new ToolError('RATE_LIMITED', `${name} answered 429, too many requests${reason}`, { details })
+  if (status === 401 || status === 403) {
+    return new ToolError('DENIED', `${name} answered ${status} and refuses the call${reason}`, {
+      details,
+      stage: 'execute',
+    })
+  }
+  const what = status < 400 ? `answered ${status}, a redirect that was not followed` : `answered ${status}`
+  return new ToolError('BACKEND_FAILED', `${name} ${what}${reason}`, {
+    details,
+    retryable: transient.has(status),
+    effect: method === 'GET' || method === 'HEAD' ? 'none' : 'possible',
+  })
+}
+
+/** Milliseconds until a server wants to be asked again, from seconds or a date; undefined when it does not say. */
+export function retryAfter(header: string | null, now: number): number | undefined {
+  const text = header?.trim().slice(0, 64) ?? ''
+  const ms = /^-?\d+$/.test(text) ? Number(text) * 1_000 : / GMT$/.test(text) ? Date.parse(text) - now : Number.NaN
+  return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), longestRetryMs)
+}
+
+/** As much of the body as an error needs; a server that fails slowly does not make its failure a timeout. */
+async function beginningOf(response: EgressResponse): Promise<string> {
+  const { promise: late, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, limits.readMs)
+  const chunks: Uint8Array[] = []
+  const reading = read(response, chunks)
+  try {
+    await Promise.race([reading, late])
+  } finally {
+    clearTimeout(timer)
+    response.cancel()
+  }
+  const bytes = Buffer.concat(chunks).subarray(0, limits.readBytes)
+  return decodeText(bytes, mediaOf(response.headers).charset)
+}
+
+async function read(response: EgressResponse, chunks: Uint8Array[]): Promise<void> {
+  let bytes = 0
+  try {
+    for await (const chunk of response.body) {
+      chunks.push(chunk)
+      bytes += chunk.byteLength
+      if (bytes >= limits.readBytes) return
+    }
+  } catch {
+    // The status is the failure; a body that breaks off only explains it less well.
+  }
+}
+
+/** What the body says went wrong: problem details, the usual members, or plain text. */
+function explanation(body: string, type: string | undefined): string | undefined {
+  if (type === 'text/plain') return body.trim() === '' ? undefined : body
+  if (!isJson(type)) return undefined
+  try {
+    return fromJson(parseAnswer(body))
+  } catch {
+    return undefined
+  }
+}
+
+function fromJson(body: Json): string | undefined {
+  if (!isRecord(body)) return undefined
+  const { title, detail, message, error } = body
+  const problem = [title, detail].filter((part) => typeof part === 'string')
+  if (problem.length > 0) return problem.join(': ')
+  const inner = isRecord(error) ? error.message : error
+  return [message, inner].find((part) => typeof part === 'string')
+}

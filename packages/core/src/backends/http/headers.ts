@@ -1,0 +1,43 @@
+import { badArgument } from './check.ts'
+
+/** Names that belong to the connection or to the framing of the message; nobody but the guard sets them. */
+const framing: ReadonlySet<string> = new Set([
+  ...['host', 'content-length', 'transfer-encoding', 'connection', 'keep-alive', 'proxy-connection', 'te', 'trailer'],
+  ...['upgrade', 'expect', 'proxy-authorization', 'proxy-authenticate', 'http2-settings'],
+])
+/** Names that say who sends or how the body is read; an argument gets there only when the binding writes the name out. */
+const sensitive: ReadonlySet<string> = new Set([
+  ...['authorization', 'cookie', 'set-cookie', 'content-type', 'content-encoding', 'accept-encoding', 'forwarded'],
+  ...['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-http-method-override', 'x-original-url'],
+])
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$/
+const visible = /^[\t\x20-\x7e]*$/
+
+/** What is wrong with the name of a header that the configuration sets. */
+export function headerNameFault(name: string): string | undefined {
+  if (!token.test(name)) return 'is not the name of a header'
+  return framing.has(name.toLowerCase()) ? 'is a header that belongs to the connection and cannot be set' : undefined
+}
+
+/** What is wrong with a header whose name is that of an argument, because the binding writes no other. */
+export function impliedHeaderFault(name: string): string | undefined {
+  if (!sensitive.has(name.toLowerCase())) return headerNameFault(name)
+  return `puts an argument into the header ${name}; if that is meant, write its name out`
+}
+
+/** What is wrong with the value of a header that the configuration sets. */
+export function headerValueFault(value: string): string | undefined {
+  return visible.test(value) ? undefined : 'holds a character that a header cannot carry'
+}
+
+/** The value of a header that comes from an argument; refuses what would arrive as something else. */
+export function headerFromArgument(argument: string, value: string): string {
+  if (!visible.test(value)) throw badArgument(argument, 'goes into a header and holds more than printable ASCII')
+  if (value.trim() !== value) throw badArgument(argument, 'goes into a header and begins or ends with white space')
+  return value
+}
+
+/** A text of the caller's as one header value that arrives whole; what a header cannot carry is percent-encoded. */
+export function headerSafe(value: string): string {
+  return visible.test(value) && value.trim() === value ? value : encodeURIComponent(value.toWellFormed())
+}

@@ -1,0 +1,47 @@
+import { TextDecoder } from 'node:util'
+
+/** The media type of an answer, in small letters, and the charset it names. */
+export interface Media {
+  readonly type: string | undefined
+  readonly charset: string | undefined
+}
+
+export function mediaOf(headers: Headers): Media {
+  const [type = '', ...parameters] = (headers.get('content-type') ?? '').slice(0, 1_000).split(';')
+  const charset = parameters.map((one) => /^\s*charset\s*=\s*"?([^"\s]+)"?\s*$/i.exec(one)?.[1]).find((one) => one)
+  return { type: type.trim().toLowerCase() || undefined, charset }
+}
+
+export function isJson(type: string | undefined): boolean {
+  return type !== undefined && /^[^/]+\/(?:json|.*\+json)$/.test(type)
+}
+
+const lines: ReadonlySet<string> = new Set([
+  ...['application/x-ndjson', 'application/ndjson', 'application/jsonl', 'application/x-jsonl'],
+  ...['application/jsonlines', 'application/x-jsonlines', 'application/json-lines'],
+])
+
+export function isJsonLines(type: string | undefined): boolean {
+  return type !== undefined && lines.has(type)
+}
+
+/** Types that people read, though their first half does not say so. */
+const readable =
+  /^(?:text\/.+|application\/(?:xml|.+\+xml|yaml|x-yaml|.+\+yaml|javascript|x-javascript|graphql|toml|sql|x-www-form-urlencoded))$/
+
+export function isText(type: string | undefined): boolean {
+  return type !== undefined && readable.test(type)
+}
+
+/** Text in the charset that the answer names; one that nobody knows is taken for UTF-8, and bad bytes are replaced. */
+export function decodeText(bytes: Uint8Array, charset: string | undefined): string {
+  return decoderFor(charset).decode(bytes)
+}
+
+export function decoderFor(charset: string | undefined): TextDecoder {
+  try {
+    return new TextDecoder(charset ?? 'utf-8')
+  } catch {
+    return new TextDecoder()
+  }
+}

@@ -1,0 +1,78 @@
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import type { EgressResponse } from '../../egress/egress.ts'
+import { parseAnswer } from '../../json/parse-answer.ts'
+import type { Plan } from './binding.ts'
+import type { Excerpt } from './excerpt.ts'
+import { decodeText, isJson, isJsonLines, isText, mediaOf } from './media.ts'
+
+/** How an answer is read. */
+export type Reading = Exclude<Plan['response'], 'auto'> | 'content' | 'guess'
+/** Readings that give chunks while the answer comes. */
+export type Streaming = 'sse' | 'ndjson' | 'chunks'
+
+/** How an answer is read: as the binding says, else by its media type. */
+export function readingOf(asked: Plan['response'], response: EgressResponse): Reading {
+  if (asked !== 'auto') return asked
+  const { type } = mediaOf(response.headers)
+  if (type === undefined) return 'guess'
+  if (type === 'text/event-stream') return 'sse'
+  if (isJsonLines(type)) return 'ndjson'
+  if (isJson(type)) return 'json'
+  return isText(type) ? 'text' : 'content'
+}
+
+export function isStreaming(reading: Reading): reading is Streaming {
+  return reading === 'sse' || reading === 'ndjson' || reading === 'chunks'
+}
+
+/** The output of an answer that is read whole; an empty one is null. */
+export async function readWhole(
+  reading: Exclude<Reading, Streaming>,
+  response: EgressResponse,
+  excerpt: Excerpt,
+): Promise<Json> {
+  const bytes = await response.bytes()
+  const { type, charset } = mediaOf(response.headers)
+  if (bytes.byteLength === 0) return null
+  if (reading === 'json') return jsonOf(decodeText(bytes, charset), excerpt)
+  if (reading === 'text') return decodeText(bytes, charset)
+  if (reading === 'base64') return base64(bytes)
+  if (reading === 'guess') return utf8(bytes) ?? content(bytes, 'application/octet-stream', response.url)
+  return content(bytes, type ?? 'application/octet-stream', response.url)
+}
+
+/** Parses what a server calls JSON; throws BACKEND_FAILED with its beginning when it is not. */
+export function jsonOf(text: string, excerpt: Excerpt): Json {
+  try {
+    return parseAnswer(text)
+  } catch (error) {
+    if (error instanceof RangeError) {
+      throw new ToolError('RESULT_TOO_LARGE', 'The answer is JSON that is too deep.', { cause: error })
+    }
+    // The parser's own words quote the text, secrets and all; the excerpt is the part that may be shown.
+    const message = `The answer is not the JSON it should be: ${excerpt(text, 200)}`
+    throw new ToolError('BACKEND_FAILED', message, { cause: new Error('The text is not JSON.') })
+  }
+}
+
+/** The text when the bytes are UTF-8. */
+function utf8(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** A result as MCP has it, for what is neither JSON nor text; without the query, which may hold a secret. */
+function content(bytes: Uint8Array, mimeType: string, from: string): JsonObject {
+  const data = base64(bytes)
+  const [kind] = mimeType.split('/')
+  if (kind === 'image' || kind === 'audio') return { content: [{ type: kind, data, mimeType }] }
+  const { origin, pathname } = new URL(from)
+  return { content: [{ type: 'resource', resource: { uri: `${origin}${pathname}`, mimeType, blob: data } }] }
+}
+
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
+}

@@ -1,0 +1,98 @@
+import { ToolError } from '@gantry/contract'
+import type { Client } from '@modelcontextprotocol/client'
+import { type ClientEvents, createClient } from './client.ts'
+import { createIncoming, type Incoming } from './incoming.ts'
+import type { Link } from './link.ts'
+import { raced } from './raced.ts'
+import type { Sdk } from './sdk.ts'
+import type { McpSettings } from './settings.ts'
+
+/** One conversation with a server, from the handshake to its end. */
+export interface Connection {
+  readonly client: Client
+  readonly incoming: Incoming
+  /** Speaks the revision of 2026-07-28 or later. */
+  readonly modern: boolean
+  /** Why it is over, in a sentence; undefined while it lives. */
+  ended(): string | undefined
+  close(): Promise<void>
+}
+
+export interface ConnectParts {
+  readonly sdk: Sdk
+  readonly settings: McpSettings
+  readonly events: ClientEvents
+  /** Makes a fresh link; called a second time when the first did not survive the question for the server's era. */
+  open(): Promise<Link>
+  /** The server was found to be an old one before, so the question is not asked again. */
+  readonly legacy: boolean
+  /** Told once when the conversation ends, whoever ended it. */
+  ended(reason: string): void
+}
+
+/** Connects within the signal's time; what was started for an attempt that fails is gone when this rejects. */
+export async function connect(parts: ConnectParts, signal: AbortSignal): Promise<Connection> {
+  try {
+    return await attempt(parts, parts.legacy, signal)
+  } catch (error) {
+    if (parts.legacy || signal.aborted || !leftOnQuestion(parts, error)) throw error
+    return attempt(parts, true, signal)
+  }
+}
+
+/** Some old programs exit when they are asked anything before the handshake; a fresh one is then not asked. */
+function leftOnQuestion({ sdk, settings }: ConnectParts, error: unknown): boolean {
+  const lost = sdk.SdkError.isInstance(error) && error.code === sdk.SdkErrorCode.EraNegotiationFailed
+  return lost && settings.place.kind === 'program'
+}
+
+async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal): Promise<Connection> {
+  signal.throwIfAborted()
+  const { sdk, settings } = parts
+  const link = await parts.open()
+  const client = createClient(sdk, settings, parts.events)
+  const onAbort = (): void => void link.transport.close().catch(() => undefined)
+  signal.addEventListener('abort', onAbort, { once: true })
+  const incoming = createIncoming()
+  link.transport.onmessage = (message) => {
+    incoming.see(message)
+    if (!('method' in message)) link.answered?.(message.id)
+  }
+  let up = false
+  let over: string | undefined
+  client.onclose = () => {
+    over ??= link.ended() ?? `The connection to the MCP server ${settings.name} was closed.`
+    if (up) parts.ended(over)
+  }
+  try {
+    const options = { signal, timeout: settings.timeoutMs }
+    const connecting = client.connect(link.transport, legacy ? { ...options, prior: { kind: 'legacy' } } : options)
+    // It may be waiting for a person who gets a token, and the SDK would wait with it.
+    connecting.catch(() => undefined)
+    await raced(connecting, signal)
+    signal.throwIfAborted()
+    if (over !== undefined) throw new ToolError('BACKEND_UNAVAILABLE', over)
+  } catch (cause) {
+    await link.transport.close().catch(() => undefined)
+    signal.throwIfAborted()
+    const reason = link.ended()
+    if (reason !== undefined && !leftOnQuestion(parts, cause)) {
+      throw new ToolError('BACKEND_UNAVAILABLE', reason, { cause })
+    }
+    throw cause
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+  up = true
+  return {
+    client,
+    incoming,
+    modern: client.getProtocolEra() === 'modern',
+    ended: () => over,
+    close: async () => {
+      over ??= `The connection to the MCP server ${settings.name} was closed.`
+      await link.leave?.()
+      await client.close()
+    },
+  }
+}

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { lineReader } from './lines.ts'
+import { limitedLines, plainText } from './log-lines.ts'
+import { fillSecrets } from './secrets.ts'
+import { errorOutput } from './stderr.ts'
+
+test('lines come out as they went in, however the bytes are cut', () => {
+  const line = fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\n') && text.isWellFormed())
+  fc.assert(
+    fc.property(fc.array(line), fc.array(fc.nat({ max: 7 })), (lines, cuts) => {
+      const found: string[] = []
+      const reader = lineReader(1_000_000, (one) => found.push(one))
+      const bytes = Buffer.from(lines.map((one) => `${one}\n`).join(''))
+      let at = 0
+      for (const cut of [...cuts, bytes.length]) {
+        assert.ok(reader.push(bytes.subarray(at, at + cut)))
+        at += cut
+      }
+      reader.push(bytes.subarray(at))
+      assert.deepEqual(found, lines)
+    }),
+  )
+})
+
+test('a line of the limit is read and a longer one is refused before its end', () => {
+  const found: string[] = []
+  const reader = lineReader(4, (one) => found.push(one))
+  assert.ok(reader.push(Buffer.from('1234\n12')))
+  assert.deepEqual(found, ['1234'])
+  assert.equal(reader.push(Buffer.from('345')), false)
+})
+
+test('what cannot be seen is named', () => {
+  assert.equal(plainText('a\u001b[31m\u202eb', 100), 'a U+001B [31m U+202E b')
+  assert.equal(plainText('abcdef', 3), 'abc… (6 characters)')
+})
+
+test('lines beyond the limit of a second are counted, and the count is told later', () => {
+  let now = 0
+  const told: string[] = []
+  const tell = limitedLines(
+    (line) => told.push(line),
+    2,
+    () => now,
+  )
+  for (const line of ['a', 'b', 'c', 'd']) tell(line)
+  now = 1_000
+  tell('e')
+  assert.deepEqual(told, ['a', 'b', '2 more lines were left out.', 'e'])
+})
+
+test('secrets are filled in where they are named and nowhere else', async () => {
+  const secret = async (name: string) => `<${name}>`
+  assert.equal(await fillSecrets('secret:a', secret), '<a>')
+  assert.equal(await fillSecrets('Bearer secret:git.hub-1, secret:b', secret), 'Bearer <git.hub-1>, <b>')
+  assert.equal(await fillSecrets('mysecret:a secret: x', secret), 'mysecret:a secret: x')
+  assert.equal(await fillSecrets('secret:a', async () => '$& secret:b'), '$& secret:b')
+})
+
+test('a hidden value is kept out of error output even when it comes in pieces', () => {
+  const told: string[] = []
+  const errors = errorOutput(['correct-horse'], (line) => told.push(line))
+  errors.push(Buffer.from('token corr'))
+  errors.push(Buffer.from('ect-horse end\nrest'))
+  assert.deepEqual(told, ['token [redacted] end'])
+  assert.equal(errors.tail(), 'token [redacted] end | rest')
+})

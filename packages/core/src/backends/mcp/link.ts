@@ -1,0 +1,12 @@
+import type { Transport } from '@modelcontextprotocol/client'
+
+/** A transport together with what its owner needs to know of it. */
+export interface Link {
+  readonly transport: Transport
+  /** Why it is over, in a sentence; undefined while it may still work. */
+  ended(): string | undefined
+  /** Hears that a request has its answer. */
+  answered?(id: unknown): void
+  /** Takes leave of a server that keeps something for this link; need not succeed. */
+  leave?(): Promise<void>
+}

@@ -1,0 +1,48 @@
+const shortestGapMs = 1_000
+const longestGapMs = 60_000
+
+/** Turns any number of wishes into refreshes that stand apart. */
+export interface Refresher {
+  wish(): void
+  stop(): void
+}
+
+/**
+ * Runs `refresh` at once for the first wish, and for later ones no sooner than a second after the last. `refresh` says
+ * whether anything had changed: for a server that announces changes and shows none, the gap doubles up to a minute.
+ * It must not reject.
+ */
+export function createRefresher(refresh: () => Promise<boolean>): Refresher {
+  let gapMs = shortestGapMs
+  let next = 0
+  let running = false
+  let wished = false
+  let timer: NodeJS.Timeout | undefined
+  let stopped = false
+
+  const run = async (): Promise<void> => {
+    timer = undefined
+    running = true
+    wished = false
+    const changed = await refresh()
+    gapMs = changed ? shortestGapMs : Math.min(longestGapMs, gapMs * 2)
+    next = Date.now() + gapMs
+    running = false
+    if (wished) schedule()
+  }
+  const schedule = (): void => {
+    if (stopped || timer !== undefined) return
+    timer = setTimeout(() => void run(), Math.max(0, next - Date.now()))
+    timer.unref()
+  }
+  return {
+    wish() {
+      if (running) wished = true
+      else schedule()
+    },
+    stop() {
+      stopped = true
+      clearTimeout(timer)
+    },
+  }
+}

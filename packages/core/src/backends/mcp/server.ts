@@ -1,0 +1,180 @@
+import { ToolError } from '@gantry/contract'
+import type { BackendCall, BackendContext, BackendHost, Health } from '../backend.ts'
+import { isStepUp } from './authorizer.ts'
+import { sendCall } from './call.ts'
+import { type Connection, connect } from './connection.ts'
+import { beforeAnyCall, failureOf } from './failure.ts'
+import { translateTools } from './foreign-tool.ts'
+import { listTools } from './list-tools.ts'
+import { keepListening } from './listen.ts'
+import { Logs } from './logs.ts'
+import { createRefresher } from './refresher.ts'
+import { loadSdk, type Sdk } from './sdk.ts'
+import type { McpSettings } from './settings.ts'
+import { Supervisor } from './supervisor.ts'
+import { type Way, wayTo } from './way.ts'
+
+const mostStepUps = 2
+
+/** One server in the hands of one executor. */
+export class McpServer {
+  readonly #settings: McpSettings
+  readonly #host: BackendHost
+  readonly #life = new AbortController()
+  readonly #supervisor: Supervisor
+  readonly #logs: Logs
+  readonly #way: Way
+  readonly #refresher = createRefresher(() => this.#refresh())
+  /** Set once the server was found to be of the time before 2026-07-28. */
+  #legacy = false
+  /** The list that was published last, as text. */
+  #published: string | undefined
+  /** Lists are read and published one after the other, so that an older one never replaces a newer. */
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(settings: McpSettings, host: BackendHost) {
+    this.#settings = settings
+    this.#host = host
+    this.#logs = new Logs(settings.name, host)
+    this.#way = wayTo(settings, host, this.#life.signal, {
+      log: (line) => this.#logs.line(line),
+      toolsChanged: () => this.#refresher.wish(),
+    })
+    this.#supervisor = new Supervisor({
+      settings,
+      connect: (signal, ended) => this.#connect(signal, ended),
+      report: (report) => host.report(report),
+      connected: (connection, number) => {
+        // A server that was started again may have other tools.
+        if (number > 1 && this.#published !== undefined) this.#refresher.wish()
+        void keepListening(connection, () => this.#refresher.wish(), this.#life.signal)
+      },
+    })
+  }
+
+  async discover(signal: AbortSignal): Promise<void> {
+    await this.#publish(signal)
+  }
+
+  async call(call: BackendCall, context: BackendContext): Promise<unknown> {
+    const name = typeof call.binding.tool === 'string' ? call.binding.tool : call.tool.name
+    if (!this.#settings.wants(name)) {
+      throw new ToolError('NO_BACKEND', `The tool is kept out of the MCP backend ${this.#settings.name}.`, {
+        stage: 'execute',
+      })
+    }
+    return this.#use(context.signal, (connection) =>
+      this.#logs.during(context, () => sendCall(connection, name, call, context)),
+    )
+  }
+
+  async health(signal: AbortSignal): Promise<Health> {
+    try {
+      const options = { signal, timeout: this.#settings.timeoutMs }
+      await this.#use(signal, ({ client, modern }) => (modern ? client.discover(options) : client.ping(options)))
+      return { status: 'up' }
+    } catch (error) {
+      return { status: 'down', message: error instanceof Error ? error.message : 'It gave no reason.' }
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#refresher.stop()
+    this.#life.abort(new ToolError('BACKEND_UNAVAILABLE', `The MCP backend ${this.#settings.name} is closed.`))
+    await this.#supervisor.close()
+  }
+
+  async #connect(signal: AbortSignal, ended: (reason: string) => void): Promise<Connection> {
+    const sdk = await loadSdk()
+    const events = {
+      toolsChanged: () => this.#refresher.wish(),
+      message: (level: string, data: unknown) => this.#logs.message(level, data),
+    }
+    const parts = { sdk, settings: this.#settings, events, legacy: this.#legacy, ended }
+    try {
+      const open = () => this.#way.open(sdk, signal)
+      const connection = await this.#authorized(sdk, () => connect({ ...parts, open }, signal))
+      this.#legacy = !connection.modern
+      return connection
+    } catch (error) {
+      // The server may have been renewed meanwhile.
+      this.#legacy = false
+      throw beforeAnyCall(failureOf(sdk, this.#settings.name, error, undefined))
+    }
+  }
+
+  /** Uses the connection; when the server has forgotten the session, once more with a new one. */
+  async #use<T>(signal: AbortSignal, work: (connection: Connection) => Promise<T>): Promise<T> {
+    const sdk = await loadSdk()
+    let renewed = false
+    while (true) {
+      const connection = await this.#supervisor.need(signal)
+      try {
+        return await this.#authorized(sdk, () => work(connection))
+      } catch (error) {
+        signal.throwIfAborted()
+        const forgotten = sdk.SdkHttpError.isInstance(error) && error.status === 404
+        if (forgotten) this.#supervisor.drop(connection)
+        if (!forgotten || renewed) throw failureOf(sdk, this.#settings.name, error, connection.ended())
+        renewed = true
+      }
+    }
+  }
+
+  /** A server that wants a token with more rights has done nothing yet, so the work is tried again with one. */
+  async #authorized<T>(sdk: Sdk, work: () => Promise<T>): Promise<T> {
+    for (let steps = 0; ; steps++) {
+      try {
+        return await work()
+      } catch (error) {
+        if (!isStepUp(sdk, error) || steps >= mostStepUps) throw error
+        const { requiredScope: scope, resourceMetadataUrl } = error
+        if (!(await this.#way.authorizer?.stepUp({ scope, resourceMetadataUrl }))) throw error
+      }
+    }
+  }
+
+  /** Reads the list again after the server said that it changed; true when it had. Never rejects. */
+  async #refresh(): Promise<boolean> {
+    const before = this.#published
+    if (this.#supervisor.current === undefined) return false
+    try {
+      await this.#publish(this.#life.signal)
+    } catch {
+      if (!this.#life.signal.aborted) this.#logs.line('Its list of tools changed and could not be read.')
+    }
+    return this.#published !== before
+  }
+
+  #publish(signal: AbortSignal): Promise<void> {
+    const mine = this.#turn.then(() => this.#publishNow(signal))
+    this.#turn = mine.catch(() => undefined)
+    return mine
+  }
+
+  async #publishNow(signal: AbortSignal): Promise<void> {
+    const { name, place, timeoutMs, maxTools } = this.#settings
+    await this.#supervisor.need(signal)
+    const late = new ToolError(
+      'BACKEND_UNAVAILABLE',
+      `The MCP server ${name} did not list its tools in ${timeoutMs} ms.`,
+    )
+    const deadline = new AbortController()
+    const timer = setTimeout(() => deadline.abort(late), timeoutMs)
+    const limit = AbortSignal.any([signal, deadline.signal])
+    const listed = await this.#use(limit, async (connection) => ({
+      ...(await listTools(connection, this.#settings, limit)),
+      overHttp: place.kind === 'remote' && connection.modern,
+    })).finally(() => clearTimeout(timer))
+    const { tools, left } = translateTools(listed.tools, this.#settings, listed.overHttp)
+    const text = JSON.stringify(tools)
+    if (text === this.#published) return
+    const { refused, quarantined } = await this.#host.publish(tools)
+    this.#published = text
+    for (const line of left) this.#logs.line(line)
+    for (const one of refused) this.#logs.line(`The tool ${one.name} was left out: ${one.reason}`)
+    if (listed.cut) this.#logs.line(`It has more than ${maxTools} tools; the rest was left out.`)
+    const held = quarantined.length === 0 ? '' : `, ${quarantined.length} of them in quarantine`
+    this.#host.report({ kind: 'changed', message: `The MCP server ${name} brings ${tools.length} tools${held}.` })
+  }
+}

@@ -1,0 +1,60 @@
+import type { BackendHost } from '../backend.ts'
+import { type Authorizer, createAuthorizer } from './authorizer.ts'
+import type { Link } from './link.ts'
+import { programLink } from './program-link.ts'
+import { remoteLink } from './remote-link.ts'
+import type { Sdk } from './sdk.ts'
+import { fillAll } from './secrets.ts'
+import type { McpSettings, RemotePlace } from './settings.ts'
+
+const shortestHidden = 8
+
+/** The way to one server. */
+export interface Way {
+  /** Makes a fresh link. */
+  open(sdk: Sdk, signal: AbortSignal): Promise<Link>
+  readonly authorizer: Authorizer | undefined
+}
+
+/** What a server says beside its answers. */
+export interface Asides {
+  /** A line for people. */
+  log(line: string): void
+  toolsChanged(): void
+}
+
+/** `life` ends with the backend. */
+export function wayTo(settings: McpSettings, host: BackendHost, life: AbortSignal, asides: Asides): Way {
+  const { name, place, maxResponseBytes } = settings
+  if (place.kind === 'remote') return remoteWay(settings, place, host, life)
+  return {
+    authorizer: undefined,
+    async open(sdk, signal) {
+      const secrets: string[] = []
+      const env = await fillAll(place.env, async (secret) => {
+        const value = await host.secret(secret, signal)
+        secrets.push(value)
+        return value
+      })
+      // People write tokens into an environment as they are, too.
+      const hidden = [...secrets, ...Object.values(env).filter((value) => value.length >= shortestHidden)]
+      return programLink({ server: name, place, env, hidden, maxResponseBytes, sdk, ...asides })
+    },
+  }
+}
+
+function remoteWay(settings: McpSettings, place: RemotePlace, host: BackendHost, life: AbortSignal): Way {
+  const { name, maxResponseBytes } = settings
+  const { url, oauth } = place
+  const origins = [url.origin, ...(oauth?.origins ?? [])]
+  const own = origins.map((origin) => ({ origin, private: place.private }))
+  const scope = { owner: `mcp:${name}`, own, redirects: 0 }
+  // A tool may take its time before it answers and while it does; the call's deadline ends it.
+  const fetch = host.egress.fetch({ ...scope, headersMs: 0, idleMs: 0 })
+  const asking = { server: name, url, host, fetch: host.egress.fetch(scope), life }
+  const authorizer = oauth === undefined ? undefined : createAuthorizer({ ...asking, oauth })
+  return {
+    authorizer,
+    open: async (sdk) => remoteLink({ place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
+  }
+}

@@ -1,0 +1,153 @@
+import { type Tool, ToolError } from '@gantry/contract'
+import type { Backend, Published } from './backends/backend.ts'
+import type { Catalog } from './catalogs/catalog.ts'
+import { definitionHash, definitionOf } from './pins/definition.ts'
+import { type Difference, differences } from './pins/diff.ts'
+import type { PinStore } from './pins/pin.ts'
+import { type Quarantined, review } from './pins/review.ts'
+import { backendKey } from './pipeline/registry.ts'
+
+/** A tool that may not be called until somebody approves it, with what is different about it. */
+export interface QuarantinedTool {
+  /** `namespace:name`. */
+  readonly id: string
+  /** The backend that offers it. */
+  readonly backend: string
+  readonly reason: Quarantined['reason']
+  readonly differences: readonly Difference[]
+}
+
+export interface BroughtToolsParts {
+  readonly catalog: Catalog
+  readonly pins: PinStore
+  /** ISO time for new pins. */
+  readonly now: () => string
+  readonly quarantined: (tool: QuarantinedTool) => void
+}
+
+interface Held {
+  readonly backend: Backend
+  readonly tool: Tool
+  readonly shown: QuarantinedTool
+}
+
+/**
+ * The tools of one executor that backends bring: into the catalog those that are trusted, into quarantine the rest.
+ * What one backend publishes is taken in one piece after the other, so that two lists cannot mix.
+ */
+export class BroughtTools {
+  readonly #parts: BroughtToolsParts
+  readonly #turns = new Map<Backend, Promise<unknown>>()
+  readonly #registered = new Map<Backend, ReadonlySet<string>>()
+  readonly #held = new Map<string, Held>()
+
+  constructor(parts: BroughtToolsParts) {
+    this.#parts = parts
+  }
+
+  quarantined(): readonly QuarantinedTool[] {
+    return [...this.#held.values()].map(({ shown }) => shown)
+  }
+
+  isQuarantined(key: string): boolean {
+    return this.#held.has(key)
+  }
+
+  publish(backend: Backend, tools: readonly Tool[], signal: AbortSignal): Promise<Published> {
+    return this.#inTurn(backend, () => this.#take(backend, tools, signal))
+  }
+
+  /** Trusts a quarantined tool as it is now; what it becomes after that is compared with this. */
+  async approve(id: string, by: string, signal: AbortSignal): Promise<void> {
+    const held = this.#held.get(id)
+    if (held === undefined) throw new ToolError('TOOL_NOT_FOUND', `${id} is not in quarantine.`)
+    await this.#inTurn(held.backend, () => this.#approve(id, held, by, signal))
+  }
+
+  async #approve(id: string, held: Held, by: string, signal: AbortSignal): Promise<void> {
+    if (this.#held.get(id) !== held) {
+      throw new ToolError('CATALOG_STALE', `${id} changed again meanwhile; look at it once more.`)
+    }
+    const { backend, tool } = held
+    const source = backendKey(backend.kind, backend.name)
+    const { pins } = this.#parts
+    const known = (await pins.load(source, signal)) ?? {}
+    const definition = definitionOf(tool)
+    const pin = { hash: definitionHash(definition), definition, at: this.#parts.now(), by }
+    await pins.save(source, { ...known, [tool.name]: pin }, signal)
+    this.#parts.catalog.update(tool, { source })
+    this.#held.delete(id)
+    this.#registered.set(backend, new Set([...(this.#registered.get(backend) ?? []), id]))
+  }
+
+  async #take(backend: Backend, tools: readonly Tool[], signal: AbortSignal): Promise<Published> {
+    const source = backendKey(backend.kind, backend.name)
+    const refused: { name: string; reason: string }[] = []
+    const own = tools.filter((tool) => {
+      const reason = strangeness(backend, tool)
+      if (reason !== undefined) refused.push({ name: String(tool.name), reason })
+      return reason === undefined
+    })
+    const { trusted, quarantined } = backend.pinned ? await this.#review(source, own, signal) : plain(own)
+    const registered = new Set<string>()
+    for (const tool of trusted) {
+      try {
+        registered.add(this.#parts.catalog.update(tool, { source }).key)
+      } catch (error) {
+        refused.push({ name: tool.name, reason: error instanceof Error ? error.message : 'it was refused' })
+      }
+    }
+    this.#hold(backend, own, quarantined)
+    for (const key of this.#registered.get(backend) ?? []) {
+      if (!registered.has(key)) this.#parts.catalog.unregister(key)
+    }
+    this.#registered.set(backend, registered)
+    return { registered: [...registered], quarantined: quarantined.map(({ name }) => name), refused }
+  }
+
+  async #review(source: string, tools: readonly Tool[], signal: AbortSignal) {
+    const before = await this.#parts.pins.load(source, signal)
+    const result = review(tools, before, this.#parts.now())
+    if (result.pins !== before) await this.#parts.pins.save(source, result.pins, signal)
+    return result
+  }
+
+  #hold(backend: Backend, tools: readonly Tool[], quarantined: readonly Quarantined[]): void {
+    for (const [id, held] of this.#held) if (held.backend === backend) this.#held.delete(id)
+    for (const { name, reason, before, after } of quarantined) {
+      const tool = tools.find((one) => one.name === name)
+      if (tool === undefined) continue
+      const id = `${tool.namespace}:${name}`
+      const shown: QuarantinedTool = {
+        id,
+        backend: backendKey(backend.kind, backend.name),
+        reason,
+        differences: differences(before, after),
+      }
+      this.#held.set(id, { backend, tool, shown })
+      this.#parts.quarantined(shown)
+    }
+  }
+
+  #inTurn<T>(backend: Backend, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(backend) ?? Promise.resolve()
+    const mine = before.then(work, work)
+    this.#turns.set(
+      backend,
+      mine.catch(() => undefined),
+    )
+    return mine
+  }
+}
+
+function plain(tools: readonly Tool[]): { trusted: readonly Tool[]; quarantined: readonly Quarantined[] } {
+  return { trusted: tools, quarantined: [] }
+}
+
+/** A backend speaks for its own namespace only, and no name may be one that a file of pins cannot hold. */
+function strangeness({ name, kind }: Backend, tool: Tool): string | undefined {
+  if (tool.namespace !== name) return `its namespace is not ${name}, the name of the backend`
+  if (tool.name === '__proto__') return 'its name is not allowed'
+  const bound = tool.backends.every((binding) => binding.kind === kind && (binding.name ?? name) === name)
+  return bound ? undefined : 'it is bound to another backend'
+}

@@ -1,0 +1,85 @@
+import { ToolError } from '@gantry/contract'
+import type { EgressAllow, EgressScope } from './egress.ts'
+import type { EgressSettings } from './options.ts'
+import { createRate } from './rate.ts'
+import type { Report } from './report.ts'
+import { covers, judge, parseRules, type Rule } from './rules.ts'
+import { type Target, targetOf } from './target.ts'
+
+/** What may go out, for whom, and whether its address may be private. */
+export interface Admitted {
+  readonly owner: string
+  readonly target: Target
+  readonly private: boolean
+}
+
+/** Decides by the rules, before any name is looked up. */
+export interface Admission {
+  /** Admits a request, or throws EGRESS_DENIED or RATE_LIMITED. */
+  request(url: URL, method: string, scope: EgressScope): Admitted
+  /** Admits a raw connection, over which anything can be sent: a rule for some methods does not do. */
+  connection(target: Target, scope: EgressScope): Admitted
+  /** Replaces the rules, also for those who have been asking without any. */
+  setRules(allow: EgressAllow): void
+  /** Whether the rules that were set would still let an open connection come about; `raw` when it is not for HTTP. */
+  stillAdmits(admitted: Admitted, raw: boolean): boolean
+}
+
+/** They carry other requests inside (CONNECT) or send credentials back (TRACE). */
+const forbiddenMethods = new Set(['CONNECT', 'TRACE', 'TRACK'])
+
+export function createAdmission(settings: EgressSettings, report: Report): Admission {
+  let { rules } = settings
+  const rate = settings.rate === undefined ? undefined : createRate(settings.rate)
+  const parsed = new WeakMap<object, readonly Rule[]>()
+
+  const rulesOf = (allow: EgressAllow, path: string): readonly Rule[] => {
+    const made = parsed.get(allow) ?? parseRules(allow, path)
+    parsed.set(allow, made)
+    return made
+  }
+  const admit = (target: Target, method: string | undefined, scope: EgressScope): Admitted => {
+    const { origin } = target
+    const refuse = (reason: string, message: string): ToolError => {
+      report(scope.owner, target, { outcome: 'refused', reason })
+      return new ToolError('EGRESS_DENIED', message)
+    }
+    const verdict = judge(rules ?? rulesOf(scope.own ?? [], '/own'), target, method)
+    if (!verdict.allowed) {
+      const what = method === undefined ? 'a connection' : `a ${method} request`
+      throw refuse('no rule allows it', `No rule allows ${what} to ${origin}. Add "${origin}" to egress.allow.`)
+    }
+    if (scope.only !== undefined && !judge(rulesOf(scope.only, '/only'), target, method).allowed) {
+      const message = `The tool may reach only what it names, and ${origin} is not there. Add "${origin}" to its egress.`
+      throw refuse('the tool does not name it', message)
+    }
+    const retryAfterMs = rate?.take(origin) ?? 0
+    if (retryAfterMs === 0) return { owner: scope.owner, target, private: verdict.private }
+    report(scope.owner, target, { outcome: 'refused', reason: 'too many requests' })
+    throw new ToolError('RATE_LIMITED', `Too many requests to ${origin}.`, { details: { retryAfterMs } })
+  }
+  return {
+    request(url, method, scope) {
+      const target = targetOf(url)
+      const place = target ?? { scheme: url.protocol.slice(0, -1), host: url.hostname, port: 0 }
+      const fault = target === undefined ? `the scheme ${place.scheme}` : formFault(url, method)
+      if (target !== undefined && fault === undefined) return admit(target, method, scope)
+      report(scope.owner, place, { outcome: 'refused', reason: `${fault}` })
+      throw new ToolError('EGRESS_DENIED', `A request with ${fault} may not go out.`)
+    },
+    connection: (target, scope) => admit(target, undefined, scope),
+    setRules(allow) {
+      rules = parseRules(allow, '/egress/allow')
+    },
+    stillAdmits: ({ target, private: leads }, raw) =>
+      (rules ?? []).some(
+        (rule) => covers(rule, target) && (rule.private || !leads) && (rule.methods === undefined || !raw),
+      ),
+  }
+}
+
+/** What no rule can allow, whatever the target. */
+function formFault(url: URL, method: string): string | undefined {
+  if (url.username !== '' || url.password !== '') return 'a user or a password in its URL'
+  return forbiddenMethods.has(method) ? `the method ${method}` : undefined
+}

@@ -1,0 +1,101 @@
+import { ToolError } from '@gantry/contract'
+import type { Pool } from 'undici'
+import type { Admitted } from './admit.ts'
+import type { Dialer } from './dial.ts'
+import type { EgressSettings } from './options.ts'
+
+type Undici = typeof import('undici')
+
+/** Connections to one origin that are kept for the next request. */
+export interface HeldPool {
+  readonly pool: Pool
+  /** Aborted when new rules forbid it, so that nothing that still waits is sent. */
+  readonly retired: AbortSignal
+}
+
+interface Held extends HeldPool {
+  readonly admitted: Admitted
+  readonly stop: AbortController
+}
+
+/**
+ * Keeps HTTP connections for reuse. A connection is used again only by the owner it was opened for and under the same
+ * verdict, so that one to a private address never serves a request whose rules know nothing of private addresses.
+ */
+export interface Pools {
+  /** Loads what `get` needs: not before the first request, because that takes longer than most programs to start. */
+  load(): Promise<Undici>
+  /** Without a wait between what was admitted and what is held, so that no change of the rules can fall between. */
+  get(admitted: Admitted, undici: Undici): HeldPool
+  /** Lets go of those that no longer fit: what runs on them ends, nothing new begins. */
+  retire(fits: (admitted: Admitted) => boolean): void
+  closeIdle(): Promise<void>
+  close(): Promise<void>
+}
+
+export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
+  const pools = new Map<string, Held>()
+  let undici: Promise<Undici> | undefined
+
+  const make = (admitted: Admitted, { Pool }: Undici): Held => {
+    const stop = new AbortController()
+    const pool = new Pool(admitted.target.origin, {
+      connections: settings.maxConnectionsPerOrigin,
+      connect: (_, callback) => {
+        dialer.dial(admitted, { signal: stop.signal }).then(
+          (socket) => {
+            if (stop.signal.aborted) socket.destroy()
+            callback(null, socket)
+          },
+          (error: unknown) => callback(error instanceof Error ? error : new Error('No connection.'), null),
+        )
+      },
+      allowH2: false,
+      pipelining: 1,
+      useMilo: false,
+      maxHeaderSize: settings.maxHeaderBytes,
+      headersTimeout: 0,
+      keepAliveMaxTimeout: 30_000,
+    })
+    return { admitted, pool, stop, retired: stop.signal }
+  }
+  const closeIdle = async (): Promise<void> => {
+    const idle = [...pools].filter(([, { pool }]) => pool.stats.size === 0)
+    for (const [key] of idle) pools.delete(key)
+    await Promise.allSettled(idle.map(([, { pool }]) => pool.destroy()))
+  }
+  return {
+    load() {
+      undici ??= import('undici')
+      return undici
+    },
+    get(admitted, loaded) {
+      const key = JSON.stringify([admitted.owner, admitted.target.origin, admitted.private])
+      const held = pools.get(key)
+      if (held !== undefined) return held
+      if (pools.size >= settings.maxConnections) void closeIdle()
+      const made = make(admitted, loaded)
+      pools.set(key, made)
+      return made
+    },
+    retire(fits) {
+      for (const [key, { admitted, pool, stop }] of pools) {
+        if (fits(admitted)) continue
+        pools.delete(key)
+        stop.abort(noLonger(admitted))
+        pool.close().catch(() => {})
+      }
+    },
+    closeIdle,
+    async close() {
+      const all = [...pools.values()]
+      pools.clear()
+      await Promise.allSettled(all.map(({ pool }) => pool.destroy()))
+    },
+  }
+}
+
+/** Why something that was allowed ends. */
+export function noLonger({ target }: Admitted): ToolError {
+  return new ToolError('EGRESS_DENIED', `The rules changed, and no longer allow ${target.origin}.`)
+}

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { fails } from './egress.fixture.ts'
+import { type Hop, isRedirect, nextHop } from './redirect.ts'
+
+const hop = (more: Partial<Hop> = {}): Hop => ({
+  url: new URL('https://a.test/x/y?z'),
+  method: 'GET',
+  headers: new Map([
+    ['accept', 'text/plain'],
+    ['x-key', 'secret'],
+    ['content-type', 'text/plain'],
+  ]),
+  body: undefined,
+  ...more,
+})
+
+test('only the five statuses are redirects', () => {
+  const found = Array.from({ length: 600 }, (_, status) => status).filter(isRedirect)
+  assert.deepEqual(found, [301, 302, 303, 307, 308])
+})
+
+test('a location is read relative to where it came from', () => {
+  assert.equal(nextHop(hop(), 302, '../up?q').url.href, 'https://a.test/up?q')
+  assert.equal(nextHop(hop(), 302, '//b.test/p').url.href, 'https://b.test/p')
+  assert.throws(() => nextHop(hop(), 302, 'http://a.test/'), fails('EGRESS_DENIED'))
+})
+
+test('headers stay at the origin and go with the body', () => {
+  assert.deepEqual([...nextHop(hop(), 302, '/').headers.keys()], ['accept', 'x-key', 'content-type'])
+  assert.deepEqual([...nextHop(hop(), 302, 'https://a.test:444/').headers.keys()], ['accept'])
+  const posted = nextHop(hop({ method: 'POST', body: 'b' }), 303, '/')
+  assert.deepEqual([posted.method, posted.body, [...posted.headers.keys()]], ['GET', undefined, ['accept', 'x-key']])
+})
+
+test('a location that hides where it leads is refused', () => {
+  for (const location of ['/\\b.test', '/\tb', '/\nb', '\0', ' /b', 'https://', 'https://[::1']) {
+    assert.throws(() => nextHop(hop(), 302, location), fails('EGRESS_DENIED'), JSON.stringify(location))
+  }
+})

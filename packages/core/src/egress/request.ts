@@ -1,0 +1,78 @@
+import { ToolError } from '@gantry/contract'
+import type { Admission } from './admit.ts'
+import type { EgressRequest, EgressResponse } from './egress.ts'
+import { type Exchange, exchange, isSafe } from './exchange.ts'
+import { requestHeaders } from './headers.ts'
+import type { EgressSettings } from './options.ts'
+import type { Pools } from './pools.ts'
+import { type Hop, isRedirect, nextHop } from './redirect.ts'
+import type { Report } from './report.ts'
+import { present } from './response.ts'
+import { parseUrl } from './target.ts'
+
+/** What a request goes through. */
+export interface RequestPorts {
+  readonly settings: EgressSettings
+  readonly admission: Admission
+  readonly pools: Pools
+  readonly report: Report
+}
+
+/** Beyond this, a chain of redirects is a loop. */
+const mostRedirects = 20
+
+/** One request and the redirects it leads to; each hop passes every check anew. */
+export async function request(ports: RequestPorts, asked: EgressRequest): Promise<EgressResponse> {
+  const { settings, admission, pools } = ports
+  const { signal, redirects = 0, headersMs = settings.headersMs, idleMs = settings.idleMs } = asked
+  let hop = firstHop(asked)
+  let safe = true
+  const undici = await pools.load()
+  signal.throwIfAborted()
+  try {
+    for (let left = Math.min(redirects, mostRedirects); ; left -= 1) {
+      const admitted = admission.request(hop.url, hop.method, asked)
+      const { target } = admitted
+      const step: Exchange = { ...hop, target, signal, headersMs, idleMs, safe: safe && isSafe(hop.method) }
+      const response = await exchange(pools.get(admitted, undici), step)
+      safe = step.safe
+      const { location } = response.headers
+      const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.statusCode)
+      if (!follow) return present(response, step, limitOf(asked, settings))
+      response.body.destroy()
+      if (!(left > 0)) throw new ToolError('BACKEND_FAILED', `${target.origin} redirects too often.`)
+      hop = reported(ports.report, asked.owner, step, () => nextHop(step, response.statusCode, location))
+    }
+  } catch (error) {
+    throw !safe && !signal.aborted && ToolError.is(error) ? afterChange(error) : error
+  }
+}
+
+function firstHop({ url, method = 'GET', headers, body }: EgressRequest): Hop {
+  const verb = method.toUpperCase()
+  if (!/^[A-Z][A-Z-]{0,30}$/.test(verb)) {
+    throw new ToolError('INPUT_INVALID', 'The HTTP method is not one.', { stage: 'execute' })
+  }
+  return { url: parseUrl(url), method: verb, headers: requestHeaders(headers), body }
+}
+
+function limitOf({ maxBytes }: EgressRequest, { maxResponseBytes }: EgressSettings): number {
+  return maxBytes !== undefined && maxBytes < maxResponseBytes ? maxBytes : maxResponseBytes
+}
+
+/** A redirect that is refused is an attempt to leave like any other. */
+function reported(report: Report, owner: string, { target }: Exchange, next: () => Hop): Hop {
+  try {
+    return next()
+  } catch (error) {
+    report(owner, target, { outcome: 'refused', reason: 'its redirect is not followed' })
+    throw error
+  }
+}
+
+/** What a failure means when an earlier request may have changed something: no longer that nothing happened. */
+function afterChange(error: ToolError): ToolError {
+  if (error.effect === 'possible') return error
+  const code = error.code === 'EGRESS_DENIED' || error.code === 'RESULT_TOO_LARGE' ? error.code : 'BACKEND_FAILED'
+  return new ToolError(code, error.message, { cause: error, effect: 'possible', retryable: false })
+}

@@ -1,0 +1,48 @@
+import { ToolError } from '@gantry/contract'
+import type { Dispatcher } from 'undici'
+import { readBody, tooLargeBody } from './body.ts'
+import type { EgressResponse } from './egress.ts'
+import type { Exchange } from './exchange.ts'
+
+/** A response as its reader sees it: decoded, bounded, and without the headers that speak of the encoded form. */
+export function present(raw: Dispatcher.ResponseData, asked: Exchange, limit: number): EgressResponse {
+  const { target, url, method, signal, safe } = asked
+  const headers = headersOf(raw.headers)
+  if (raw.statusCode > 599) {
+    raw.body.destroy()
+    const effect = safe ? 'none' : 'possible'
+    throw new ToolError('BACKEND_FAILED', `${target.origin} answered with a status that does not exist.`, { effect })
+  }
+  const encoding = headers.get('content-encoding') ?? undefined
+  if (encoding === undefined && method !== 'HEAD' && Number(headers.get('content-length')) > limit) {
+    raw.body.destroy()
+    throw tooLargeBody(target.origin, limit, safe)
+  }
+  if (encoding !== undefined) {
+    headers.delete('content-encoding')
+    headers.delete('content-length')
+  }
+  const body = readBody(raw.body, { origin: target.origin, encoding, limit, safe, signal })
+  const bytes = async (): Promise<Uint8Array> => {
+    const pieces: Uint8Array[] = []
+    for await (const piece of body) pieces.push(piece)
+    return Buffer.concat(pieces)
+  }
+  return {
+    status: raw.statusCode,
+    headers,
+    url: url.href,
+    body,
+    bytes,
+    text: async () => new TextDecoder().decode(await bytes()),
+    cancel: () => void raw.body.destroy(),
+  }
+}
+
+function headersOf(raw: Dispatcher.ResponseData['headers']): Headers {
+  const headers = new Headers()
+  for (const [name, value] of Object.entries(raw)) {
+    for (const one of Array.isArray(value) ? value : [value ?? '']) headers.append(name, one)
+  }
+  return headers
+}

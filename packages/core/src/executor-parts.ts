@@ -1,0 +1,103 @@
+import { type Identity, ToolError, type Warning } from '@gantry/contract'
+import type { SourceFault } from './backend-sources.ts'
+import type { CatalogEntry } from './catalogs/catalog.ts'
+import type { Egress, EgressEvent } from './egress/egress.ts'
+import type { ExecutorOptions } from './executor-options.ts'
+import { lazyEgress } from './lazy-egress.ts'
+import { holds } from './pipeline/authorize.ts'
+import type { CallRequest } from './pipeline/ports.ts'
+import type { Policy } from './policies/policy.ts'
+import { rules } from './policies/rules.ts'
+import type { RunOptions } from './run-options.ts'
+import { memorySecrets } from './secrets/memory.ts'
+import type { SecretSource } from './secrets/secret.ts'
+
+/** A tool as search shows it. */
+export interface FoundTool {
+  readonly id: string
+  readonly version: string
+  readonly title?: string
+  readonly description: string
+  readonly tags: readonly string[]
+  readonly score: number
+}
+
+/** What a door wants to hear of a call besides its Result. */
+export type Hearing = Partial<Pick<CallRequest, 'report' | 'failed'>>
+
+export function requestOf(
+  tool: string,
+  args: unknown,
+  given: RunOptions,
+  callId: string,
+  identity: Identity,
+  hear: Hearing | undefined,
+): CallRequest {
+  return {
+    callId,
+    tool,
+    args,
+    identity,
+    idempotencyKey: given.idempotencyKey,
+    schemaDigest: given.schemaDigest,
+    signal: given.signal,
+    timeoutMs: given.timeoutMs,
+    retry: given.retry,
+    backend: given.backend,
+    report: hear?.report,
+    failed: hear?.failed,
+  }
+}
+
+export function taken(id: string): ToolError {
+  const message = `${id} is registered with another function; use update, or another version.`
+  return new ToolError('TOOL_INVALID', message, {
+    details: { issues: [{ path: '/run', message: 'is another function' }] },
+  })
+}
+
+export function closed(): ToolError {
+  return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
+}
+
+/** Discovery shows what the identity may call as far as that is known without arguments. */
+export function isVisible(policy: Policy | undefined, identity: Identity, { id, tool }: CatalogEntry): boolean {
+  const permitted = (tool.permissions ?? []).every((permission) => holds(identity, permission))
+  return permitted && (policy?.visible?.({ identity, id, tool }) ?? true)
+}
+
+export function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {
+  if (policy === undefined || 'decide' in policy) return policy
+  const { rules: list, ...options } = policy
+  return rules(list, options)
+}
+
+export function asSecrets(secrets: ExecutorOptions['secrets']): SecretSource {
+  if (secrets === undefined) return memorySecrets({})
+  return typeof secrets.get === 'function'
+    ? (secrets as SecretSource)
+    : memorySecrets(secrets as { [name: string]: string })
+}
+
+export function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool {
+  const title = tool.title === undefined ? {} : { title: tool.title }
+  const { version, description, tags = [] } = tool
+  return { id: key, version, ...title, description, tags, score }
+}
+
+/** A guard of the host's own stays the host's; one made from options belongs to the executor. */
+export function asEgress(egress: ExecutorOptions['egress'], onEvent: (event: EgressEvent) => void): Egress {
+  if (egress !== undefined && 'request' in egress) return egress
+  const given = egress ?? {}
+  const own = given.onEvent
+  const tell = (event: EgressEvent): void => {
+    onEvent(event)
+    own?.(event)
+  }
+  return lazyEgress({ ...given, onEvent: tell })
+}
+
+/** Tools that could not be found out are missing from a search, which its reader should know. */
+export function missing({ error }: SourceFault): Warning {
+  return { code: 'BACKEND_UNAVAILABLE', message: error.message }
+}

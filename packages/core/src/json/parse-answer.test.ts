@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { parseAnswer } from './parse-answer.ts'
+
+test('what JSON.parse reads without a loss is read alike', () => {
+  fc.assert(
+    fc.property(fc.json(), (text) => {
+      if (/[0-9]{16}/.test(text)) return
+      assert.deepEqual(parseAnswer(text), JSON.parse(text))
+    }),
+  )
+})
+
+test('a whole number that a double cannot hold is given as its text, anywhere, and no other number is', () => {
+  const text =
+    '{"id":1234567890123456789,"list":[-9007199254740993,9007199254740991],"x":1.2345678901234567,"s":"12345678901234567890"}'
+  assert.deepEqual(parseAnswer(text), {
+    id: '1234567890123456789',
+    list: ['-9007199254740993', 9007199254740991],
+    x: 1.2345678901234567,
+    s: '12345678901234567890',
+  })
+})
+
+test('what is not JSON is refused', () => {
+  for (const text of ['', '{', '1 2', '[1234567890123456789,]']) assert.throws(() => parseAnswer(text), SyntaxError)
+})

@@ -1,0 +1,90 @@
+/** Shorter values would blank ordinary text; `secrets/` refuses them. */
+export const shortestSecret = 4
+
+/** How a secret may show up in text, shortest first. */
+export interface SecretForms {
+  /** As it is, or escaped. */
+  readonly plain: readonly string[]
+  /** In letters and digits that carry bytes; programs break these over lines wherever they like. */
+  readonly encoded: readonly string[]
+}
+
+/** The forms of secrets, without those too short to look for. */
+export function formsOf(secrets: readonly string[]): SecretForms {
+  const plain = new Set<string>()
+  const encoded = new Set<string>()
+  for (const secret of secrets) {
+    if (secret.length < shortestSecret) continue
+    for (const variant of new Set([secret, secret.normalize('NFC'), secret.normalize('NFD')])) {
+      addPlain(variant, plain)
+      addEncoded(variant, encoded)
+    }
+  }
+  return { plain: longEnough(plain), encoded: longEnough(encoded) }
+}
+
+function longEnough(forms: ReadonlySet<string>): string[] {
+  return [...forms].filter((form) => form.length >= shortestSecret).sort((a, b) => a.length - b.length)
+}
+
+function addPlain(secret: string, forms: Set<string>): void {
+  const inJson = JSON.stringify(secret).slice(1, -1)
+  const wide = [...secret].join('\0')
+  forms
+    .add(secret)
+    .add(inJson)
+    .add(JSON.stringify(inJson).slice(1, -1))
+    .add(inJson.replaceAll('/', '\\/'))
+    .add(inHtml(secret))
+    .add(wide)
+    .add(JSON.stringify(wide).slice(1, -1))
+  const sound = secret.toWellFormed()
+  for (const inUrl of [encodeURIComponent(sound), encodeURI(sound)]) {
+    for (const form of [inUrl, encodeURIComponent(inUrl)]) forms.add(form).add(form.replace(/%[0-9A-F]{2}/g, lower))
+  }
+}
+
+function lower(text: string): string {
+  return text.toLowerCase()
+}
+
+/** Hex and base64 of the secret in UTF-8 and both orders of UTF-16, and what base64 makes of base64. */
+function addEncoded(secret: string, forms: Set<string>): void {
+  const little = Buffer.from(secret, 'utf16le')
+  for (const bytes of [Buffer.from(secret), little, Buffer.from(little).swap16()]) {
+    const hex = bytes.toString('hex')
+    forms.add(hex).add(hex.toUpperCase())
+    for (const once of base64Of(bytes)) {
+      addBase64(once, forms)
+      if (bytes !== little) for (const twice of base64Of(Buffer.from(once))) addBase64(twice, forms)
+    }
+  }
+}
+
+function addBase64(text: string, forms: Set<string>): void {
+  forms.add(text).add(text.replaceAll('+', '-').replaceAll('/', '_'))
+  if (/[+/]/.test(text)) forms.add(encodeURIComponent(text))
+}
+
+/** What of the base64 of a longer text is sure to come from these bytes, at each of the three alignments. */
+function base64Of(bytes: Buffer): string[] {
+  const found: string[] = []
+  for (let shift = 0; shift < 3; shift++) {
+    const padded = Buffer.concat([Buffer.alloc(shift), bytes])
+    const whole = Math.floor((padded.length * 8) / 6)
+    const aligned = padded.toString('base64').slice(Math.ceil((shift * 8) / 6), whole)
+    if (aligned.length >= shortestSecret * 2 || shift === 0) found.push(aligned)
+  }
+  return found
+}
+
+function inHtml(text: string): string {
+  const names: Readonly<Record<string, string>> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#39;',
+  }
+  return text.replace(/[&<>"']/g, (character) => names[character] ?? character)
+}

@@ -1,0 +1,28 @@
+import type { Egress, EgressAllow } from './egress/egress.ts'
+import { type EgressOptions, settingsOf } from './egress/options.ts'
+import { parseRules } from './egress/rules.ts'
+
+/** A guard that is built with its first connection: most executors never make one, and its HTTP client is large. */
+export function lazyEgress(options: EgressOptions): Egress {
+  // Wrong options stop the start, not the first call.
+  settingsOf(options)
+  let allow = options.allow
+  let guard: Promise<Egress> | undefined
+  const load = (): Promise<Egress> => {
+    guard ??= import('./egress/guard.ts').then(({ createEgress }) => {
+      return createEgress(allow === undefined ? options : { ...options, allow })
+    })
+    return guard
+  }
+  return {
+    request: async (request) => (await load()).request(request),
+    connect: async (target) => (await load()).connect(target),
+    fetch: (scope) => async (input, init) => (await load()).fetch(scope)(input, init),
+    setRules(rules: EgressAllow) {
+      parseRules(rules, '/egress/allow')
+      allow = rules
+      void guard?.then((built) => built.setRules(rules))
+    },
+    close: async () => (await guard)?.close(),
+  }
+}

@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { importOpenapi } from './index.ts'
+import { documentOf, importOf, toolOf } from './openapi.fixture.ts'
+
+const ok = { responses: { 200: { description: 'ok' } } }
+
+function codeOf(act: () => unknown): string {
+  try {
+    act()
+  } catch (error) {
+    if (ToolError.is(error)) return `${error.code} ${error.message}`
+    throw error
+  }
+  return assert.fail('nothing was thrown')
+}
+
+test('each operation is a tool of the namespace, through one backend', () => {
+  const { tools, backend, baseUrl, report } = importOf({
+    '/pets': { get: { operationId: 'listPets', ...ok }, post: ok },
+  })
+  assert.deepEqual(
+    tools.map(({ namespace, name, version, effect }) => [namespace, name, version, effect]),
+    [
+      ['api', 'listPets', '2.1.0', 'read'],
+      ['api', 'post_pets', '2.1.0', 'once'],
+    ],
+  )
+  assert.deepEqual(backend, { kind: 'http', name: 'api', baseUrl })
+  assert.equal(baseUrl, 'https://api.example.com/v1')
+  assert.deepEqual([report.imported, report.leftOut, report.warnings], [2, [], []])
+})
+
+test('a name has only the letters that a tool name may have', () => {
+  const named = (operationId: string) => toolOf('get', { operationId }).name
+  assert.equal(named('repos/list-for user'), 'repos_list-for_user')
+  assert.equal(named('..a..b'), 'a.b')
+  assert.equal(named('日本'), 'get_x')
+  assert.equal(named('x'.repeat(500)).length, 128)
+  assert.equal(toolOf('get', {}, {}, '/a/{b}/c').name, 'get_a_b_c')
+})
+
+test('operations that come to one name all get a suffix of their own, whatever their order', () => {
+  const first = { '/a': { get: { operationId: 'Same', ...ok } } }
+  const second = { '/b': { get: { operationId: 'same', ...ok } } }
+  const one = importOf({ ...first, ...second })
+  const other = importOf({ ...second, ...first })
+  const names = (made: typeof one) => made.tools.map(({ name }) => name).sort()
+  assert.deepEqual(names(one), names(other))
+  assert.equal(new Set(names(one).map((name) => name.toLowerCase())).size, 2)
+  assert.equal(one.report.warnings.length, 2)
+})
+
+test('summary, description, tags and deprecation are taken over', () => {
+  const tool = toolOf('get', {
+    summary: 'Lists',
+    description: `Lists everything. ${'x'.repeat(3_000)}`,
+    tags: ['Pet Store', 'A & B', '日本', 7],
+    deprecated: true,
+  })
+  assert.equal(tool.title, 'Lists')
+  assert.equal(tool.description.length, 2_000)
+  assert.ok(tool.description.endsWith('…'))
+  assert.equal(tool.docs?.length, 3_018)
+  assert.deepEqual(tool.tags, ['pet-store', 'a-b'])
+  assert.match(tool.deprecated?.message ?? '', /deprecated/)
+  assert.equal(toolOf('get', {}).description, 'GET /x')
+})
+
+test('effects come from the method unless the host says otherwise, and the last rule that fits counts', () => {
+  const paths = { '/a': { get: ok, put: ok, delete: ok, patch: ok, head: ok, options: ok } }
+  const effects = (options: object) =>
+    Object.fromEntries(importOf(paths, {}, options).tools.map(({ name, effect }) => [name, effect]))
+  const usual = { get_a: 'read', put_a: 'once', delete_a: 'once', patch_a: 'once', head_a: 'read', options_a: 'read' }
+  assert.deepEqual(effects({}), usual)
+  const own = { PUT: 'keyed', 'p*': 'repeatable', patch_a: 'reconcilable' }
+  assert.deepEqual(effects({ effects: own }), { ...usual, put_a: 'repeatable', patch_a: 'reconcilable' })
+})
+
+test('tags and patterns choose operations, and what was not chosen is counted', () => {
+  const paths = { '/a': { get: { tags: ['Big Cats'], ...ok }, put: { tags: ['dogs'], ...ok }, post: ok } }
+  const chosen = (options: object) => {
+    const { tools, report } = importOf(paths, {}, options)
+    return [...tools.map(({ name }) => name), report.notChosen]
+  }
+  assert.deepEqual(chosen({ tags: ['big  cats'] }), ['get_a', 2])
+  assert.deepEqual(chosen({ operations: ['P*'] }), ['put_a', 'post_a', 1])
+  assert.deepEqual(chosen({ operations: ['get_a', 'api:post_a'] }), ['get_a', 'post_a', 1])
+  assert.deepEqual(chosen({ operations: ['*'], tags: ['dogs'] }), ['put_a', 2])
+})
+
+test('a version that is no semantic version is 1.0.0, and a pre-release is its stable version', () => {
+  const versionOf = (version: unknown, options = {}) =>
+    importOf({ '/a': { get: ok } }, { info: { version } }, options).tools[0]?.version
+  assert.equal(versionOf('2024-01-01'), '1.0.0')
+  assert.equal(versionOf(undefined), '1.0.0')
+  assert.equal(versionOf('3.2.1-SNAPSHOT+x'), '3.2.1')
+  assert.equal(versionOf('3.2.1', { version: '9.0.0-rc.1' }), '9.0.0-rc.1')
+})
+
+test('callbacks, webhooks and links are counted and TRACE is left out', () => {
+  const responses = { 200: { description: '', links: { next: {}, last: {} } } }
+  const paths = { '/a': { post: { callbacks: { done: {} }, responses }, trace: ok }, 'x-ignored': { get: ok } }
+  const { report } = importOf(paths, { openapi: '3.1.0', webhooks: { pushed: {} } })
+  assert.deepEqual(report.notImported, { callbacks: 1, webhooks: 1, links: 2 })
+  assert.deepEqual(report.leftOut, [{ operation: 'TRACE /a', reason: 'TRACE is never sent' }])
+})
+
+test('an example is kept when it has every required argument and fits the schema', () => {
+  const schema = { type: 'object', required: ['a'], properties: { a: { type: 'integer' }, id: { readOnly: true } } }
+  const examples = {
+    good: { summary: 'Good', value: { a: 1, id: 7 } },
+    short: { value: {} },
+    wrong: { value: { a: 'x' } },
+  }
+  const requestBody = { required: true, content: { 'application/json': { schema, examples } } }
+  const parameters = [{ name: 'q', in: 'query', required: true, example: 'x', schema: { type: 'string' } }]
+  assert.deepEqual(toolOf('post', { parameters, requestBody }).examples, [{ title: 'Good', args: { q: 'x', a: 1 } }])
+  const bare = [{ name: 'q', in: 'query', required: true, schema: { type: 'string' } }]
+  assert.equal(toolOf('post', { parameters: bare, requestBody }).examples, undefined)
+})
+
+for (const [document, reason] of [
+  [{ swagger: '2.0', paths: {} }, 'Swagger 2.0 document; only OpenAPI 3.0 and 3.1'],
+  [{ openapi: '3.2.0', paths: {} }, '"3.2.0"'],
+  [{ openapi: '3.10.0' }, '"3.10.0"'],
+  [{}, 'says nothing of its version'],
+  ['openapi: 3.0.0', 'must be an object'],
+  [[], 'must be an object'],
+  [undefined, 'cannot be read'],
+] as const) {
+  test(`${JSON.stringify(document)?.slice(0, 30)} is refused as a whole`, () => {
+    const said = codeOf(() => importOpenapi(document, { name: 'api' }))
+    assert.ok(said.startsWith('INPUT_INVALID') && said.includes(reason), said)
+  })
+}
+
+test('wrong options are refused with every path', () => {
+  const options = {
+    name: 'a b',
+    baseUrl: 'ftp://x',
+    tags: [],
+    operations: ['a*b'],
+    version: '1',
+    effects: { GET: 'never' },
+    tag: 1,
+  }
+  const said = codeOf(() => importOpenapi(documentOf({}), options as never))
+  for (const path of [
+    '/name',
+    '/baseUrl',
+    '/tags',
+    '/operations',
+    '/version',
+    '/effects/GET',
+    '/tag is not an option',
+  ]) {
+    assert.ok(said.includes(path), `${path} in ${said}`)
+  }
+  assert.match(said, /^CONFIG_INVALID/)
+})

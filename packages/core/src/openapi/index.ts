@@ -1,0 +1,9 @@
+export { importOpenapi } from './import.ts'
+export type {
+  OpenapiBackend,
+  OpenapiImport,
+  OpenapiOptions,
+  OpenapiReport,
+  OpenapiSecret,
+  OpenapiWarning,
+} from './types.ts'

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { differences, diffText } from './diff.ts'
+
+const before = {
+  name: 'read',
+  description: 'Reads a file.\nReturns text.',
+  inputSchema: { type: 'object', properties: { path: { type: 'string' } } },
+}
+
+test('each place that differs is named as deep as the difference lies', () => {
+  const after = {
+    ...before,
+    title: 'Read',
+    inputSchema: { type: 'object', properties: { path: { type: 'string', maxLength: 10 }, to: { type: 'string' } } },
+  }
+  assert.deepEqual(
+    differences(before, after).map(({ path }) => path),
+    ['/inputSchema/properties/path/maxLength', '/inputSchema/properties/to', '/title'],
+  )
+  assert.deepEqual(differences(before, before), [])
+})
+
+test('the text shows what was and what is, line by line', () => {
+  const list = differences(before, { ...before, description: 'Reads a file.\nSends it too.' })
+  assert.equal(
+    diffText(list),
+    '/description\n  - Reads a file.\n  - Returns text.\n  + Reads a file.\n  + Sends it too.',
+  )
+})
+
+test('characters that a terminal obeys or hides are written as their code', () => {
+  const hidden = `Reads.\u001b[2J\u200b\u202e\u{e0041}`
+  const text = diffText(differences(before, { ...before, description: hidden }))
+  assert.match(text, /\+ Reads\.\\u\{1b\}\[2J\\u\{200b\}\\u\{202e\}\\u\{e0041\}/)
+})
+
+test('a definition that appeared is shown whole, and ten thousand differences are cut', () => {
+  assert.equal(differences(undefined, before)[0]?.path, '')
+  const properties = Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`p${n}`, {}]))
+  const list = differences(before, { ...before, inputSchema: { type: 'object', properties } })
+  assert.equal(list.length, 200)
+  assert.match(diffText(list), /only the first 200/)
+})

@@ -1,0 +1,70 @@
+import type { Json, JsonObject } from '@gantry/contract'
+import { escapeSegment } from '../json/pointer.ts'
+import type { PinnedDefinition } from './pin.ts'
+
+/** One place where two definitions differ; a side is undefined where it has nothing there. */
+export interface Difference {
+  /** JSON Pointer into the definition: `/description`, `/inputSchema/properties/path`. */
+  readonly path: string
+  readonly before: Json | undefined
+  readonly after: Json | undefined
+}
+
+/** Beyond this the rest is left out: a hostile definition must not fill a terminal. */
+const mostDifferences = 200
+
+/** Every place where the definitions differ, as deep as the difference lies. */
+export function differences(before: PinnedDefinition | undefined, after: PinnedDefinition): readonly Difference[] {
+  const found: Difference[] = []
+  compare(before as unknown as Json | undefined, after as unknown as Json, '', found)
+  return found
+}
+
+function compare(before: Json | undefined, after: Json | undefined, path: string, found: Difference[]): void {
+  if (found.length >= mostDifferences || before === after) return
+  if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) {
+    if (JSON.stringify(before) !== JSON.stringify(after)) found.push({ path, before, after })
+    return
+  }
+  const keys = new Set([...Object.keys(before), ...Object.keys(after)])
+  for (const key of keys) {
+    compare(member(before, key), member(after, key), `${path}/${escapeSegment(key)}`, found)
+  }
+}
+
+type Container = JsonObject | Json[]
+
+function isContainer(value: Json | undefined): value is Container {
+  return typeof value === 'object' && value !== null
+}
+
+function member(value: Container, key: string): Json | undefined {
+  return Object.hasOwn(value, key) ? (value as JsonObject)[key] : undefined
+}
+
+/**
+ * The differences for a person: a line for the place, `-` for what was, `+` for what is. Characters that a terminal
+ * would obey or not show are written as their code, because that is where a poisoned text hides.
+ */
+export function diffText(list: readonly Difference[]): string {
+  const lines = list.flatMap(({ path, before, after }) => [
+    path === '' ? '(everything)' : path,
+    ...side('-', before),
+    ...side('+', after),
+  ])
+  if (list.length >= mostDifferences) lines.push(`(only the first ${mostDifferences} differences are shown)`)
+  return lines.join('\n')
+}
+
+function side(mark: '-' | '+', value: Json | undefined): string[] {
+  if (value === undefined) return []
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return text.split(/\r\n|\r|\n/).map((line) => `  ${mark} ${visible(line)}`)
+}
+
+/** Text with every character that is invisible or acts on a terminal written as `\u{…}`. */
+export function visible(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (character) => {
+    return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`
+  })
+}

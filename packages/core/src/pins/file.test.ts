@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { somePins, testPinStore } from '../conformance/pin-store.ts'
+import { filePins } from './file.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'gantry-pins-'))
+after(() => rmSync(folder, { recursive: true }))
+let count = 0
+const freshFile = (): string => join(folder, `${++count}`, 'pins.json')
+const signal = new AbortController().signal
+
+testPinStore('file pins', () => filePins(freshFile()))
+
+async function refused(work: Promise<unknown>): Promise<ToolError> {
+  const error = await work.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  assert.ok(ToolError.is(error), String(error))
+  return error
+}
+
+test('pins outlive the store, in a file of the owner alone, with nothing left beside it', async () => {
+  const file = freshFile()
+  await filePins(file).save('mcp:files', somePins('Reads.'), signal)
+  assert.deepEqual(await filePins(file).load('mcp:files', signal), somePins('Reads.'))
+  assert.equal(statSync(file).mode & 0o777, 0o600)
+  assert.deepEqual(readdirSync(join(file, '..')), ['pins.json'])
+})
+
+test('a pin whose definition was edited beside its hash is refused', async () => {
+  const file = freshFile()
+  await filePins(file).save('mcp:files', somePins('Reads.'), signal)
+  writeFileSync(file, readFileSync(file, 'utf8').replace('Reads.', 'Reads and sends.'))
+  const error = await refused(filePins(file).load('mcp:files', signal))
+  assert.equal(error.code, 'CONFIG_INVALID')
+  assert.match(error.message, /\/sources\/mcp:files\/read\/hash/)
+})
+
+test('a file that is no file of pins is refused and left as it is', async () => {
+  for (const text of ['', '{', '[]', '{"version":2,"sources":{}}', '{"version":1,"sources":{"a":[]}}']) {
+    const file = freshFile()
+    await filePins(file).save('mcp:a', {}, signal)
+    writeFileSync(file, text)
+    assert.equal((await refused(filePins(file).load('mcp:a', signal))).code, 'CONFIG_INVALID', text)
+    await refused(filePins(file).save('mcp:a', {}, signal))
+    assert.equal(readFileSync(file, 'utf8'), text)
+  }
+})

@@ -1,0 +1,247 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import type { Backend, BackendContext } from '../backends/backend.ts'
+import { createExecutor, type Executor } from '../executor.ts'
+import type { ExecutorOptions } from '../executor-options.ts'
+import { defineTool, type ToolDefinition } from '../tools/tool.ts'
+import { anything } from './pipeline.fixture.ts'
+
+type Call = (context: BackendContext) => unknown
+
+function backend(name: string, call: Call, more: Partial<Backend> = {}): Backend {
+  return { kind: 'remote', name, call: (_call, context) => call(context), ...more }
+}
+
+/** An executor with a tool `test:it` that has these backends, in this order. */
+function withBackends(
+  backends: readonly Backend[],
+  rest: Partial<ToolDefinition<typeof anything>> = {},
+  options: ExecutorOptions = {},
+): Executor {
+  const bindings = backends.map(({ kind, name }) => ({ kind, name }))
+  const definition = { namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, backends: bindings }
+  return createExecutor({ backends, tools: [defineTool({ ...definition, ...rest })], ...options })
+}
+
+const down = (): never => {
+  throw new ToolError('BACKEND_UNAVAILABLE', 'Nobody is there.')
+}
+
+test('a call that one backend did not start is started by the next', async () => {
+  const gantry = withBackends([backend('a', down), backend('b', () => 'from b')])
+  const heard: unknown[] = []
+  gantry.on('call:failover', ({ from, to, failure }) => heard.push([from.name, to.name, failure.code]))
+  const result = await gantry.run('test:it')
+  assert.equal(result.output, 'from b')
+  assert.deepEqual(result.backend, { kind: 'remote', name: 'b' })
+  assert.equal(result.attempts, 2)
+  assert.deepEqual(heard, [['a', 'b', 'BACKEND_UNAVAILABLE']])
+})
+
+test('a call that may have begun at one backend is never begun at another', async () => {
+  let calls = 0
+  const failures = [
+    new Error('it broke'),
+    new ToolError('BACKEND_FAILED', 'It broke.'),
+    new ToolError('BACKEND_UNAVAILABLE', 'It went away.', { effect: 'possible' }),
+    new ToolError('INPUT_INVALID', 'It does not fit.', { effect: 'none' }),
+  ]
+  for (const failure of failures) {
+    const second = backend('b', () => ++calls)
+    const gantry = withBackends([backend('a', () => Promise.reject(failure)), second])
+    assert.notEqual((await gantry.run('test:it')).status, 'ok')
+  }
+  assert.equal(calls, 0)
+})
+
+test('a stream that has begun is not begun again elsewhere', async () => {
+  const broken = backend('a', async function* () {
+    yield 'first'
+    throw new ToolError('BACKEND_UNAVAILABLE', 'It went away.')
+  })
+  const gantry = withBackends([broken, backend('b', () => 'from b')])
+  const kinds: string[] = []
+  for await (const event of gantry.stream('test:it')) kinds.push(event.kind)
+  assert.deepEqual(kinds, ['chunk', 'error'])
+})
+
+test('when no backend starts the call, the last reason is the outcome', async () => {
+  const gantry = withBackends([backend('a', down), backend('b', down)])
+  const { error, attempts } = await gantry.run('test:it')
+  assert.equal(error?.code, 'BACKEND_UNAVAILABLE')
+  assert.equal(error?.effect, 'none')
+  assert.equal(attempts, 2)
+})
+
+test('each attempt has arguments of its own, whatever the one before did to them', async () => {
+  const seen: unknown[] = []
+  const spoil: Backend = {
+    kind: 'remote',
+    name: 'a',
+    call({ args }) {
+      args.value = 'spoiled'
+      return down()
+    },
+  }
+  const keep: Backend = { kind: 'remote', name: 'b', call: ({ args }) => seen.push(args.value) }
+  await withBackends([spoil, keep]).run('test:it', { value: 'whole' })
+  assert.deepEqual(seen, ['whole'])
+})
+
+test('a caller may choose among the backends of a tool, and no other', async () => {
+  const stranger = backend('c', () => 'from c')
+  const own = [backend('a', () => 'from a'), backend('b', () => 'from b')]
+  const gantry = withBackends(own, {}, { backends: [...own, stranger] })
+  assert.equal((await gantry.run('test:it', {}, { backend: 'remote:b' })).output, 'from b')
+  const refused = await gantry.run('test:it', {}, { backend: 'remote:c' })
+  assert.equal(refused.error?.code, 'NO_BACKEND')
+  assert.match(refused.error?.message ?? '', /does not run on remote:c/)
+})
+
+test('a backend that was chosen is the only one that is tried', async () => {
+  const gantry = withBackends([backend('a', down), backend('b', () => 'from b')])
+  assert.equal((await gantry.run('test:it', {}, { backend: 'remote:a' })).error?.code, 'BACKEND_UNAVAILABLE')
+})
+
+test('a backend out of service is passed over until it is back', async () => {
+  const gantry = withBackends([backend('a', () => 'from a'), backend('b', () => 'from b')])
+  gantry.backends.disable('remote:a')
+  assert.equal((await gantry.run('test:it')).output, 'from b')
+  gantry.backends.disable('remote:b')
+  const none = await gantry.run('test:it')
+  assert.equal(none.error?.code, 'NO_BACKEND')
+  assert.match(none.error?.message ?? '', /none is in service/)
+  gantry.backends.enable('remote:a')
+  assert.equal((await gantry.run('test:it')).output, 'from a')
+  assert.throws(() => gantry.backends.disable('remote:x'), { code: 'NO_BACKEND' })
+})
+
+test('a backend that cannot hold a tool to its demands is passed over for one that can', async () => {
+  const loose = backend('a', () => 'loose')
+  const strict = backend('b', () => 'strict', { enforces: ['egress'] })
+  const gantry = withBackends([loose, strict], { egress: ['https://api.example.com'] })
+  assert.equal((await gantry.run('test:it')).output, 'strict')
+})
+
+test('health tells of every backend, also of one that cannot be asked or fails when asked', async () => {
+  const gantry = withBackends([
+    backend('a', down, { health: async () => ({ status: 'up' }) }),
+    backend('b', down, { health: () => Promise.reject(new Error('no answer')) }),
+    backend('c', down),
+  ])
+  const health = await gantry.backends.health()
+  assert.deepEqual(
+    health.map(({ key, status, message }) => [key, status, message]),
+    [
+      ['local', 'unknown', undefined],
+      ['remote:a', 'up', undefined],
+      ['remote:b', 'down', 'no answer'],
+      ['remote:c', 'unknown', undefined],
+    ],
+  )
+})
+
+test('a backend that keeps failing is left alone, and the tool goes on elsewhere', async () => {
+  let asked = 0
+  const failing = backend('a', () => {
+    asked += 1
+    return down()
+  })
+  const breaker = { minCalls: 3, openMs: 60_000 }
+  const gantry = withBackends([failing, backend('b', () => 'from b')], {}, { safeguards: { breaker } })
+  const changes: string[] = []
+  gantry.on('circuit:changed', ({ kind, name }) => changes.push(`${kind} ${name}`))
+  for (let call = 0; call < 10; call++) assert.equal((await gantry.run('test:it')).output, 'from b')
+  assert.equal(asked, 3)
+  assert.deepEqual(changes, ['opened test:it @ remote:a'])
+  const later = withBackends([failing], {}, { safeguards: { breaker } })
+  later.circuits.restore(JSON.parse(JSON.stringify(gantry.circuits.snapshot())))
+  assert.equal((await later.run('test:it')).error?.code, 'CIRCUIT_OPEN')
+  assert.equal(asked, 3)
+})
+
+test('wrong input, a denial and a failure that a tool reports open no circuit', async () => {
+  const answers = [
+    () => {
+      throw new ToolError('DENIED', 'No.')
+    },
+    () => ({ success: false, error: 'not today' }),
+    () => ({ content: [{ type: 'text', text: 'no such file' }], isError: true }),
+  ]
+  for (const answer of answers) {
+    const gantry = withBackends([backend('a', answer)], {}, { safeguards: { breaker: { minCalls: 2 } } })
+    for (let call = 0; call < 10; call++) {
+      assert.notEqual((await gantry.run('test:it')).error?.code, 'CIRCUIT_OPEN')
+    }
+    for (let call = 0; call < 10; call++) await gantry.run('test:it', 'not an object')
+    assert.equal(gantry.circuits.list()[0]?.state, 'closed')
+  }
+})
+
+test('timeouts open a circuit', async () => {
+  const deaf = backend('a', () => new Promise(() => undefined))
+  const gantry = withBackends([deaf], {}, { safeguards: { breaker: { minCalls: 3 } } })
+  for (let call = 0; call < 3; call++)
+    assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).status, 'timeout')
+  assert.equal((await gantry.run('test:it')).error?.code, 'CIRCUIT_OPEN')
+})
+
+test('a backend that says when to come back is not asked before', async () => {
+  const asked: number[] = []
+  const busy = backend('a', () => {
+    asked.push(performance.now())
+    if (asked.length > 1) return 'done'
+    throw new ToolError('RATE_LIMITED', 'Later.', { details: { retryAfterMs: 100 } })
+  })
+  const gantry = withBackends([busy], { effect: 'read', retry: { attempts: 2, delayMs: 1 } }, { random: () => 0 })
+  assert.equal((await gantry.run('test:it')).output, 'done')
+  const [first = 0, second = 0] = asked
+  // Timers may fire a little early, never by half.
+  assert.ok(second - first > 90)
+})
+
+test('a backend takes no more calls at a time, and in a time, than its safeguards say', async () => {
+  let [running, most] = [0, 0]
+  const slow = backend('a', async () => {
+    running += 1
+    most = Math.max(most, running)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+    running -= 1
+  })
+  const bulkhead = { concurrency: 2, queue: 3 }
+  const gantry = withBackends([slow], {}, { safeguards: { backends: { 'remote:a': { bulkhead } } } })
+  const results = await Promise.all(Array.from({ length: 8 }, () => gantry.run('test:it')))
+  assert.equal(most, 2)
+  assert.equal(results.filter(({ status }) => status === 'ok').length, 5)
+  assert.equal(results.find(({ error }) => error !== undefined)?.error?.code, 'RATE_LIMITED')
+  assert.equal((await gantry.run('test:it')).status, 'ok', 'all places are free again')
+
+  const rate = { perSecond: 0.001, burst: 2 }
+  const limited = withBackends([backend('a', () => 1)], {}, { safeguards: { rate } })
+  const codes = [await limited.run('test:it'), await limited.run('test:it'), await limited.run('test:it')]
+  assert.deepEqual(
+    codes.map(({ error }) => error?.code),
+    [undefined, undefined, 'RATE_LIMITED'],
+  )
+})
+
+test('a failing backend does not get three times the load because every call tries three times', async () => {
+  let asked = 0
+  const failing = backend('a', () => {
+    asked += 1
+    return down()
+  })
+  const rule = { effect: 'read', retry: { attempts: 3, delayMs: 0 } } as const
+  const safeguards = { breaker: false, retryBudget: { ratio: 0.2, minPerSecond: 0 } } as const
+  const gantry = withBackends([failing], rule, { safeguards })
+  for (let call = 0; call < 100; call++) await gantry.run('test:it')
+  assert.equal(asked, 120)
+})
+
+test('a safeguard for a backend that is not there is refused with the nearest one', () => {
+  assert.throws(
+    () => withBackends([backend('github', down)], {}, { safeguards: { backends: { 'remote:gitub': {} } } }),
+    /safeguards\/backends\/remote:gitub is no backend \(did you mean "remote:github"/,
+  )
+})

@@ -1,0 +1,335 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import fc from 'fast-check'
+import { type BreakerOptions, createBreaker, type Permit } from './breaker.ts'
+import { ModelBreaker } from './breaker-model.fixture.ts'
+import type { BreakerEvent } from './circuit.ts'
+
+const start = 1_800_000_000_000
+const limits = { windowMs: 1_000, failureRatio: 0.5, minCalls: 4, openMs: 200, maxOpenMs: 900, trialMs: 700 }
+
+/** A breaker on a clock that moves when told, without jitter. */
+function setUp(options: BreakerOptions = {}) {
+  const clock = { time: start }
+  const events: BreakerEvent[] = []
+  const breaker = createBreaker({
+    ...limits,
+    now: () => clock.time,
+    random: () => 0,
+    onEvent: (event) => events.push(event),
+    ...options,
+  })
+  return { clock, events, breaker }
+}
+
+function isOpen(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'CIRCUIT_OPEN' && Number(error.details?.retryAfterMs) > 0
+}
+
+function fail(error: unknown = new ToolError('TIMEOUT', 'late')): never {
+  throw error
+}
+
+test('any sequence of calls, outcomes and restarts leaves the breaker where a naive model is', () => {
+  const step = fc.oneof(
+    { weight: 3, arbitrary: fc.record({ kind: fc.constant('enter' as const) }) },
+    {
+      weight: 5,
+      arbitrary: fc.record({
+        kind: fc.constant('end' as const),
+        which: fc.nat(5),
+        outcome: fc.constantFrom('success' as const, 'fault' as const, 'fault' as const, 'ignored' as const),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.oneof(fc.nat(400), fc.nat(3_000)) }),
+    },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('restart' as const) }) },
+  )
+  const seen = new Set<string>()
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 120, size: 'max' }), (steps) => {
+      const { clock, breaker: first } = setUp()
+      let breaker = first
+      const model = new ModelBreaker(limits, clock.time)
+      const running: { permit: Permit; call: { era: number; trial: boolean } }[] = []
+      for (const each of steps) {
+        if (each.kind === 'pass') clock.time += each.ms
+        else if (each.kind === 'enter') {
+          const call = model.enter(clock.time)
+          if (call === undefined) assert.throws(() => breaker.enter(), isOpen)
+          else running.push({ permit: breaker.enter(), call })
+        } else if (each.kind === 'end') {
+          const [ended] = running.splice(each.which % Math.max(1, running.length), 1)
+          if (ended === undefined) continue
+          assert.equal(ended.permit.trial, ended.call.trial)
+          const { succeed, fault, leave } = bound(ended.permit)
+          ;({ success: succeed, fault, ignored: leave })[each.outcome]()
+          model.end(ended.call, each.outcome, clock.time)
+        } else {
+          const kept = JSON.parse(JSON.stringify(breaker))
+          breaker = setUp({ now: () => clock.time }).breaker
+          breaker.restore(kept)
+          assert.deepEqual(JSON.parse(JSON.stringify(breaker)), kept)
+          running.length = 0
+          model.loseTrial(clock.time)
+        }
+        const { state, since, calls, failures, ...rest } = breaker.state
+        assert.deepEqual({ state, since, calls, failures }, expected(model, clock.time))
+        if ('retryAt' in rest) assert.equal(rest.retryAt, model.retryAt)
+        assert.ok(running.filter(({ call }) => call.trial && call.era === model.era).length <= 1)
+        seen.add(state)
+      }
+    }),
+    { numRuns: 300 },
+  )
+  assert.deepEqual([...seen].sort(), ['closed', 'open', 'trial'])
+})
+
+function expected(model: ModelBreaker, time: number) {
+  return { state: model.state, since: model.since, ...model.counts(time) }
+}
+
+function bound(permit: Permit) {
+  return { succeed: () => permit.succeed(), fault: () => permit.fault(), leave: () => permit.leave() }
+}
+
+test('timeouts open the circuit, and what follows does not reach the backend', () => {
+  const { breaker } = setUp()
+  for (let call = 0; call < 4; call++) assert.throws(() => breaker.run(() => fail()), /late/)
+  assert.throws(() => breaker.run(() => assert.fail('the backend was called')), isOpen)
+  const { state, calls, failures, openMs } = breaker.state
+  assert.deepEqual({ state, calls, failures, openMs }, { state: 'open', calls: 4, failures: 4, openMs: 200 })
+})
+
+test('wrong arguments, denials and cancelled calls never open it', async () => {
+  const { breaker } = setUp()
+  const harmless = (['INPUT_INVALID', 'DENIED', 'RATE_LIMITED', 'CANCELLED', 'OUTPUT_INVALID'] as const).map(
+    (code) => new ToolError(code, 'no'),
+  )
+  for (let round = 0; round < 20; round++) {
+    for (const error of harmless) assert.throws(() => breaker.run(() => fail(error)))
+    await assert.rejects(breaker.run(() => Promise.reject(new DOMException('gone', 'AbortError'))))
+  }
+  assert.equal(breaker.state.state, 'closed')
+  assert.equal(breaker.state.calls, 0)
+})
+
+test('of many calls that come when the rest is over, exactly one is let through', async () => {
+  const { breaker, clock } = setUp()
+  for (let call = 0; call < 4; call++) breaker.enter().fault()
+  clock.time += 200
+  const trial = Promise.withResolvers<string>()
+  let let_through = 0
+  const calls = Array.from({ length: 20 }, async () =>
+    breaker.run(() => {
+      let_through += 1
+      return trial.promise
+    }),
+  )
+  trial.resolve('well')
+  const ended = await Promise.allSettled(calls)
+  assert.equal(let_through, 1)
+  assert.equal(ended.filter(({ status }) => status === 'fulfilled').length, 1)
+  assert.equal(breaker.state.state, 'closed')
+})
+
+test('while a trial runs, others are told to come back soon, not when its time would be over', () => {
+  const { breaker, clock } = setUp({ trialMs: 3_600_000 })
+  for (let call = 0; call < 4; call++) breaker.enter().fault()
+  assert.throws(() => breaker.enter(), { details: { retryAfterMs: 200 } })
+  clock.time += 200
+  breaker.enter()
+  assert.throws(() => breaker.enter(), { details: { retryAfterMs: 1_000 } })
+})
+
+test('a trial that is cancelled lets the next call be the trial', async () => {
+  const { breaker, clock } = setUp()
+  for (let call = 0; call < 4; call++) breaker.enter().fault()
+  clock.time += 200
+  await assert.rejects(
+    breaker.run(async () => fail(new ToolError('CANCELLED', 'enough'))),
+    /enough/,
+  )
+  assert.equal(
+    breaker.run(() => 'well'),
+    'well',
+  )
+  assert.equal(breaker.state.state, 'closed')
+})
+
+test('a trial that never ends counts as failed after its time, and its late success changes nothing', () => {
+  const { breaker, clock } = setUp()
+  for (let call = 0; call < 4; call++) breaker.enter().fault()
+  clock.time += 200
+  const lost = breaker.enter()
+  clock.time += limits.trialMs
+  assert.throws(() => breaker.enter(), isOpen)
+  lost.succeed()
+  assert.equal(breaker.state.state, 'open')
+  clock.time += 400
+  breaker.enter().succeed()
+  assert.equal(breaker.state.state, 'closed')
+})
+
+test('rests double up to their ceiling and start over after a calm time', () => {
+  const { breaker, clock } = setUp()
+  const rests: number[] = []
+  const open = (): void => {
+    for (let call = 0; call < 4; call++) breaker.enter().fault()
+    rests.push(breaker.state.openMs)
+  }
+  const tryAgain = (): Permit => {
+    clock.time += breaker.state.openMs
+    return breaker.enter()
+  }
+  open()
+  for (let trial = 0; trial < 3; trial++) {
+    tryAgain().fault()
+    rests.push(breaker.state.openMs)
+  }
+  tryAgain().succeed()
+  clock.time += limits.maxOpenMs - 1
+  open()
+  tryAgain().succeed()
+  clock.time += limits.maxOpenMs
+  open()
+  assert.deepEqual(rests, [200, 400, 800, 900, 900, 200])
+})
+
+test('up to half of a rest is taken off at random', () => {
+  for (const [random, openMs] of [
+    [0, 200],
+    [0.5, 150],
+    [1, 100],
+  ] as const) {
+    const { breaker } = setUp({ random: () => random })
+    for (let call = 0; call < 4; call++) breaker.enter().fault()
+    assert.equal(breaker.state.openMs, openMs)
+  }
+})
+
+test('a permit counts once, and only for the state in which it was given', () => {
+  const { breaker, clock } = setUp()
+  const early = breaker.enter()
+  const twice = breaker.enter()
+  for (let time = 0; time < 9; time++) twice.fault()
+  assert.equal(breaker.state.failures, 1)
+  for (let call = 0; call < 3; call++) breaker.enter().fault()
+  clock.time += 200
+  const trial = breaker.enter()
+  early.succeed()
+  assert.equal(breaker.state.state, 'trial')
+  trial.succeed()
+  early.fault()
+  assert.equal(breaker.state.failures, 0)
+})
+
+test('each change of state is told once, and a listener that throws harms nobody', (t) => {
+  const warn = t.mock.method(process, 'emitWarning', () => undefined)
+  const { breaker, clock, events } = setUp()
+  for (let call = 0; call < 4; call++) breaker.enter().fault()
+  clock.time += 200
+  breaker.enter().fault()
+  clock.time += 400
+  breaker.enter().succeed()
+  assert.deepEqual(
+    events.map(({ kind, at }) => `${kind} ${at - start}`),
+    ['opened 0', 'trial 200', 'opened 200', 'trial 600', 'closed 600'],
+  )
+  const deaf = setUp({ onEvent: () => fail() }).breaker
+  for (let call = 0; call < 4; call++) deaf.enter().fault()
+  assert.equal(deaf.state.state, 'open')
+  assert.equal(warn.mock.callCount(), 1)
+})
+
+test('a synchronous call stays synchronous, and a wrapped function keeps its arguments and its answer', async () => {
+  const { breaker } = setUp()
+  const add = breaker.wrap((a: number, b: number) => a + b)
+  assert.equal(add(2, 3), 5)
+  const later = breaker.wrap(async (a: number) => a * 2)
+  assert.equal(await later(4), 8)
+  assert.equal(breaker.state.calls, 2)
+})
+
+test('work that starts when it is waited for is started once', async () => {
+  const { breaker } = setUp()
+  let started = 0
+  const lazy: PromiseLike<string> = {
+    then: (resolve, reject) => {
+      started += 1
+      return Promise.resolve('done').then(resolve, reject)
+    },
+  }
+  assert.equal(await breaker.run(() => lazy), 'done')
+  assert.equal(started, 1)
+})
+
+test('an outcome function decides what counts; one that throws makes it a fault', () => {
+  const picky = setUp({ outcome: (error) => (error === 'bad' ? 'fault' : 'ignored') }).breaker
+  for (let call = 0; call < 9; call++) assert.throws(() => picky.run(() => fail('fine')))
+  assert.equal(picky.state.calls, 0)
+  const broken = setUp({ outcome: () => fail('own fault') }).breaker
+  for (let call = 0; call < 4; call++) assert.throws(() => broken.run(() => fail('first')), /first/)
+  assert.equal(broken.state.state, 'open')
+})
+
+test('a kept state from a future or a broken clock keeps it open for one rest at most', () => {
+  const { breaker, clock } = setUp()
+  breaker.restore({ state: 'open', since: start * 2, streak: 3, openMs: 1e9, window: [], retryAt: start * 2 })
+  assert.throws(() => breaker.enter(), isOpen)
+  clock.time += limits.maxOpenMs
+  breaker.enter().succeed()
+  assert.equal(breaker.state.state, 'closed')
+})
+
+test('anything but a kept state is refused and changes nothing', () => {
+  const { breaker } = setUp()
+  breaker.enter().fault()
+  const sound = JSON.parse(JSON.stringify(breaker))
+  const wrong: unknown[] = [
+    ...[null, [], 'closed', 1, {}, { ...sound, state: 'trial' }, { ...sound, retryAt: 1 }, { ...sound, extra: 1 }],
+    ...[
+      { ...sound, since: Number.NaN },
+      { ...sound, streak: 0.5 },
+      { ...sound, openMs: -1 },
+      { ...sound, window: {} },
+    ],
+    ...[
+      { ...sound, window: [[1, 1, 2]] },
+      { ...sound, window: Array.from({ length: 11 }, (_, at) => [at, 1, 0]) },
+    ],
+    ...[
+      {
+        ...sound,
+        window: [
+          [5, 1, 0],
+          [5, 1, 0],
+        ],
+      },
+      { ...sound, window: [[1, Infinity, 0]] },
+    ],
+    { ...sound, state: 'open' },
+    JSON.parse('{"__proto__": {"state": "closed"}, "since": 1}'),
+  ]
+  for (const json of wrong) {
+    assert.throws(() => breaker.restore(json), { code: 'CONFIG_INVALID' }, JSON.stringify(json))
+  }
+  assert.deepEqual(JSON.parse(JSON.stringify(breaker)), sound)
+})
+
+test('options that make no sense are refused, all at once', () => {
+  const wrong = { failureRatio: 0, minCalls: 1.5, openMs: Number.NaN, windowsMs: 5 } as BreakerOptions
+  assert.throws(
+    () => createBreaker(wrong),
+    (error) => ToolError.is(error) && error.code === 'CONFIG_INVALID' && error.details?.issues?.length === 4,
+  )
+})
+
+test('without options it guards by the machine’s clock', async () => {
+  const breaker = createBreaker({ name: 'weather' })
+  for (let call = 0; call < 5; call++) await assert.rejects(breaker.run(() => Promise.reject(new Error('reset'))))
+  assert.throws(() => breaker.enter(), /^ToolError: weather failed too often and rests; try again in \d+ ms\.$/)
+})

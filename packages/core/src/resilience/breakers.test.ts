@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createBreakers } from './breakers.ts'
+
+const limits = { minCalls: 2, now: () => 1_800_000_000_000, random: () => 0 }
+
+function open(breakers: ReturnType<typeof createBreakers>, key: string): void {
+  for (let call = 0; call < 2; call++) breakers.get(key).enter().fault()
+}
+
+test('each key has a breaker of its own, named after it', () => {
+  const told: string[] = []
+  const breakers = createBreakers({ ...limits, onEvent: ({ kind, name }) => told.push(`${name} ${kind}`) })
+  open(breakers, 'a')
+  assert.throws(() => breakers.get('a').enter(), /^ToolError: a failed too often/)
+  breakers.get('b').enter().succeed()
+  assert.deepEqual(
+    breakers.list().map(({ key, state }) => `${key} ${state}`),
+    ['a open', 'b closed'],
+  )
+  assert.deepEqual(told, ['a opened'])
+})
+
+test('there are never more than allowed, and one that rests is kept before one that is well', () => {
+  let time = 1_800_000_000_000
+  const breakers = createBreakers({ ...limits, most: 3, openMs: 600_000, now: () => time })
+  open(breakers, 'broken')
+  time += 120_000
+  for (const key of ['b', 'c', 'd', 'e']) breakers.get(key).enter().succeed()
+  assert.deepEqual(
+    breakers.list().map(({ key }) => key),
+    ['broken', 'd', 'e'],
+  )
+  for (let key = 0; key < 10; key++) open(breakers, `bad ${key}`)
+  assert.equal(breakers.list().length, 3)
+})
+
+test('the one used last is the last to go', () => {
+  const breakers = createBreakers({ ...limits, most: 2 })
+  for (const key of ['a', 'b', 'a', 'c']) breakers.get(key)
+  assert.deepEqual(
+    breakers.list().map(({ key }) => key),
+    ['a', 'c'],
+  )
+})
+
+test('a snapshot taken up elsewhere gives the same breakers, whatever their keys', () => {
+  const breakers = createBreakers(limits)
+  for (const key of ['plain', '__proto__', '']) open(breakers, key)
+  breakers.get('well').enter().succeed()
+  const kept = JSON.parse(JSON.stringify(breakers.snapshot()))
+  const others = createBreakers(limits)
+  others.restore(kept)
+  assert.deepEqual(others.list(), breakers.list())
+})
+
+test('a snapshot with one wrong row is refused whole', () => {
+  const breakers = createBreakers({ ...limits, most: 2 })
+  open(breakers, 'a')
+  const [row] = breakers.snapshot()
+  for (const wrong of [null, {}, [null], [row, { key: 'b' }], [{ ...row, key: 1 }], [row, row, row]]) {
+    const others = createBreakers({ ...limits, most: 2 })
+    assert.throws(() => others.restore(wrong), { code: 'CONFIG_INVALID' }, JSON.stringify(wrong))
+    assert.deepEqual(others.list(), [])
+  }
+})

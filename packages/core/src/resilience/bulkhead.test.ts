@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import fc from 'fast-check'
+import { type BulkheadOptions, createBulkhead, type Release } from './bulkhead.ts'
+
+function isBusy(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'RATE_LIMITED' && error.effect === 'none'
+}
+
+test('whatever comes, ends and aborts, no more run than may and no place is lost', async () => {
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant('enter' as const), aborted: fc.constantFrom(false, false, true) }),
+    fc.record({ kind: fc.constantFrom('release' as const, 'abort' as const), which: fc.nat(9) }),
+  )
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { maxLength: 60, size: 'max' }),
+      fc.integer({ min: 1, max: 3 }),
+      async (steps, concurrency) => {
+        const bulkhead = createBulkhead({ concurrency, queue: 3 })
+        const held: Release[] = []
+        const waiting: { controller: AbortController; done: Promise<void> }[] = []
+        for (const each of steps) {
+          if (each.kind === 'enter') {
+            const controller = new AbortController()
+            const full = bulkhead.running === concurrency && bulkhead.waiting === 3
+            if (each.aborted) {
+              controller.abort(new Error('gone'))
+              assert.throws(() => bulkhead.enter(controller.signal), /gone/)
+            } else if (full) assert.throws(() => bulkhead.enter(controller.signal), isBusy)
+            else {
+              const entered = bulkhead.enter(controller.signal)
+              if (typeof entered === 'function') held.push(entered)
+              else {
+                const keep = (release: Release): void => void held.push(release)
+                waiting.push({ controller, done: entered.then(keep, () => undefined) })
+              }
+            }
+          } else if (each.kind === 'release') {
+            const [release] = held.splice(each.which % Math.max(1, held.length), 1)
+            release?.()
+            release?.()
+          } else waiting[each.which % Math.max(1, waiting.length)]?.controller.abort(new Error('gone'))
+          await Promise.resolve()
+          await Promise.resolve()
+          assert.ok(bulkhead.running <= concurrency && bulkhead.waiting <= 3)
+          assert.equal(bulkhead.running, held.length)
+          assert.ok(bulkhead.waiting === 0 || bulkhead.running === concurrency, 'somebody waits beside a free place')
+        }
+        for (const { controller } of waiting) controller.abort()
+        await Promise.all(waiting.map(({ done }) => done))
+        for (const release of held) release()
+        assert.deepEqual([bulkhead.running, bulkhead.waiting], [0, 0])
+      },
+    ),
+  )
+})
+
+test('those who wait are let in in their order', async () => {
+  const bulkhead = createBulkhead({ concurrency: 2, queue: 10 })
+  const order: number[] = []
+  await Promise.all(
+    Array.from({ length: 10 }, (_, index) =>
+      bulkhead.run(async () => {
+        order.push(index)
+        await Promise.resolve()
+      }),
+    ),
+  )
+  assert.deepEqual(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+})
+
+test('synchronous work stays synchronous, and its place is free again, also when it throws', () => {
+  const bulkhead = createBulkhead({ concurrency: 1 })
+  const half = bulkhead.wrap((value: number) => {
+    if (value % 2 === 1) throw new Error('odd')
+    return value / 2
+  })
+  assert.throws(() => half(1), /odd/)
+  assert.equal(half(4), 2)
+  assert.equal(bulkhead.running, 0)
+})
+
+test('work that rejects gives its place to the next', async () => {
+  const bulkhead = createBulkhead({ concurrency: 1, queue: 1 })
+  const first = bulkhead.run(() => Promise.reject(new Error('broken')))
+  const second = bulkhead.run(() => 'well')
+  await assert.rejects(async () => first, /broken/)
+  assert.equal(await second, 'well')
+  assert.equal(bulkhead.running, 0)
+})
+
+test('a wait that lasts too long ends with RATE_LIMITED, and the work never begins', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const bulkhead = createBulkhead({ concurrency: 1, queue: 5, queueMs: 50, name: 'weather' })
+  const release = bulkhead.enter() as Release
+  const late = assert.rejects(async () => bulkhead.run(() => assert.fail('it began')), isBusy)
+  t.mock.timers.tick(50)
+  await late
+  assert.equal(bulkhead.waiting, 0)
+  release()
+  assert.equal(bulkhead.running, 0)
+})
+
+test('a signal that comes in the moment of the grant stops the work before it begins', async () => {
+  const bulkhead = createBulkhead({ concurrency: 1, queue: 1 })
+  const release = bulkhead.enter() as Release
+  const controller = new AbortController()
+  const work = bulkhead.run(() => assert.fail('it began'), controller.signal)
+  release()
+  controller.abort(new Error('gone'))
+  await assert.rejects(async () => work, /gone/)
+  assert.equal(bulkhead.running, 0)
+})
+
+test('options that make no sense are refused', () => {
+  for (const options of [{}, { concurrency: 0 }, { concurrency: 1, queue: -1 }, { concurrency: 1, queueMS: 1 }]) {
+    assert.throws(() => createBulkhead(options as BulkheadOptions), { code: 'CONFIG_INVALID' })
+  }
+})

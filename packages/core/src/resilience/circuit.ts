@@ -1,0 +1,205 @@
+import { ToolError } from '@gantry/contract'
+import { type BreakerJson, readBreaker } from './breaker-json.ts'
+import type { Outcome } from './faults.ts'
+import { RollingWindow } from './window.ts'
+
+/** When a circuit opens, how long it rests, and whom it tells. */
+export interface CircuitOptions {
+  /** Who rests, in messages and events. */
+  readonly name?: string
+  /** The time over which calls are counted. */
+  readonly windowMs?: number
+  /** The share of faults, above 0 and at most 1, from which on the circuit opens. */
+  readonly failureRatio?: number
+  /** With fewer calls in the window it stays closed. */
+  readonly minCalls?: number
+  /** The first rest; each that follows is twice as long. */
+  readonly openMs?: number
+  readonly maxOpenMs?: number
+  /** A trial that has not ended by then has failed; longer than the longest call. */
+  readonly trialMs?: number
+  readonly onEvent?: (event: BreakerEvent) => void
+  /** Milliseconds since 1970 that do not jump. */
+  readonly now?: () => number
+  /** From 0 to 1. */
+  readonly random?: () => number
+}
+
+interface Counts {
+  /** When it came into this state, in milliseconds since 1970. */
+  readonly since: number
+  /** Calls that counted, and those of them that were faults, in the window. */
+  readonly calls: number
+  readonly failures: number
+  /** How long it rests, or rested last; 0 before the first time. */
+  readonly openMs: number
+}
+
+/** A circuit as it stands. */
+export type BreakerState =
+  | (Counts & { readonly state: 'closed' | 'trial' })
+  | (Counts & { readonly state: 'open'; readonly retryAt: number })
+
+export type BreakerEvent =
+  | { readonly kind: 'opened'; readonly name: string; readonly at: number; readonly retryAt: number }
+  | { readonly kind: 'trial' | 'closed'; readonly name: string; readonly at: number }
+
+/** What a caller is told to wait for while a trial runs, because nobody knows how long that takes. */
+const trialHintMs = 1_000
+
+/**
+ * closed: every call goes through and is counted in a rolling window. A fault that finds `minCalls` calls in the window
+ *   and at least `failureRatio` of them faults opens the circuit.
+ * open: no call goes through until the rest is over. The first rest lasts `openMs`, each that follows twice as long, up to
+ *   `maxOpenMs`; up to half of it is taken off at random, so that many processes do not try at once. A circuit that has
+ *   been closed for `maxOpenMs` starts over with the first.
+ * trial: the first call after the rest goes through, alone. Its success closes the circuit with an empty window; its fault,
+ *   or `trialMs` without an end, opens it again; when it ends otherwise, the circuit is open and the next call is the trial.
+ *
+ * Each change of state begins a new era. A call that began in an earlier one is not counted: it tells of the past.
+ */
+export class Circuit {
+  readonly name: string
+  readonly #failureRatio: number
+  readonly #minCalls: number
+  readonly #firstOpenMs: number
+  readonly #maxOpenMs: number
+  readonly #trialMs: number
+  readonly #onEvent: ((event: BreakerEvent) => void) | undefined
+  readonly #now: () => number
+  readonly #random: () => number
+  readonly #window: RollingWindow
+  #state: BreakerState['state'] = 'closed'
+  #era = 0
+  #since: number
+  /** Openings since it last was closed for a while. */
+  #streak = 0
+  #openMs = 0
+  /** When a rest or a trial is over. */
+  #until = 0
+
+  constructor(options: CircuitOptions) {
+    this.name = options.name ?? 'The backend'
+    this.#failureRatio = options.failureRatio ?? 0.5
+    this.#minCalls = options.minCalls ?? 5
+    this.#firstOpenMs = options.openMs ?? 5_000
+    this.#maxOpenMs = Math.max(options.maxOpenMs ?? 60_000, this.#firstOpenMs)
+    this.#trialMs = options.trialMs ?? 300_000
+    this.#onEvent = options.onEvent
+    this.#now = options.now ?? steadyNow
+    this.#random = options.random ?? Math.random
+    this.#window = new RollingWindow(options.windowMs ?? 60_000)
+    this.#since = this.#now()
+  }
+
+  get state(): BreakerState {
+    this.#window.pass(this.#now())
+    const { calls, failures } = this.#window
+    const counts = { since: this.#since, calls, failures, openMs: this.#openMs }
+    if (this.#state === 'open') return { state: 'open', ...counts, retryAt: this.#until }
+    return { state: this.#state, ...counts }
+  }
+
+  get onTrial(): boolean {
+    return this.#state === 'trial'
+  }
+
+  /** The era that a call belongs to; throws CIRCUIT_OPEN when there is no way through. */
+  enter(): number {
+    return this.#state === 'closed' ? this.#era : this.#enterTrial(this.#now())
+  }
+
+  /** Tells how a call of an era ended. */
+  end(era: number, outcome: Outcome | 'success'): void {
+    if (era !== this.#era || (outcome === 'ignored' && this.#state === 'closed')) return
+    const now = this.#now()
+    if (this.#state === 'closed') this.#count(now, outcome === 'fault')
+    else if (outcome === 'success') this.#close(now)
+    else if (outcome === 'fault') this.#open(now)
+    else this.#giveBack(now)
+  }
+
+  toJSON(): BreakerJson {
+    const now = this.#now()
+    const kept = { since: this.#since, streak: this.#streak, openMs: this.#openMs, window: this.#window.slices(now) }
+    if (this.#state === 'closed') return { state: 'closed', ...kept }
+    return { state: 'open', ...kept, retryAt: this.#state === 'open' ? this.#until : now }
+  }
+
+  restore(json: unknown): void {
+    const now = this.#now()
+    const kept = readBreaker(json)
+    this.#era += 1
+    this.#state = kept.state
+    this.#since = Math.min(kept.since, now)
+    this.#streak = kept.streak
+    this.#openMs = Math.min(kept.openMs, this.#maxOpenMs)
+    // Another clock, or a hostile file, must not keep it open for longer than it ever rests.
+    this.#until = kept.state === 'open' ? Math.min(kept.retryAt, now + this.#maxOpenMs) : 0
+    this.#window.load(kept.window, now)
+  }
+
+  #enterTrial(now: number): number {
+    if (this.#state === 'trial' && now >= this.#until) this.#open(now)
+    if (this.#state === 'trial') throw this.#refusal(trialHintMs)
+    if (now < this.#until) throw this.#refusal(this.#until - now)
+    this.#change('trial', now)
+    this.#until = now + this.#trialMs
+    const era = this.#era
+    this.#tell({ kind: 'trial', name: this.name, at: now })
+    return era
+  }
+
+  #count(now: number, fault: boolean): void {
+    const window = this.#window
+    window.add(now, 1, fault ? 1 : 0)
+    if (fault && window.calls >= this.#minCalls && window.failures >= this.#failureRatio * window.calls) this.#open(now)
+  }
+
+  #open(now: number): void {
+    const calm = this.#state === 'closed' && now - this.#since >= this.#maxOpenMs
+    this.#streak = calm ? 1 : this.#streak + 1
+    const longest = Math.min(this.#maxOpenMs, this.#firstOpenMs * 2 ** Math.min(this.#streak - 1, 30))
+    this.#openMs = Math.round(longest * (1 - this.#random() / 2))
+    this.#change('open', now)
+    this.#until = now + this.#openMs
+    this.#tell({ kind: 'opened', name: this.name, at: now, retryAt: this.#until })
+  }
+
+  #close(now: number): void {
+    this.#window.clear()
+    this.#change('closed', now)
+    this.#tell({ kind: 'closed', name: this.name, at: now })
+  }
+
+  /** The trial was no trial: the next call may be. */
+  #giveBack(now: number): void {
+    this.#change('open', now)
+    this.#until = now
+  }
+
+  #change(state: BreakerState['state'], now: number): void {
+    this.#state = state
+    this.#since = now
+    this.#era += 1
+  }
+
+  #refusal(waitMs: number): ToolError {
+    const retryAfterMs = Math.max(1, Math.ceil(waitMs))
+    const text = `${this.name} failed too often and rests; try again in ${retryAfterMs} ms.`
+    return new ToolError('CIRCUIT_OPEN', text, { details: { retryAfterMs } })
+  }
+
+  #tell(event: BreakerEvent): void {
+    try {
+      this.#onEvent?.(event)
+    } catch (error) {
+      process.emitWarning(`A listener of a breaker threw: ${error instanceof Error ? error.name : typeof error}`)
+    }
+  }
+}
+
+/** Like the wall clock, but never backwards while the process lives. */
+export function steadyNow(): number {
+  return performance.timeOrigin + performance.now()
+}

@@ -1,0 +1,153 @@
+import { type Json, ToolError } from '@gantry/contract'
+import type { Backend } from './backends/backend.ts'
+import { backendKey } from './pipeline/registry.ts'
+import type { Passage, Safeguards } from './pipeline/safeguards.ts'
+import type { Breaker } from './resilience/breaker.ts'
+import { type BreakersOptions, createBreakers, type KeyedState } from './resilience/breakers.ts'
+import { type BulkheadOptions, createBulkhead, type Release } from './resilience/bulkhead.ts'
+import type { BreakerEvent } from './resilience/circuit.ts'
+import { outcomeOf } from './resilience/faults.ts'
+import { createRateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
+import { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
+import { didYouMean } from './search/index.ts'
+
+/** What stands before one backend. */
+export interface BackendSafeguards {
+  /** When a tool's circuit opens there; false for never. */
+  readonly breaker?: Omit<BreakersOptions, 'onEvent' | 'outcome' | 'now' | 'random'> | false
+  /** How many calls at a time; no limit when absent. */
+  readonly bulkhead?: Omit<BulkheadOptions, 'name'>
+  /** How many calls in a time; no limit when absent. */
+  readonly rate?: Pick<RateLimitOptions, 'perSecond' | 'burst'>
+  /** How much of the load may be repeats; false for no limit. */
+  readonly retryBudget?: Omit<RetryBudgetOptions, 'now'> | false
+}
+
+export interface SafeguardOptions extends BackendSafeguards {
+  /** By key, over the above: `{ 'http:github': { rate: { perSecond: 10, burst: 20 } } }`. */
+  readonly backends?: { readonly [key: string]: BackendSafeguards }
+}
+
+/** The circuits of an executor, one for each tool at each backend. */
+export interface CircuitControl {
+  list(): readonly KeyedState[]
+  /** Their states as JSON, for a process that starts later. */
+  snapshot(): Json
+  /** Takes up what `snapshot` gave; CONFIG_INVALID when it is anything else. */
+  restore(json: unknown): void
+}
+
+/** The guards of one backend. */
+interface Guards {
+  enter(tool: string, signal: AbortSignal): Passage | Promise<Passage>
+  readonly budget: RetryBudget | undefined
+  readonly breakers: ReturnType<typeof createBreakers> | undefined
+}
+
+/**
+ * Guards every backend but the local functions of this process, which fail by themselves and not as a service does;
+ * those are guarded when `backends.local` says so.
+ */
+export function createSafeguards(
+  options: SafeguardOptions,
+  backends: readonly Backend[],
+  onEvent: (event: BreakerEvent) => void,
+): Safeguards & { readonly circuits: CircuitControl } {
+  const { backends: own = {}, ...common } = options
+  const keys = backends.map(({ kind, name }) => backendKey(kind, name))
+  refuseUnknown(Object.keys(options), [...safeguardKeys, 'backends'], '/safeguards', 'is not an option')
+  refuseUnknown(Object.keys(own), keys, '/safeguards/backends', 'is no backend')
+  for (const [key, one] of Object.entries(own)) {
+    refuseUnknown(Object.keys(one), safeguardKeys, `/safeguards/backends/${key}`, 'is not an option')
+  }
+  const guards = new Map<Backend, Guards>()
+  for (const backend of backends) {
+    const key = backendKey(backend.kind, backend.name)
+    const named = Object.hasOwn(own, key) ? own[key] : undefined
+    if (backend.kind !== 'local' || named !== undefined) {
+      guards.set(backend, createGuards(key, { ...common, ...named }, onEvent))
+    }
+  }
+  const breakers = (): NonNullable<Guards['breakers']>[] => [...guards.values()].flatMap((one) => one.breakers ?? [])
+  return {
+    guards: (backend) => guards.size > 0 && guards.has(backend),
+    enter: (tool, backend, signal) => guards.get(backend)?.enter(tool, signal) ?? freePassage,
+    budget: (backend) => guards.get(backend)?.budget,
+    circuits: {
+      list: () => breakers().flatMap((one) => one.list()),
+      snapshot: () => breakers().flatMap((one) => one.snapshot()) as unknown as Json,
+      restore: (json) => restoreCircuits(guards, json),
+    },
+  }
+}
+
+const freePassage: Passage = { succeed: () => undefined, fail: () => undefined }
+
+/** Past the rate, then into a place, then through the circuit: a trial that waited for a place would be no trial. */
+function createGuards(key: string, options: BackendSafeguards, onEvent: (event: BreakerEvent) => void): Guards {
+  const { breaker = {}, bulkhead, rate, retryBudget = {} } = options
+  const breakers = breaker === false ? undefined : createBreakers({ ...breaker, onEvent })
+  const places = bulkhead === undefined ? undefined : createBulkhead({ ...bulkhead, name: key })
+  const limit = rate === undefined ? undefined : createRateLimit({ ...rate, name: key })
+  return {
+    breakers,
+    budget: retryBudget === false ? undefined : createRetryBudget(retryBudget),
+    enter(tool, signal) {
+      limit?.take()
+      const circuit = breakers?.get(`${tool} @ ${key}`)
+      const place = places?.enter(signal)
+      if (place === undefined || typeof place === 'function') return passage(circuit, place)
+      return place.then((release) => passageOrBack(circuit, release, signal))
+    },
+  }
+}
+
+/** A place that came when nobody waited any more goes back at once. */
+function passageOrBack(circuit: Breaker | undefined, release: Release, signal: AbortSignal): Passage {
+  if (!signal.aborted) return passage(circuit, release)
+  release()
+  throw signal.reason
+}
+
+function passage(circuit: Breaker | undefined, release: Release | undefined): Passage {
+  try {
+    const permit = circuit?.enter()
+    return {
+      succeed() {
+        permit?.succeed()
+        release?.()
+      },
+      fail(failure) {
+        if (outcomeOf(failure) === 'fault') permit?.fault()
+        else permit?.leave()
+        release?.()
+      },
+    }
+  } catch (error) {
+    release?.()
+    throw error
+  }
+}
+
+/** Each circuit goes back to its backend; one of a backend that is not here any more is dropped. */
+function restoreCircuits(guards: ReadonlyMap<Backend, Guards>, json: unknown): void {
+  const rows: readonly unknown[] = Array.isArray(json) ? json : [json]
+  for (const [{ kind, name }, { breakers }] of guards) {
+    const end = ` @ ${backendKey(kind, name)}`
+    breakers?.restore(rows.filter((row) => !isKeyed(row) || row.key.endsWith(end)))
+  }
+}
+
+function isKeyed(row: unknown): row is { readonly key: string } {
+  return typeof row === 'object' && row !== null && typeof (row as { key?: unknown }).key === 'string'
+}
+
+const safeguardKeys = ['breaker', 'bulkhead', 'rate', 'retryBudget']
+
+function refuseUnknown(named: readonly string[], known: readonly string[], at: string, what: string): void {
+  const issues = named
+    .filter((key) => !known.includes(key))
+    .map((key) => ({ path: `${at}/${key}`, message: `${what}${didYouMean(key, known)}` }))
+  if (issues[0] === undefined) return
+  throw new ToolError('CONFIG_INVALID', `${issues[0].path} ${issues[0].message}.`, { details: { issues } })
+}
