@@ -59,7 +59,7 @@ export const subjects: { readonly [name: string]: Setup } = {
   },
   'grpc gantry': async () => {
     const port = await startServer('grpc')
-    const backend = grpc({ name: 'bench', address: `127.0.0.1:${port}`, proto: protoFile })
+    const backend = grpc({ name: 'bench', address: `grpc://127.0.0.1:${port}`, proto: protoFile })
     const egress = { allow: [{ origin: `http://127.0.0.1:${port}`, private: true }] }
     const executor = createExecutor({ backends: [backend], egress })
     await executor.ready()

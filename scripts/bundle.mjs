@@ -1,4 +1,4 @@
-import { mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
@@ -19,7 +19,8 @@ export async function bundleProgram(entry, outfile, options = {}) {
       platform: 'node',
       target: 'node24',
       format: 'cjs',
-      external: ['yaml'],
+      // Loaded when a file or a backend needs them, and larger than all the rest together.
+      external: ['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'],
       legalComments: 'none',
       minifyWhitespace: true,
       minifySyntax: true,
@@ -34,6 +35,7 @@ export async function bundleProgram(entry, outfile, options = {}) {
       },
       footer: { js: '})' },
     })
+    writeFileSync(aside, readFileSync(aside, 'utf8').replace(builtIn, '=$lazy("$1")'))
     for (const input of Object.keys(metafile.inputs)) {
       const path = resolve(dirname(entry), input)
       const { mtimeMs, size } = statSync(path)
@@ -57,8 +59,16 @@ const importByStarter = {
   },
 }
 
-/** The file is one function expression, so that bin/program.mjs can compile it with code that V8 kept. */
-const head = '(function(exports,require,module,__filename,importByStarter){'
+/** How esbuild imports a built-in module; what it takes from it is read at each use. */
+const builtIn = /=require\("(node:[a-z0-9_/]+)"\)/g
+
+/**
+ * The file is one function expression, so that bin/program.mjs can compile it with code that V8 kept. Built-in modules
+ * are loaded when they are first used: most commands need few of them, and loading all takes longer than a short one.
+ */
+const head =
+  '(function(exports,require,module,__filename,importByStarter){' +
+  'const $lazy=(name)=>{let found;return new Proxy({},{get:(_,key)=>(found??=require(name))[key]})};'
 
 /** In a published package the bundle stands for itself, wherever it is installed. */
 const own = `require('node:url').pathToFileURL(__filename).href`

@@ -1,14 +1,17 @@
 import { ToolError } from '@gantry/contract'
-import type { Pool } from 'undici'
+import type { Dispatcher, Pool } from 'undici'
 import type { Admitted } from './admit.ts'
 import type { Dialer } from './dial.ts'
 import type { EgressSettings } from './options.ts'
+import { watchRequests } from './watch.ts'
 
 type Undici = typeof import('undici')
 
 /** Connections to one origin that are kept for the next request. */
 export interface HeldPool {
   readonly pool: Pool
+  /** The pool, with whoever watches a request between it and the pool. */
+  readonly watched: Dispatcher
   /** Aborted when new rules forbid it, so that nothing that still waits is sent. */
   readonly retired: AbortSignal
 }
@@ -57,7 +60,7 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
       headersTimeout: 0,
       keepAliveMaxTimeout: 30_000,
     })
-    return { admitted, pool, stop, retired: stop.signal }
+    return { admitted, pool, watched: pool.compose(watchRequests), stop, retired: stop.signal }
   }
   const closeIdle = async (): Promise<void> => {
     const idle = [...pools].filter(([, { pool }]) => pool.stats.size === 0)

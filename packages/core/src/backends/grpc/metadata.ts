@@ -1,9 +1,9 @@
 import { ToolError } from '@gantry/contract'
 import { quote } from '../../ids/quote.ts'
+import { createUnsealer } from '../http/auth.ts'
 
 type Metadata = { readonly [name: string]: string }
 
-const reference = /secret:([A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)/g
 const reserved = new Set(['te', 'content-type', 'user-agent', 'host', 'connection', 'keep-alive', 'upgrade'])
 for (const name of ['transfer-encoding', 'proxy-connection', 'http2-settings', 'content-length']) reserved.add(name)
 
@@ -26,27 +26,25 @@ export async function fillMetadata(
   secret: (name: string) => Promise<string>,
 ): Promise<{ readonly [name: string]: string }> {
   const filled: { [name: string]: string } = {}
+  const unsealer = createUnsealer(secret)
   if (idempotencyKey !== undefined && valueFault('idempotency-key', idempotencyKey) === undefined) {
     filled['idempotency-key'] = idempotencyKey
   }
   for (const [name, value] of lists.flatMap((list) => Object.entries(list ?? {}))) {
-    const full = await fillSecrets(String(value), secret)
-    const fault = metadataFault(name, value) ?? valueFault(name, full)
+    const fault = metadataFault(name, value)
     if (fault !== undefined) throw new ToolError('CONFIG_INVALID', `The metadata ${quote(name)} ${fault}.`)
+    const full = await unsealer.open(value)
+    const inside = valueFault(name, full)
+    if (inside !== undefined) throw unfit(name, inside)
     filled[name] = full
   }
   return filled
 }
 
-/** Text with every `secret:name` in it replaced by the secret. */
-export async function fillSecrets(text: string, secret: (name: string) => Promise<string>): Promise<string> {
-  let filled = ''
-  let end = 0
-  for (const match of text.matchAll(reference)) {
-    filled += text.slice(end, match.index) + (await secret(match[1] ?? ''))
-    end = match.index + match[0].length
-  }
-  return filled + text.slice(end)
+/** For a secret that cannot stand where the configuration wants it; its value is not shown. */
+function unfit(name: string, fault: string): ToolError {
+  const message = `The metadata ${quote(name)} ${fault}; its secret holds something else.`
+  return new ToolError('SECRET_UNAVAILABLE', message, { retryable: false })
 }
 
 /** A line break would begin another header; `-bin` values travel as base64. */

@@ -80,11 +80,14 @@ function asking(channel: Channel, metadata: { readonly [name: string]: string },
     const method = `${protocol}.ServerReflection/ServerReflectionInfo`
     try {
       const message = bytesField(field, text)
+      let first: Buffer | undefined
+      // Read to its end, because a server takes many streams that are cancelled for an attack.
       for await (const part of channel.call({ method, message, metadata, maxBytes: mostBytes, signal })) {
         bytes += part.length
         if (bytes > mostBytes) throw excess(`sends more than ${mostBytes} bytes`)
-        return checked(readParts(part))
+        first ??= part
       }
+      if (first !== undefined) return checked(readParts(first))
     } catch (error) {
       const next = older.shift()
       if (next === undefined || !isStatus(error, 'UNIMPLEMENTED')) throw error

@@ -2,7 +2,7 @@ import { type ClientHttp2Session, connect } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '../backend.ts'
-import { fillSecrets } from './metadata.ts'
+import { createUnsealer } from '../http/auth.ts'
 import type { GrpcOptions, Place } from './options.ts'
 
 const openMs = 10_000
@@ -57,9 +57,10 @@ async function dial(host: BackendHost, options: GrpcOptions, place: Place, signa
 
 async function tlsOf({ tls }: GrpcOptions, host: BackendHost, signal: AbortSignal) {
   const { ca, cert, key, serverName } = typeof tls === 'object' ? tls : {}
+  const unsealer = createUnsealer((name) => host.secret(name, signal))
   const filled = async (name: 'ca' | 'cert' | 'key', value: string | Uint8Array | undefined) => {
     if (value === undefined) return {}
-    return { [name]: typeof value === 'string' ? await fillSecrets(value, (each) => host.secret(each, signal)) : value }
+    return { [name]: typeof value === 'string' ? await unsealer.open(value) : value }
   }
   return {
     ...(await filled('ca', ca)),

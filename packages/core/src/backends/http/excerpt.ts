@@ -8,8 +8,8 @@ export type Excerpt = (text: string, limit: number) => string
  * back and half of one would be found by nobody later; then everything that could move a cursor or a reader is escaped.
  */
 export function createExcerpt(secrets: readonly string[]): Excerpt {
-  const redactor = createRedactor({ values: secrets, keys: false })
   return (text, limit) => {
+    const redactor = createRedactor({ values: secrets, keys: false })
     const piece = text.slice(0, limit * 4)
     const pieces = redactor.pieces()
     const whole = piece.length === text.length
