@@ -1,13 +1,13 @@
 import { type Tool, ToolError } from '@gantry/contract'
 import type { EgressRequest } from '../egress/egress.ts'
+import { fetchSecrets } from '../ids/secret-reference.ts'
 import type { Backend, BackendCall, BackendContext, BackendHost, Health } from './backend.ts'
-import { createUnsealer } from './http/auth.ts'
 import { type Plan, readBinding } from './http/binding.ts'
 import { createExcerpt } from './http/excerpt.ts'
 import { statusFailure } from './http/failure.ts'
 import { type HttpOptions, readOptions, type Settings } from './http/options.ts'
 import { urlBelow } from './http/path.ts'
-import { draftRequest, sealRequest } from './http/request.ts'
+import { draftRequest, type Fixed, fixedOf, sealRequest } from './http/request.ts'
 import { isStreaming, readingOf, readWhole } from './http/response.ts'
 import { readStream } from './http/stream.ts'
 
@@ -25,7 +25,8 @@ export type { HttpOptions } from './http/options.ts'
 export function http(options: HttpOptions): Backend {
   const settings = readOptions(options)
   const { name, tools } = settings
-  const plans = new WeakMap<object, Plan>()
+  const scope = scopeOf(settings)
+  const plans = new WeakMap<object, Prepared>()
   let host: BackendHost | undefined
   let closed = false
 
@@ -34,12 +35,13 @@ export function http(options: HttpOptions): Backend {
     const why = closed ? 'is closed' : 'is not attached to an executor'
     throw new ToolError('BACKEND_UNAVAILABLE', `The backend ${name} ${why}.`, { retryable: false })
   }
-  const planOf = ({ binding, tool }: BackendCall): Plan => {
+  const planOf = ({ binding, tool }: BackendCall): Prepared => {
     const known = plans.get(binding)
     if (known !== undefined) return known
     const plan = readBinding(binding, `${tool.namespace}:${tool.name}`)
-    plans.set(binding, plan)
-    return plan
+    const prepared = { plan, fixed: fixedOf(plan, settings) }
+    plans.set(binding, prepared)
+    return prepared
   }
   const backend: Backend = {
     kind: 'http',
@@ -49,7 +51,7 @@ export function http(options: HttpOptions): Backend {
       host = given
     },
     async call(call, context) {
-      return answer({ host: hostOf(), settings, plan: planOf(call), call, context })
+      return answer({ host: hostOf(), settings, scope, prepared: planOf(call), call, context })
     },
     health: async (signal) => healthOf(hostOf(), settings, signal),
     async close() {
@@ -60,10 +62,19 @@ export function http(options: HttpOptions): Backend {
   return { ...backend, discover: async () => publish(hostOf(), tools) }
 }
 
+/** A binding, and what the configuration adds to its requests. */
+interface Prepared {
+  readonly plan: Plan
+  readonly fixed: Fixed
+}
+
+type Scope = Omit<EgressRequest, 'url' | 'signal'>
+
 interface Exchange {
   readonly host: BackendHost
   readonly settings: Settings
-  readonly plan: Plan
+  readonly scope: Scope
+  readonly prepared: Prepared
   readonly call: BackendCall
   readonly context: BackendContext
 }
@@ -73,21 +84,24 @@ interface Exchange {
  * configuration adds its part with its secrets, and the guard sends it all. A status that is no success becomes an
  * error; any other answer is read as the binding or its media type says: whole, or by a generator of chunks.
  */
-async function answer({ host, settings, plan, call, context }: Exchange): Promise<unknown> {
+async function answer({ host, settings, scope, prepared, call, context }: Exchange): Promise<unknown> {
+  const { plan, fixed } = prepared
   const draft = draftRequest(plan, call.args, context.idempotencyKey, settings)
-  const unsealer = createUnsealer(context.secret)
-  const request = await sealRequest(draft, plan, settings, unsealer)
-  const excerpt = createExcerpt(unsealer.values)
-  const only = call.tool.egress === undefined ? {} : { only: call.tool.egress }
-  const response = await host.egress.request({ ...request, ...scopeOf(settings), ...only, signal: context.signal })
+  const secrets = fixed.secrets.length === 0 ? none : await fetchSecrets(fixed.secrets, context.secret)
+  const request = sealRequest(draft, plan, settings, fixed, secrets)
+  const excerpt = createExcerpt([...secrets.values()])
+  const only = call.tool.egress === undefined ? scope : { ...scope, only: call.tool.egress }
+  const response = await host.egress.request({ ...only, ...request, signal: context.signal })
   const { status } = response
   if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)
   const reading = readingOf(plan.response, response)
   return isStreaming(reading) ? readStream(reading, response, excerpt) : readWhole(reading, response, excerpt)
 }
 
+const none: ReadonlyMap<string, string> = new Map()
+
 /** The call's own time bounds how long an answer may take, so the guard sets no other. */
-function scopeOf({ name, own, redirects, maxBytes }: Settings): Omit<EgressRequest, 'url' | 'signal'> {
+function scopeOf({ name, own, redirects, maxBytes }: Settings): Scope {
   const bounds = { redirects, headersMs: 0, idleMs: 0, ...(maxBytes === undefined ? {} : { maxBytes }) }
   return { owner: `http:${name}`, own, ...bounds }
 }

@@ -28,14 +28,14 @@ export function isSafe(method: string): boolean {
 }
 
 /** Sends a request and gives the response as soon as its headers are there. */
-export async function exchange({ watched, retired }: HeldPool, asked: Exchange): Promise<Dispatcher.ResponseData> {
+export async function exchange({ pool, retired }: HeldPool, asked: Exchange): Promise<Dispatcher.ResponseData> {
   const { target, url, method, headers, body, signal, safe } = asked
   const watch = new Watch(target.origin, safe, asked.headersMs, retired)
   try {
-    const sending = watched.request({
+    const sending = pool.request({
       path: `${url.pathname}${url.search}`,
       method,
-      headers: [...headers].flat(),
+      headers: headers as Iterable<[string, string]>,
       body: body === undefined ? null : isStream(body) ? Readable.from(body) : body,
       signal,
       bodyTimeout: asked.idleMs,

@@ -52,6 +52,7 @@ function ready<S extends Socket>(
   signal: AbortSignal,
 ): Promise<S> {
   const { promise, resolve, reject } = Promise.withResolvers<S>()
+  socket.setNoDelay(true)
   const late = Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })
   const onAbort = (): void => reject(signal.reason)
   const timer = setTimeout(reject, ms, late)

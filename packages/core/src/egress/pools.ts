@@ -1,17 +1,15 @@
 import { ToolError } from '@gantry/contract'
-import type { Dispatcher, Pool } from 'undici'
+import type { Pool } from 'undici'
 import type { Admitted } from './admit.ts'
 import type { Dialer } from './dial.ts'
 import type { EgressSettings } from './options.ts'
-import { watchRequests } from './watch.ts'
+import { watchedPool } from './watch.ts'
 
 type Undici = typeof import('undici')
 
 /** Connections to one origin that are kept for the next request. */
 export interface HeldPool {
   readonly pool: Pool
-  /** The pool, with whoever watches a request between it and the pool. */
-  readonly watched: Dispatcher
   /** Aborted when new rules forbid it, so that nothing that still waits is sent. */
   readonly retired: AbortSignal
 }
@@ -39,10 +37,12 @@ export interface Pools {
 export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   const pools = new Map<string, Held>()
   let undici: Promise<Undici> | undefined
+  let watched: typeof Pool | undefined
 
   const make = (admitted: Admitted, { Pool }: Undici): Held => {
     const stop = new AbortController()
-    const pool = new Pool(admitted.target.origin, {
+    watched ??= watchedPool(Pool)
+    const pool = new watched(admitted.target.origin, {
       connections: settings.maxConnectionsPerOrigin,
       connect: (_, callback) => {
         dialer.dial(admitted, { signal: stop.signal }).then(
@@ -60,7 +60,7 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
       headersTimeout: 0,
       keepAliveMaxTimeout: 30_000,
     })
-    return { admitted, pool, watched: pool.compose(watchRequests), stop, retired: stop.signal }
+    return { admitted, pool, stop, retired: stop.signal }
   }
   const closeIdle = async (): Promise<void> => {
     const idle = [...pools].filter(([, { pool }]) => pool.stats.size === 0)
@@ -73,7 +73,8 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
       return undici
     },
     get(admitted, loaded) {
-      const key = JSON.stringify([admitted.owner, admitted.target.origin, admitted.private])
+      // No origin holds a line break, so two keys are alike only when their parts are.
+      const key = `${admitted.private}\n${admitted.target.origin}\n${admitted.owner}`
       const held = pools.get(key)
       if (held !== undefined) return held
       if (pools.size >= settings.maxConnections) void closeIdle()

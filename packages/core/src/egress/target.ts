@@ -15,7 +15,8 @@ const usualPorts = { http: 80, https: 443 } as const
 /** Parses a URL, or says that it is none. */
 export function parseUrl(url: string | URL, base?: URL): URL {
   try {
-    return new URL(url, base)
+    // Nobody changes a URL that was made for the request, so it need not be parsed twice.
+    return url instanceof URL ? url : new URL(url, base)
   } catch {
     throw new ToolError('INPUT_INVALID', 'The URL cannot be parsed.', { stage: 'execute' })
   }

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
-import type { Dispatcher } from 'undici'
+import type { Dispatcher, Pool } from 'undici'
 
-/** Under which a request carries its watch, so that one interceptor serves all requests of a pool. */
+/** Under which a request carries its watch, so that a pool can find it. */
 export const watchKey: unique symbol = Symbol('watch')
 
 /**
@@ -69,8 +69,12 @@ export class Watch {
   }
 }
 
-/** Puts the watch of each request before its handler. */
-export const watchRequests: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (options, handler) => {
-  const { [watchKey]: watch } = options as { readonly [watchKey]?: Watch }
-  return dispatch(options, watch === undefined ? handler : watch.before(handler))
+/** A pool that puts the watch of each request before its handler; an interceptor would copy each request's options. */
+export function watchedPool(Base: typeof Pool): typeof Pool {
+  return class extends Base {
+    override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+      const { [watchKey]: watch } = options as { readonly [watchKey]?: Watch }
+      return super.dispatch(options, watch === undefined ? handler : watch.before(handler))
+    }
+  }
 }

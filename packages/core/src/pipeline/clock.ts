@@ -10,10 +10,12 @@ export interface Clock {
 /** The wall clock is read anew after this long; in between it follows the monotonic one, which saves a reading a call. */
 const followMs = 20
 
-/** The machine's clock; formats a millisecond once, because many calls share one. */
+/** The machine's clock; a millisecond is formatted once and most of it once a minute, because a call needs three. */
 export function systemClock(): Clock {
   let wallAt = Number.NEGATIVE_INFINITY
   let wall = 0
+  let minute = Number.NaN
+  let minuteText = ''
   let lastMs = Number.NaN
   let lastText = ''
   return {
@@ -26,10 +28,15 @@ export function systemClock(): Clock {
     },
     monotonic: () => performance.now(),
     iso(ms) {
-      if (ms !== lastMs) {
-        lastMs = ms
-        lastText = new Date(ms).toISOString()
+      if (ms === lastMs) return lastText
+      const whole = Math.floor(ms / 60_000)
+      if (whole !== minute) {
+        minute = whole
+        minuteText = new Date(whole * 60_000).toISOString().slice(0, 17)
       }
+      const rest = String(100_000 + Math.floor(ms - whole * 60_000))
+      lastMs = ms
+      lastText = `${minuteText}${rest.slice(1, 3)}.${rest.slice(3)}Z`
       return lastText
     },
   }

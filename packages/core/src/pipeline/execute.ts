@@ -8,6 +8,7 @@ import { recordStart } from './record.ts'
 import { resolveNext, type Target } from './resolve.ts'
 import { resolveSecrets } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
+import type { Passage } from './safeguards.ts'
 
 /**
  * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts
@@ -18,13 +19,11 @@ export function execute(run: Run, tool: PreparedTool, target: Target, args: Json
   run.check()
   const { secrets, concurrency, retry } = tool.entry.tool
   const rule = run.request.retry ?? retry
-  const several = tool.entry.tool.backends.length > 1 || run.ports.safeguards.guards(target.backend)
-  if (several || secrets !== undefined || concurrency !== undefined || rule !== undefined) {
-    return executeGuarded(run, tool, target, args, rule)
-  }
+  const plain = secrets === undefined && concurrency === undefined && rule === undefined
+  if (!plain || tool.entry.tool.backends.length > 1) return executeGuarded(run, tool, target, args, rule)
   const intent = recordStart(run, tool, args)
-  if (intent === undefined) return attempt(run, tool, target, args, none)
-  return run.within(intent).then(() => attempt(run, tool, target, args, none))
+  if (intent === undefined) return pastSafeguards(run, tool, target, () => attempt(run, tool, target, args, none))
+  return run.within(intent).then(() => pastSafeguards(run, tool, target, () => attempt(run, tool, target, args, none)))
 }
 
 async function executeGuarded(
@@ -42,7 +41,7 @@ async function executeGuarded(
   const fresh = single ? () => args : copies(args)
   return withSlot(run, tool, (hold) =>
     repeat(run, tool, rule, () =>
-      throughBackends(run, tool, target, async (next) => attempt(run, tool, next, fresh(), secrets, hold)),
+      throughBackends(run, tool, target, (next) => attempt(run, tool, next, fresh(), secrets, hold)),
     ),
   )
 }
@@ -104,12 +103,13 @@ async function throughBackends(
   run: Run,
   tool: PreparedTool,
   first: Target,
-  work: (target: Target) => Promise<unknown>,
+  work: (target: Target) => unknown,
 ): Promise<unknown> {
   run.backend = first.backend
   for (let target = first; ; ) {
     try {
-      return await pastSafeguards(run, tool, target, work)
+      const here = target
+      return await pastSafeguards(run, tool, here, () => work(here))
     } catch (error) {
       const failure = failureOf(run, error)
       const next = didNotStart(run, failure) ? resolveNext(run, tool, target) : undefined
@@ -128,22 +128,32 @@ function didNotStart(run: Run, { code, effect }: ToolError): boolean {
   return run.stopped === undefined && !run.streamed && effect === 'none' && notStarted.includes(code)
 }
 
-async function pastSafeguards(
-  run: Run,
-  tool: PreparedTool,
-  target: Target,
-  work: (target: Target) => Promise<unknown>,
-): Promise<unknown> {
+/** Makes an attempt past the safeguards of its backend, and tells them how it ended; waits only where it has to. */
+function pastSafeguards(run: Run, { entry }: PreparedTool, { backend }: Target, work: () => unknown): unknown {
   const { safeguards } = run.ports
-  if (!safeguards.guards(target.backend)) return work(target)
-  const entered = safeguards.enter(tool.entry.key, target.backend, run.signal)
-  const passage = entered instanceof Promise ? await run.within(entered) : entered
-  try {
-    const raw = await work(target)
-    passage.succeed()
-    return raw
-  } catch (error) {
+  if (!safeguards.guards(backend)) return work()
+  const entered = safeguards.enter(entry.key, backend, run.signal)
+  if (entered instanceof Promise) return run.within(entered).then((passage) => through(run, passage, work))
+  return through(run, entered, work)
+}
+
+function through(run: Run, passage: Passage, work: () => unknown): unknown {
+  const fail = (error: unknown): never => {
     passage.fail(failureOf(run, error))
     throw error
   }
+  let raw: unknown
+  try {
+    raw = work()
+  } catch (error) {
+    return fail(error)
+  }
+  if (raw instanceof Promise) {
+    return raw.then((value: unknown) => {
+      passage.succeed()
+      return value
+    }, fail)
+  }
+  passage.succeed()
+  return raw
 }

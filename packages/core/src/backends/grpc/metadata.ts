@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import { quote } from '../../ids/quote.ts'
-import { createUnsealer } from '../http/auth.ts'
+import { fetchSecrets, fillSecrets, secretNames } from '../../ids/secret-reference.ts'
 
 type Metadata = { readonly [name: string]: string }
 
@@ -26,14 +26,18 @@ export async function fillMetadata(
   secret: (name: string) => Promise<string>,
 ): Promise<{ readonly [name: string]: string }> {
   const filled: { [name: string]: string } = {}
-  const unsealer = createUnsealer(secret)
   if (idempotencyKey !== undefined && valueFault('idempotency-key', idempotencyKey) === undefined) {
     filled['idempotency-key'] = idempotencyKey
   }
-  for (const [name, value] of lists.flatMap((list) => Object.entries(list ?? {}))) {
+  const entries = lists.flatMap((list) => Object.entries(list ?? {}))
+  for (const [name, value] of entries) {
     const fault = metadataFault(name, value)
     if (fault !== undefined) throw new ToolError('CONFIG_INVALID', `The metadata ${quote(name)} ${fault}.`)
-    const full = await unsealer.open(value)
+  }
+  const names = secretNames(entries.map(([, value]) => value))
+  const secrets = await fetchSecrets(names, secret)
+  for (const [name, value] of entries) {
+    const full = fillSecrets(value, secrets)
     const inside = valueFault(name, full)
     if (inside !== undefined) throw unfit(name, inside)
     filled[name] = full

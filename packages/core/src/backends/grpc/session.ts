@@ -1,8 +1,8 @@
 import { type ClientHttp2Session, connect } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { ToolError } from '@gantry/contract'
+import { fetchSecrets, fillSecrets, secretNames } from '../../ids/secret-reference.ts'
 import type { BackendHost } from '../backend.ts'
-import { createUnsealer } from '../http/auth.ts'
 import type { GrpcOptions, Place } from './options.ts'
 
 const openMs = 10_000
@@ -57,15 +57,16 @@ async function dial(host: BackendHost, options: GrpcOptions, place: Place, signa
 
 async function tlsOf({ tls }: GrpcOptions, host: BackendHost, signal: AbortSignal) {
   const { ca, cert, key, serverName } = typeof tls === 'object' ? tls : {}
-  const unsealer = createUnsealer((name) => host.secret(name, signal))
-  const filled = async (name: 'ca' | 'cert' | 'key', value: string | Uint8Array | undefined) => {
+  const texts = [ca, cert, key].filter((value) => typeof value === 'string')
+  const secrets = await fetchSecrets(secretNames(texts), (name) => host.secret(name, signal))
+  const filled = (name: 'ca' | 'cert' | 'key', value: string | Uint8Array | undefined) => {
     if (value === undefined) return {}
-    return { [name]: typeof value === 'string' ? await unsealer.open(value) : value }
+    return { [name]: typeof value === 'string' ? fillSecrets(value, secrets) : value }
   }
   return {
-    ...(await filled('ca', ca)),
-    ...(await filled('cert', cert)),
-    ...(await filled('key', key)),
+    ...filled('ca', ca),
+    ...filled('cert', cert),
+    ...filled('key', key),
     ...(serverName === undefined ? {} : { servername: serverName }),
     alpn: ['h2'],
   }

@@ -6,8 +6,12 @@ export interface Media {
   readonly charset: string | undefined
 }
 
+const plainJson: Media = { type: 'application/json', charset: undefined }
+
 export function mediaOf(headers: Headers): Media {
-  const [type = '', ...parameters] = (headers.get('content-type') ?? '').slice(0, 1_000).split(';')
+  const whole = headers.get('content-type')
+  if (whole === 'application/json') return plainJson
+  const [type = '', ...parameters] = (whole ?? '').slice(0, 1_000).split(';')
   const charset = parameters.map((one) => /^\s*charset\s*=\s*"?([^"\s]+)"?\s*$/i.exec(one)?.[1]).find((one) => one)
   return { type: type.trim().toLowerCase() || undefined, charset }
 }
@@ -35,7 +39,10 @@ export function isText(type: string | undefined): boolean {
 
 /** Text in the charset that the answer names; one that nobody knows is taken for UTF-8, and bad bytes are replaced. */
 export function decodeText(bytes: Uint8Array, charset: string | undefined): string {
-  return decoderFor(charset).decode(bytes)
+  if (charset !== undefined && !/^utf-?8$/i.test(charset)) return decoderFor(charset).decode(bytes)
+  // The quick way for nearly every answer; it replaces bad bytes too, but keeps the mark that may stand first.
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
+  return text.startsWith('\ufeff') ? text.slice(1) : text
 }
 
 export function decoderFor(charset: string | undefined): TextDecoder {

@@ -78,11 +78,14 @@ export function readBase(text: string): Base {
 }
 
 /** The URL below the base; the last look at it, because nothing that a call sends may go anywhere else. */
-export function urlBelow(base: Base, path: string, query: string): string {
+export function urlBelow(base: Base, path: string, query: string): URL {
   const text = `${base.origin}${base.path}${path}${query === '' ? '' : `?${query}`}`
   const url = URL.parse(text)
-  const below = url?.origin === base.origin && (url.pathname === base.path || url.pathname.startsWith(`${base.path}/`))
-  if (below) return text
+  if (url !== null && url.origin === base.origin && isBelow(url.pathname, base.path)) return url
   const issue: Issue = { path: '', message: 'lead out of the base URL' }
   throw new ToolError('INPUT_INVALID', 'The arguments lead out of the base URL.', { details: { issues: [issue] } })
+}
+
+function isBelow(path: string, base: string): boolean {
+  return path === base || path.startsWith(`${base}/`)
 }

@@ -1,5 +1,6 @@
 import type { HttpAuth, HttpBody, Json, JsonObject } from '@gantry/contract'
-import { openHeader, type Unsealer } from './auth.ts'
+import { fillSecrets, type Secrets, secretNames } from '../../ids/secret-reference.ts'
+import { fillHeader } from './auth.ts'
 import type { Plan } from './binding.ts'
 import { constantPair, joinPairs, type SentBody, writeBody } from './body.ts'
 import { badArgument } from './check.ts'
@@ -20,7 +21,7 @@ export interface Draft {
 
 /** A request as the guard takes it. */
 export interface SealedRequest {
-  readonly url: string
+  readonly url: URL
   readonly method: string
   readonly headers: { readonly [name: string]: string }
   readonly body?: string | Uint8Array
@@ -51,6 +52,7 @@ const safe: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const bodiless: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE'])
 
 function restOf(plan: Plan, args: JsonObject): JsonObject {
+  if (plan.placed.size === 0) return args
   return Object.fromEntries(Object.entries(args).filter(([name]) => !plan.placed.has(name)))
 }
 
@@ -79,77 +81,88 @@ function headerOf(place: Place, args: JsonObject): [name: string, value: string]
   return [[place.name.toLowerCase(), writeText(place, value, headerFromArgument)]]
 }
 
+/** What the configuration sends with every call of one binding, put together once. */
+export interface Fixed {
+  readonly auth: readonly HttpAuth[]
+  /** By name in small letters; the binding's before the backend's. */
+  readonly headers: readonly (readonly [name: string, text: string])[]
+  readonly query: readonly (readonly [name: string, text: string])[]
+  readonly cookies: readonly (readonly [name: string, text: string])[]
+  /** The secrets that all of it refers to. */
+  readonly secrets: readonly string[]
+}
+
+export function fixedOf(plan: Plan, settings: Settings): Fixed {
+  const auth = plan.auth ?? settings.auth
+  const lower = (headers: object): [string, string][] =>
+    Object.entries(headers).map(([name, text]) => [name.toLowerCase(), text])
+  const headers = [...new Map([...lower(settings.headers), ...lower(plan.headers)])]
+  const query = Object.entries({ ...settings.constants, ...plan.constants, ...named(auth, 'query') })
+  const cookies = Object.entries(named(auth, 'cookie'))
+  const texts = [...headers, ...query, ...cookies].map(([, text]) => text)
+  return { auth, headers, query, cookies, secrets: secretNames([...texts, ...auth.flatMap(textsOf)]) }
+}
+
+function textsOf(auth: HttpAuth): string[] {
+  if (auth.type === 'bearer') return [auth.token]
+  return auth.type === 'basic' ? [auth.username, auth.password] : [auth.value]
+}
+
 /**
  * Adds what the configuration sends: constants and proof of who calls, with their secrets. What the configuration
  * names, no argument may name too: a server that takes the other of two would be talked out of its credentials.
  */
-export async function sealRequest(
+export function sealRequest(
   draft: Draft,
   plan: Plan,
   settings: Settings,
-  unsealer: Unsealer,
-): Promise<SealedRequest> {
-  const auth = plan.auth ?? settings.auth
-  const constants = { ...settings.constants, ...plan.constants, ...named(auth, 'query') }
-  const biscuits = named(auth, 'cookie')
-  refuseDoubles(draft.query, constants, 'query')
-  refuseDoubles(draft.cookies, biscuits, 'cookie')
-  const headers = await openHeaders(draft, plan, settings, auth, unsealer)
-  const cookies = [...draft.cookies, ...(await openPairs(biscuits, unsealer))]
+  fixed: Fixed,
+  secrets: Secrets,
+): SealedRequest {
+  refuseDoubles(draft.query, fixed.query, 'query')
+  refuseDoubles(draft.cookies, fixed.cookies, 'cookie')
+  const headers = headersOf(draft, plan, fixed, secrets)
+  const cookies = [...draft.cookies, ...pairsWith(fixed.cookies, secrets)]
   if (cookies.length > 0)
     headers.cookie = [...(headers.cookie ? [headers.cookie] : []), joinPairs(cookies, '; ')].join('; ')
-  const query = joinPairs([...draft.query, ...(await openPairs(constants, unsealer))])
-  return {
-    url: urlBelow(settings.base, draft.path, query),
-    method: draft.method,
-    headers,
-    ...(draft.body === undefined ? {} : { body: draft.body.data }),
-  }
+  const query = joinPairs([...draft.query, ...pairsWith(fixed.query, secrets)])
+  const url = urlBelow(settings.base, draft.path, query)
+  const { method, body } = draft
+  return body === undefined ? { url, method, headers } : { url, method, headers, body: body.data }
 }
 
 function named(auth: readonly HttpAuth[], type: 'query' | 'cookie'): { [name: string]: string } {
   return Object.fromEntries(auth.flatMap((one) => (one.type === type ? [[one.name, one.value]] : [])))
 }
 
-function refuseDoubles(pairs: readonly Pair[], constants: object, where: string): void {
-  const taken = new Set(Object.keys(constants).map((name) => constantPair(name, '')[0]))
+function refuseDoubles(pairs: readonly Pair[], fixed: Fixed['query'], where: string): void {
+  if (fixed.length === 0 || pairs.length === 0) return
+  const taken = new Set(fixed.map(([name]) => constantPair(name, '')[0]))
   const double = pairs.find(([name]) => taken.has(name))
   if (double === undefined) return
   throw badArgument(decodeURIComponent(double[0]), `would send a second value for a ${where} parameter that is fixed`)
 }
 
-async function openPairs(constants: { readonly [name: string]: string }, unsealer: Unsealer): Promise<Pair[]> {
-  const pairs: Pair[] = []
-  for (const [name, sealed] of Object.entries(constants)) pairs.push(constantPair(name, await unsealer.open(sealed)))
-  return pairs
+function pairsWith(fixed: Fixed['query'], secrets: Secrets): Pair[] {
+  return fixed.map(([name, text]) => constantPair(name, fillSecrets(text, secrets)))
 }
 
 /** Later ones win: defaults, the backend's, the binding's, the arguments', the body's type, proof of who calls. */
-async function openHeaders(
-  draft: Draft,
-  plan: Plan,
-  settings: Settings,
-  auth: readonly HttpAuth[],
-  unsealer: Unsealer,
-): Promise<{ [name: string]: string }> {
-  const headers: { [name: string]: string } = Object.create(null)
-  headers.accept = accepts[plan.response] ?? '*/*'
-  for (const [name, sealed] of [...Object.entries(settings.headers), ...Object.entries(plan.headers)]) {
-    headers[name.toLowerCase()] = await openHeader(unsealer, name, sealed)
-  }
+function headersOf(draft: Draft, plan: Plan, fixed: Fixed, secrets: Secrets): { [name: string]: string } {
+  const headers: { [name: string]: string } = { accept: accepts[plan.response] ?? '*/*' }
+  for (const [name, text] of fixed.headers) headers[name] = fillHeader(name, text, secrets)
   for (const [name, value] of draft.headers) headers[name] = value
   if (draft.body !== undefined) headers['content-type'] = draft.body.mediaType
-  for (const one of auth) Object.assign(headers, await authHeader(one, unsealer))
+  for (const one of fixed.auth) addAuth(headers, one, secrets)
   return headers
 }
 
-async function authHeader(auth: HttpAuth, unsealer: Unsealer): Promise<{ [name: string]: string }> {
-  if (auth.type === 'bearer')
-    return { authorization: `Bearer ${await openHeader(unsealer, 'Authorization', auth.token)}` }
-  if (auth.type === 'header') return { [auth.name.toLowerCase()]: await openHeader(unsealer, auth.name, auth.value) }
-  if (auth.type !== 'basic') return {}
-  const pair = `${await unsealer.open(auth.username)}:${await unsealer.open(auth.password)}`
-  return { authorization: `Basic ${Buffer.from(pair).toString('base64')}` }
+function addAuth(headers: { [name: string]: string }, auth: HttpAuth, secrets: Secrets): void {
+  if (auth.type === 'bearer') headers.authorization = `Bearer ${fillHeader('Authorization', auth.token, secrets)}`
+  if (auth.type === 'header') headers[auth.name.toLowerCase()] = fillHeader(auth.name, auth.value, secrets)
+  if (auth.type !== 'basic') return
+  const pair = `${fillSecrets(auth.username, secrets)}:${fillSecrets(auth.password, secrets)}`
+  headers.authorization = `Basic ${Buffer.from(pair).toString('base64')}`
 }
 
 const accepts: { readonly [response: string]: string } = {

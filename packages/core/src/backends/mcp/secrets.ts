@@ -1,19 +1,17 @@
-const reference = /(?<![A-Za-z0-9_])secret:([A-Za-z0-9_][A-Za-z0-9_.-]*)/g
+import { fetchSecrets, fillSecrets as fill, secretNames } from '../../ids/secret-reference.ts'
+
+type Secret = (name: string) => Promise<string>
 
 /** Puts secrets in the place of their references: `Bearer secret:token` becomes what is to be sent. */
-export async function fillSecrets(text: string, secret: (name: string) => Promise<string>): Promise<string> {
-  const names = new Set([...text.matchAll(reference)].map((match) => match[1] ?? ''))
-  const values = new Map<string, string>()
-  for (const name of names) values.set(name, await secret(name))
-  return text.replace(reference, (_match, name: string) => values.get(name) ?? '')
+export async function fillSecrets(text: string, secret: Secret): Promise<string> {
+  return fill(text, await fetchSecrets(secretNames([text]), secret))
 }
 
 /** The same for every member of an object of texts. */
 export async function fillAll(
   texts: { readonly [name: string]: string },
-  secret: (name: string) => Promise<string>,
+  secret: Secret,
 ): Promise<{ readonly [name: string]: string }> {
-  const filled: [string, string][] = []
-  for (const [name, text] of Object.entries(texts)) filled.push([name, await fillSecrets(text, secret)])
-  return Object.fromEntries(filled)
+  const secrets = await fetchSecrets(secretNames(Object.values(texts)), secret)
+  return Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, fill(text, secrets)]))
 }
