@@ -1,5 +1,5 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
 
@@ -46,8 +46,19 @@ export async function bundleProgram(entry, outfile, options = {}) {
     renameSync(aside, outfile)
     writeFileSync(`${aside}.inputs`, JSON.stringify([...stamps.values()]))
     renameSync(`${aside}.inputs`, `${outfile}.inputs`)
+    removeLeftovers(outfile)
   } finally {
     rmSync(aside, { force: true })
+  }
+}
+
+/** What a bundler left behind that was killed; a minute is longer than any of them takes. */
+function removeLeftovers(outfile) {
+  const folder = dirname(outfile)
+  const old = Date.now() - 60_000
+  for (const name of readdirSync(folder)) {
+    if (!name.startsWith(`${basename(outfile)}.`) || !/\.\d+(?:\.inputs)?$/.test(name)) continue
+    if (statSync(join(folder, name)).mtimeMs < old) rmSync(join(folder, name), { force: true })
   }
 }
 

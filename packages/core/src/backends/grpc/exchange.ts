@@ -20,7 +20,6 @@ export interface CallRequest {
   readonly signal: AbortSignal
 }
 
-const { NGHTTP2_CANCEL, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_INADEQUATE_SECURITY, NGHTTP2_REFUSED_STREAM } = constants
 const longestMessage = 4_000
 
 /** What the server has said so far. */
@@ -38,7 +37,7 @@ export async function* exchange(session: ClientHttp2Session, request: CallReques
   const stream = begin(session, request)
   const heard: Heard = { status: undefined, error: undefined }
   const closed = listen(stream, heard)
-  const cancel = (): void => stream.close(NGHTTP2_CANCEL)
+  const cancel = (): void => stream.close(constants.NGHTTP2_CANCEL)
   signal.addEventListener('abort', cancel, { once: true })
   let whole = false
   try {
@@ -85,7 +84,7 @@ function listen(stream: ClientHttp2Stream, heard: Heard): Promise<void> {
   })
   stream.once('response', (headers) => {
     heard.status = statusOf(headers) ?? foreignStatus(headers)
-    if (heard.status !== undefined && !('grpc-status' in headers)) stream.close(NGHTTP2_CANCEL)
+    if (heard.status !== undefined && !('grpc-status' in headers)) stream.close(constants.NGHTTP2_CANCEL)
   })
   stream.once('trailers', (trailers) => {
     heard.status ??= statusOf(trailers) ?? { code: 2, message: 'The server ended the call without a status.' }
@@ -126,13 +125,13 @@ function foreignStatus(headers: IncomingHttpHeaders): GrpcStatus | undefined {
 /** What a call means that ended without a status. */
 function brokenStatus(session: ClientHttp2Session, stream: ClientHttp2Stream): GrpcStatus {
   const { rstCode } = stream
-  const refused = rstCode === NGHTTP2_REFUSED_STREAM || stream.id === undefined
+  const refused = rstCode === constants.NGHTTP2_REFUSED_STREAM || stream.id === undefined
   if (refused) return { code: 14, message: 'The server did not take the call.', unsent: true }
   if (session.destroyed) return { code: 14, message: 'The connection broke before the call had ended.' }
   const codes = new Map([
-    [NGHTTP2_CANCEL, 1],
-    [NGHTTP2_ENHANCE_YOUR_CALM, 8],
-    [NGHTTP2_INADEQUATE_SECURITY, 7],
+    [constants.NGHTTP2_CANCEL, 1],
+    [constants.NGHTTP2_ENHANCE_YOUR_CALM, 8],
+    [constants.NGHTTP2_INADEQUATE_SECURITY, 7],
   ])
   return { code: codes.get(rstCode) ?? 13, message: 'The server broke off the call without a status.' }
 }

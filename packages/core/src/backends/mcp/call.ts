@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import type { BackendCall, BackendContext } from '../backend.ts'
 import type { Connection } from './connection.ts'
 
@@ -19,7 +18,7 @@ export async function sendCall(
   // The server is told that it was cancelled, not by whom or why.
   const onAbort = (): void => stop.abort('The call was cancelled.')
   context.signal.throwIfAborted()
-  const progressToken = randomUUID()
+  const progressToken = incoming.nextToken()
   const deaf = incoming.watch(progressToken, (report) => context.progress(report))
   context.signal.addEventListener('abort', onAbort, { once: true })
   try {

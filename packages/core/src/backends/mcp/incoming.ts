@@ -4,6 +4,8 @@ import type { ProgressReport } from '../backend.ts'
 /** Sees every message before the SDK does. */
 export interface Incoming {
   see(message: JSONRPCMessage): void
+  /** A token that no other call over this connection has. */
+  nextToken(): string
   /** Hears the progress under this token until it lets go. */
   watch(token: string, listener: (report: ProgressReport) => void): () => void
 }
@@ -15,7 +17,9 @@ export interface Incoming {
  */
 export function createIncoming(): Incoming {
   const listeners = new Map<string, (report: ProgressReport) => void>()
+  let count = 0
   return {
+    nextToken: () => `progress-${++count}`,
     see(message) {
       if ('result' in message && isUnmarked(message.result)) message.result.resultType = 'complete'
       if (!('method' in message) || message.method !== 'notifications/progress') return

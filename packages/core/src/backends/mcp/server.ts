@@ -26,6 +26,7 @@ export class McpServer {
   readonly #way: Way
   readonly #refresher = createRefresher(() => this.#refresh())
   /** Set once the server was found to be of the time before 2026-07-28. */
+  #sdk: Sdk | undefined
   #legacy = false
   /** The list that was published last, as text. */
   #published: string | undefined
@@ -84,8 +85,14 @@ export class McpServer {
     await this.#supervisor.close()
   }
 
+  /** Kept, because importing again takes longer than much of a call. */
+  async #library(): Promise<Sdk> {
+    this.#sdk ??= await loadSdk()
+    return this.#sdk
+  }
+
   async #connect(signal: AbortSignal, ended: (reason: string) => void): Promise<Connection> {
-    const sdk = await loadSdk()
+    const sdk = await this.#library()
     const events = {
       toolsChanged: () => this.#refresher.wish(),
       message: (level: string, data: unknown) => this.#logs.message(level, data),
@@ -105,7 +112,7 @@ export class McpServer {
 
   /** Uses the connection; when the server has forgotten the session, once more with a new one. */
   async #use<T>(signal: AbortSignal, work: (connection: Connection) => Promise<T>): Promise<T> {
-    const sdk = await loadSdk()
+    const sdk = this.#sdk ?? (await this.#library())
     let renewed = false
     while (true) {
       const connection = await this.#supervisor.need(signal)
