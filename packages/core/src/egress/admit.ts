@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
+import { createRateLimits } from '../resilience/rate-limits.ts'
 import type { EgressAllow, EgressScope } from './egress.ts'
 import type { EgressSettings } from './options.ts'
-import { createRate } from './rate.ts'
 import type { Report } from './report.ts'
 import { covers, judge, parseRules, type Rule } from './rules.ts'
 import { type Target, targetOf } from './target.ts'
@@ -30,7 +30,7 @@ const forbiddenMethods = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createAdmission(settings: EgressSettings, report: Report): Admission {
   let { rules } = settings
-  const rate = settings.rate === undefined ? undefined : createRate(settings.rate)
+  const rates = settings.rate === undefined ? undefined : createRateLimits(settings.rate)
   const parsed = new WeakMap<object, readonly Rule[]>()
 
   const rulesOf = (allow: EgressAllow, path: string): readonly Rule[] => {
@@ -53,10 +53,13 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
       const message = `The tool may reach only what it names, and ${origin} is not there. Add "${origin}" to its egress.`
       throw refuse('the tool does not name it', message)
     }
-    const retryAfterMs = rate?.take(origin) ?? 0
-    if (retryAfterMs === 0) return { owner: scope.owner, target, private: verdict.private }
-    report(scope.owner, target, { outcome: 'refused', reason: 'too many requests' })
-    throw new ToolError('RATE_LIMITED', `Too many requests to ${origin}.`, { details: { retryAfterMs } })
+    try {
+      rates?.take(origin)
+    } catch (error) {
+      report(scope.owner, target, { outcome: 'refused', reason: 'too many requests' })
+      throw error
+    }
+    return { owner: scope.owner, target, private: verdict.private }
   }
   return {
     request(url, method, scope) {
