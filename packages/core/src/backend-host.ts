@@ -1,7 +1,7 @@
-import type { Identity, Tool } from '@gantry/contract'
+import type { Identity, Json, Tool } from '@gantry/contract'
 import type { Backend, BackendHost, BackendReport, Published } from './backends/backend.ts'
 import type { Egress } from './egress/egress.ts'
-import { shortestSecret } from './json/redact.ts'
+import { createRedactor, shortestSecret } from './json/redact.ts'
 import type { HeldSecrets } from './pipeline/held-secrets.ts'
 import { backendKey } from './pipeline/registry.ts'
 import { fetchSecret } from './pipeline/resolve-secrets.ts'
@@ -29,7 +29,14 @@ export function createHost(backend: Backend, parts: HostParts): BackendHost {
     conceal: (value) => {
       if (value.length >= shortestSecret) parts.held.add(backend, value)
     },
-    publish: (tools) => parts.publish(backend, tools),
+    publish: (tools) => parts.publish(backend, withoutSecrets(tools, parts.held.of(backend))),
     report: (report) => parts.report(key, report),
   }
+}
+
+/** A server may repeat its credentials in what it says of its tools, which is shown, searched and pinned. */
+function withoutSecrets(tools: readonly Tool[], values: readonly string[] | undefined): readonly Tool[] {
+  if (values === undefined) return tools
+  const redactor = createRedactor({ values, keys: false })
+  return tools.map((tool) => redactor.value(tool as unknown as Json) as unknown as Tool)
 }

@@ -52,14 +52,25 @@ class Source {
       this.#known = true
       this.#failed = undefined
     } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : 'it gave no reason'
-      const message = `The tools of ${this.key} are not known: ${reason}`
-      const error = new ToolError('BACKEND_UNAVAILABLE', message, { cause, stage: 'lookup' })
-      this.#failed = { error, at: performance.now() }
+      this.#failed = { error: unknownTools(this.key, cause), at: performance.now() }
     } finally {
       this.#asking = undefined
     }
   }
+}
+
+/** What a call of such a tool ends with: the backend's own reason, and nothing can have happened. */
+function unknownTools(key: string, cause: unknown): ToolError {
+  const reason = cause instanceof Error ? cause.message : 'it gave no reason'
+  const message = `The tools of ${key} are not known: ${reason}`
+  const known = ToolError.is(cause) && cause.code !== 'BACKEND_FAILED' && cause.code !== 'TIMEOUT' ? cause : undefined
+  const retryable = known === undefined ? {} : { retryable: known.retryable }
+  return new ToolError(known?.code ?? 'BACKEND_UNAVAILABLE', message, {
+    cause,
+    stage: 'lookup',
+    effect: 'none',
+    ...retryable,
+  })
 }
 
 /** `life` ends what is under way when the executor closes. */

@@ -151,7 +151,7 @@ test('pins that cannot be read keep the tools out', async () => {
   const pins = { ...memoryPins(), load: () => Promise.reject(new ToolError('CONFIG_INVALID', 'The pins are torn.')) }
   const gantry = createExecutor({ backends: [new Offering(offered('read'))], pins })
   const { error } = await gantry.run('files:read')
-  assert.equal(error?.code, 'BACKEND_UNAVAILABLE')
+  assert.equal(error?.code, 'CONFIG_INVALID')
   assert.match(error?.message ?? '', /pins are torn/)
 })
 
@@ -203,4 +203,30 @@ test('a secret of the connection is kept out of every answer, error and event of
     throw new Error(`401 for ${canary}`)
   }
   assert.ok(!JSON.stringify(await gantry.run('files:echo')).includes(canary))
+})
+
+test('a server that repeats its secret in what it says of its tools puts it neither into the catalog nor the pins', async () => {
+  const canary = 'canary-4711-secret'
+  const pins = memoryPins()
+  const backend = new Offering(offered('echo', { description: `Uses ${canary}.` }))
+  backend.discover = async () => {
+    await backend.host?.secret('token', AbortSignal.timeout(1_000))
+    await backend.refresh()
+  }
+  const gantry = createExecutor({ backends: [backend], secrets: { token: canary }, pins })
+  assert.equal((await gantry.describe('files:echo')).summary, 'Uses [redacted].')
+  const kept = [gantry.tools(), await gantry.search('uses'), await pins.load('mcp:files', AbortSignal.timeout(1_000))]
+  assert.ok(!JSON.stringify(kept).includes(canary))
+  assert.equal((await gantry.run('files:echo')).status, 'ok')
+})
+
+test('the reason why a backend could not be asked keeps its code, for calls and descriptions alike', async () => {
+  const backend = new Offering(offered('read'))
+  backend.discover = async () => {
+    throw new ToolError('EGRESS_DENIED', 'No rule allows it.')
+  }
+  const gantry = createExecutor({ backends: [backend] })
+  const { error, status } = await gantry.run('files:read')
+  assert.deepEqual([error?.code, error?.retryable, status], ['EGRESS_DENIED', false, 'denied'])
+  await assert.rejects(gantry.describe('files:read'), { code: 'EGRESS_DENIED' })
 })

@@ -251,7 +251,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     },
     describe: async (tool, { identity = owner, ...how } = {}) => {
       await sources.pending(tool)
-      const entry = findShown(catalog, tool, visible(identity))
+      const entry = findShown(catalog, tool, visible(identity), sources)
       if (!visible(identity)(entry)) {
         throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${tool}.`, { details: { nearest: [] } })
       }

@@ -1,4 +1,4 @@
-import type { Identity, Json, JsonObject, LogLevel, Tool } from '@gantry/contract'
+import type { BackendBinding, Identity, Json, JsonObject, LogLevel, Tool } from '@gantry/contract'
 import type { Egress } from '../egress/egress.ts'
 
 /** One progress report, when the positional form does not fit. */
@@ -112,6 +112,8 @@ export interface Backend {
    * first looks for them and again after it rejected. A backend without it brings none.
    */
   discover?(signal: AbortSignal): Promise<void>
+  /** Throws CONFIG_INVALID for a binding that no call could be made with; for those who look before they run. */
+  check?(binding: BackendBinding, tool: Tool): void
   /** Returns the raw output, an async generator whose values are chunks, or a promise of either. */
   call(call: BackendCall, context: BackendContext): unknown
   health?(signal: AbortSignal): Promise<Health>

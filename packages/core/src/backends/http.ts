@@ -50,6 +50,7 @@ export function http(options: HttpOptions): Backend {
     attach(given) {
       host = given
     },
+    check: (binding, tool) => void readBinding(binding, `${tool.namespace}:${tool.name}`),
     async call(call, context) {
       return answer({ host: hostOf(), settings, scope, prepared: planOf(call), call, context })
     },
@@ -86,7 +87,7 @@ interface Exchange {
  */
 async function answer({ host, settings, scope, prepared, call, context }: Exchange): Promise<unknown> {
   const { plan, fixed } = prepared
-  const draft = draftRequest(plan, call.args, context.idempotencyKey, settings)
+  const draft = draftRequest(plan, call.args, context.idempotencyKey, settings, call.tool.effect)
   const secrets = fixed.secrets.length === 0 ? none : await fetchSecrets(fixed.secrets, context.secret)
   const request = sealRequest(draft, plan, settings, fixed, secrets)
   const excerpt = createExcerpt([...secrets.values()])

@@ -47,7 +47,10 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
     const verdict = judge(rules ?? rulesOf(scope.own ?? [], '/own'), target, method)
     if (!verdict.allowed) {
       const what = method === undefined ? 'a connection' : `a ${method} request`
-      throw refuse('no rule allows it', `No rule allows ${what} to ${origin}. Add "${origin}" to egress.allow.`)
+      const known = rules?.find((rule) => covers(rule, target))
+      const add =
+        known === undefined ? `Add "${origin}" to egress.allow` : `Its rule in egress.allow names other methods`
+      throw refuse('no rule allows it', `No rule allows ${what} to ${origin}. ${add}.`)
     }
     if (scope.only !== undefined && !judge(rulesOf(scope.only, '/only'), target, method).allowed) {
       const message = `The tool may reach only what it names, and ${origin} is not there. Add "${origin}" to its egress.`

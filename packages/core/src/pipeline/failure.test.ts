@@ -116,3 +116,20 @@ test("an error that an inner call ended with does not pass for the tool's own", 
   assert.equal(result.error?.effect, 'possible')
   assert.equal(result.error?.cause?.code, 'NO_BACKEND')
 })
+
+test('a message whose end could be the beginning of a secret is shown whole', async () => {
+  const heard: unknown[] = []
+  const broken = tool(
+    (_args, { log, progress }) => {
+      log('warn', 'item 16')
+      progress(1, 2, 'step 16')
+      throw new Error('order 16')
+    },
+    { secrets: ['key'] },
+  )
+  const gantry = createExecutor({ tools: [broken], secrets: { key: '16-secret-key' } })
+  gantry.on('call:reported', ({ report }) => heard.push('message' in report ? report.message : undefined))
+  const { error } = await gantry.run('test:it')
+  assert.equal(error?.message, 'order 16')
+  assert.deepEqual(heard, ['item 16', 'step 16'])
+})

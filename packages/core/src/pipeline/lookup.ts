@@ -2,6 +2,7 @@ import { ToolError } from '@gantry/contract'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
+import type { Sources } from './sources.ts'
 
 /**
  * Finds the tool version that the id means, and refuses a caller who saw another one. Waits only when the tool may
@@ -57,11 +58,16 @@ function explained(run: Run, error: unknown): unknown {
 }
 
 /** Finds an entry for a caller who may not see all of them. */
-export function findShown(catalog: Catalog, id: string, isVisible: (entry: CatalogEntry) => boolean): CatalogEntry {
+export function findShown(
+  catalog: Catalog,
+  id: string,
+  isVisible: (entry: CatalogEntry) => boolean,
+  sources: Sources,
+): CatalogEntry {
   try {
     return catalog.find(id)
   } catch (error) {
-    throw withoutHidden(error, catalog, id, isVisible)
+    throw (isMissing(error) ? sources.refusal(id) : undefined) ?? withoutHidden(error, catalog, id, isVisible)
   }
 }
 

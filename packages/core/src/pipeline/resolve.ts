@@ -62,6 +62,7 @@ function unresolved(run: Run, { entry }: PreparedTool): ToolError {
     const message = `${entry.id} declares ${demand}, which the backend ${backend.name} cannot enforce; nothing was run.`
     return new ToolError('RUNTIME_UNAVAILABLE', message, { stage: 'resolve', retryable: false })
   }
+  if (asked !== undefined) return new ToolError('NO_BACKEND', `${entry.id} wants ${asked}, which is out of service.`)
   const state = found.length === 0 ? 'none is registered' : 'none is in service'
   return new ToolError('NO_BACKEND', `${entry.id} wants ${wanted || 'a backend'}, and ${state}.`)
 }

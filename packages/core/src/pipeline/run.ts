@@ -128,11 +128,11 @@ export class Run implements Waiter {
 
   /** A text as it may leave: without secrets, then cut, so that a cut cannot hide a secret from the search for it. */
   shown(text: string, limit: number): string {
-    if (this.redactor === undefined) return text.slice(0, limit)
-    return this.redactor
-      .pieces()
-      .push(text.slice(0, limit * 10))
-      .slice(0, limit)
+    const pieces = this.redactor?.pieces()
+    if (pieces === undefined) return text.slice(0, limit)
+    const part = text.slice(0, limit * 10)
+    // What looks like the beginning of a secret stays away only where the text goes on.
+    return (pieces.push(part) + (part.length === text.length ? pieces.end() : '')).slice(0, limit)
   }
 
   warn(warning: Warning): void {

@@ -129,3 +129,10 @@ test('in no ten seconds are there more repeats than the ratio of calls and the r
     }),
   )
 })
+
+test('what began is not repeated for an effect of once, though the backend thinks that it changed nothing', () => {
+  const harmless = new ToolError('BACKEND_FAILED', 'A GET failed.', { effect: 'none', retryable: true })
+  assert.equal(isRepeatable(harmless, 'once'), false)
+  assert.equal(isRepeatable(harmless, 'read'), true)
+  assert.equal(isRepeatable(new ToolError('BACKEND_UNAVAILABLE', 'Nobody there.'), 'once'), true)
+})

@@ -37,7 +37,8 @@ export async function retry<T>(work: (attempt: number) => T | PromiseLike<T>, op
 export function isRepeatable(error: unknown, effect: EffectClass = 'once'): boolean {
   const safe = effect === 'read' || effect === 'keyed' || effect === 'repeatable'
   if (!ToolError.is(error)) return safe && !(error instanceof Error && error.name === 'AbortError')
-  if (error.effect === 'none') return error.retryable
+  // A backend may think that what it began changes nothing; whether to begin again is for the effect class to say.
+  if (error.effect === 'none') return error.retryable && (safe || error.code !== 'BACKEND_FAILED')
   return safe && (error.retryable || error.code === 'BACKEND_FAILED')
 }
 

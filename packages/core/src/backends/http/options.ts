@@ -1,5 +1,6 @@
 import type { HttpAuth, Issue, Tool } from '@gantry/contract'
 import type { EgressRule } from '../../egress/egress.ts'
+import { namespaceFault } from '../../ids/tool-id.ts'
 import { authList, authShape } from './auth.ts'
 import { headersShape, idempotencyShape } from './binding.ts'
 import { flag, isRecord, listOf, mapOf, record, refuseConfig, rule, ruled, text, whole } from './check.ts'
@@ -46,7 +47,7 @@ export interface Settings {
 
 const shape = record(
   {
-    name: ruled((name) => (name.trim() === '' ? 'must not be empty' : undefined)),
+    name: ruled(namespaceFault),
     baseUrl: ruled(baseFault),
     auth: authShape,
     headers: headersShape,

@@ -1,4 +1,4 @@
-import type { HttpAuth, HttpBody, Json, JsonObject } from '@gantry/contract'
+import type { EffectClass, HttpAuth, HttpBody, Json, JsonObject } from '@gantry/contract'
 import { fillSecrets, type Secrets, secretNames } from '../../ids/secret-reference.ts'
 import { fillHeader } from './auth.ts'
 import type { Plan } from './binding.ts'
@@ -28,12 +28,21 @@ export interface SealedRequest {
 }
 
 /** Places the arguments as the binding says; throws INPUT_INVALID for those that have no place or would not arrive. */
-export function draftRequest(plan: Plan, args: JsonObject, idempotencyKey: string, settings: Settings): Draft {
+export function draftRequest(
+  plan: Plan,
+  args: JsonObject,
+  idempotencyKey: string,
+  settings: Settings,
+  effect: EffectClass,
+): Draft {
   const rest = restOf(plan, args)
   const inQuery = bodiless.has(plan.method) && (plan.body === undefined || plan.body.arg !== undefined)
   const body = bodyOf(plan, args, inQuery ? {} : rest)
   const key = plan.idempotencyHeader ?? settings.idempotencyHeader
-  const keyed = key === false || safe.has(plan.method) ? [] : [[key.toLowerCase(), headerSafe(idempotencyKey)] as const]
+  const keyed =
+    key === false || (safe.has(plan.method) && effect === 'read')
+      ? []
+      : [[key.toLowerCase(), headerSafe(idempotencyKey)] as const]
   return {
     method: plan.method,
     path: expandPath(plan.path, args),
@@ -47,7 +56,7 @@ export function draftRequest(plan: Plan, args: JsonObject, idempotencyKey: strin
   }
 }
 
-/** Methods that ask for nothing to change, and so need no key. */
+/** Methods that ask for nothing to change; with a tool that says so too, they need no key. */
 const safe: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const bodiless: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE'])
 
