@@ -30,8 +30,13 @@ export function createHost(backend: Backend, parts: HostParts): BackendHost {
       if (value.length >= shortestSecret) parts.held.add(backend, value)
     },
     publish: (tools) => parts.publish(backend, withoutSecrets(tools, parts.held.of(backend))),
-    report: (report) => parts.report(key, report),
+    report: (report) => parts.report(key, { ...report, message: shownText(parts.held, backend, report.message) }),
   }
+}
+
+/** A text of a backend without the secrets of its connection. */
+export function shownText(held: HeldSecrets, backend: Backend, text: string): string {
+  return held.redactor(backend)?.text(text) ?? text
 }
 
 /** A server may repeat its credentials in what it says of its tools, which is shown, searched and pinned. */

@@ -14,8 +14,9 @@ export interface BackendSources extends Sources {
   ready(signal?: AbortSignal): Promise<readonly SourceFault[]>
 }
 
-/** A backend that failed is left alone for this long, so that a storm of calls does not become one of connections. */
-const pauseMs = 1_000
+/** A backend that failed is left alone for this long, twice as long each time, so that not every search waits for it. */
+const firstPauseMs = 1_000
+const longestPauseMs = 30_000
 
 /**
  * Asks each backend for its tools once, when somebody first needs them: *idle* until then, *asking* while one question
@@ -25,12 +26,16 @@ const pauseMs = 1_000
 class Source {
   readonly key: string
   readonly backend: Backend
+  readonly #shown: (text: string) => string
+  #pauseMs = firstPauseMs
   #asking: Promise<void> | undefined
   #known = false
   #failed: { readonly error: ToolError; readonly at: number } | undefined
 
-  constructor(backend: Backend) {
+  /** `shown` takes the secrets of the backend's connection out of what it says. */
+  constructor(backend: Backend, shown: (text: string) => string) {
     this.backend = backend
+    this.#shown = shown
     this.key = backendKey(backend.kind, backend.name)
   }
 
@@ -41,7 +46,7 @@ class Source {
   /** Never rejects; undefined when there is nothing to wait for. */
   ask(signal: AbortSignal, now: number): Promise<void> | undefined {
     if (this.#known || this.#asking !== undefined) return this.#asking
-    if (this.#failed !== undefined && now - this.#failed.at < pauseMs) return undefined
+    if (this.#failed !== undefined && now - this.#failed.at < this.#pauseMs) return undefined
     this.#asking = this.#discover(signal)
     return this.#asking
   }
@@ -52,7 +57,8 @@ class Source {
       this.#known = true
       this.#failed = undefined
     } catch (cause) {
-      this.#failed = { error: unknownTools(this.key, cause), at: performance.now() }
+      this.#pauseMs = this.#failed === undefined ? firstPauseMs : Math.min(this.#pauseMs * 2, longestPauseMs)
+      this.#failed = { error: unknownTools(this.key, cause, this.#shown), at: performance.now() }
     } finally {
       this.#asking = undefined
     }
@@ -60,13 +66,14 @@ class Source {
 }
 
 /** What a call of such a tool ends with: the backend's own reason, and nothing can have happened. */
-function unknownTools(key: string, cause: unknown): ToolError {
-  const reason = cause instanceof Error ? cause.message : 'it gave no reason'
+function unknownTools(key: string, cause: unknown, shown: (text: string) => string): ToolError {
+  const reason = shown(cause instanceof Error ? cause.message : 'it gave no reason')
   const message = `The tools of ${key} are not known: ${reason}`
   const known = ToolError.is(cause) && cause.code !== 'BACKEND_FAILED' && cause.code !== 'TIMEOUT' ? cause : undefined
   const retryable = known === undefined ? {} : { retryable: known.retryable }
   return new ToolError(known?.code ?? 'BACKEND_UNAVAILABLE', message, {
-    cause,
+    // Only what may be shown goes on: no run stands between this error and its reader.
+    cause: new Error(reason),
     stage: 'lookup',
     effect: 'none',
     ...retryable,
@@ -76,13 +83,17 @@ function unknownTools(key: string, cause: unknown): ToolError {
 /** `life` ends what is under way when the executor closes. */
 export function createSources(
   backends: readonly Backend[],
+  shown: (backend: Backend, text: string) => string,
   isQuarantined: (key: string) => boolean,
   life: AbortSignal,
 ): BackendSources {
   const sources = new Map<string, Source[]>()
   for (const backend of backends) {
     if (backend.discover === undefined) continue
-    sources.set(backend.name, [...(sources.get(backend.name) ?? []), new Source(backend)])
+    sources.set(backend.name, [
+      ...(sources.get(backend.name) ?? []),
+      new Source(backend, (text) => shown(backend, text)),
+    ])
   }
   const all = (): Source[] => [...sources.values()].flat()
   const of = (id: string): readonly Source[] => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import { type Tool, ToolError } from '@gantry/contract'
 import type { Backend, BackendHost, Published } from './backends/backend.ts'
 import { createExecutor } from './executor.ts'
@@ -229,4 +230,19 @@ test('the reason why a backend could not be asked keeps its code, for calls and 
   const { error, status } = await gantry.run('files:read')
   assert.deepEqual([error?.code, error?.retryable, status], ['EGRESS_DENIED', false, 'denied'])
   await assert.rejects(gantry.describe('files:read'), { code: 'EGRESS_DENIED' })
+})
+
+test('the reason why a backend could not be asked is told without the secrets of its connection', async () => {
+  const canary = 'canary-4711-secret'
+  const backend = new Offering(offered('read'))
+  backend.discover = async () => {
+    await backend.host?.secret('token', AbortSignal.timeout(1_000))
+    throw new Error(`401 for ${canary}`, { cause: { data: { text: canary } } })
+  }
+  const gantry = createExecutor({ backends: [backend], secrets: { token: canary } })
+  const kept: unknown[] = [await gantry.run('files:read'), await gantry.search('x'), await gantry.ready()]
+  kept.push(await gantry.runOrThrow('files:read').catch((error: unknown) => error))
+  kept.push(await gantry.describe('files:read').catch((error: unknown) => error))
+  assert.ok(!inspect(kept, { depth: 20 }).includes(canary), inspect(kept, { depth: 20 }))
+  assert.match(inspect(kept, { depth: 20 }), /401 for \[redacted\]/)
 })

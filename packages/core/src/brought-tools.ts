@@ -3,7 +3,7 @@ import type { Backend, Published } from './backends/backend.ts'
 import type { Catalog } from './catalogs/catalog.ts'
 import { definitionHash, definitionOf } from './pins/definition.ts'
 import { type Difference, differences } from './pins/diff.ts'
-import type { PinStore } from './pins/pin.ts'
+import type { Pin, PinStore } from './pins/pin.ts'
 import { type Quarantined, review } from './pins/review.ts'
 import { backendKey } from './pipeline/registry.ts'
 
@@ -14,6 +14,8 @@ export interface QuarantinedTool {
   /** The backend that offers it. */
   readonly backend: string
   readonly reason: Quarantined['reason']
+  /** SHA-256 of the definition as it is offered now; `approve` with it trusts this definition and no other. */
+  readonly hash: string
   readonly differences: readonly Difference[]
 }
 
@@ -23,6 +25,14 @@ export interface BroughtToolsParts {
   /** ISO time for new pins. */
   readonly now: () => string
   readonly quarantined: (tool: QuarantinedTool) => void
+}
+
+export interface ApproveOptions {
+  /** Of the definition that was looked at; another one is CATALOG_STALE, and nothing changes. */
+  readonly hash?: string | undefined
+  /** Who approves; `host` when absent. */
+  readonly by?: string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 interface Held {
@@ -58,26 +68,30 @@ export class BroughtTools {
   }
 
   /** Trusts a quarantined tool as it is now; what it becomes after that is compared with this. */
-  async approve(id: string, by: string, signal: AbortSignal): Promise<void> {
-    const held = this.#held.get(id)
-    if (held === undefined) throw new ToolError('TOOL_NOT_FOUND', `${id} is not in quarantine.`)
-    await this.#inTurn(held.backend, () => this.#approve(id, held, by, signal))
+  async approve(id: string, { hash, by = 'host' }: ApproveOptions, signal: AbortSignal): Promise<void> {
+    const held = this.#find(id)
+    const wanted = hash ?? held.shown.hash
+    await this.#inTurn(held.backend, () => this.#approve(id, wanted, by, signal))
   }
 
-  async #approve(id: string, held: Held, by: string, signal: AbortSignal): Promise<void> {
-    if (this.#held.get(id) !== held) {
-      throw new ToolError('CATALOG_STALE', `${id} changed again meanwhile; look at it once more.`)
-    }
-    const { backend, tool } = held
+  async #approve(id: string, hash: string, by: string, signal: AbortSignal): Promise<void> {
+    const { backend, tool, shown } = this.#find(id)
+    if (shown.hash !== hash) throw new ToolError('CATALOG_STALE', `${id} changed since it was looked at; look again.`)
     const source = backendKey(backend.kind, backend.name)
     const { pins } = this.#parts
-    const known = (await pins.load(source, signal)) ?? {}
-    const definition = definitionOf(tool)
-    const pin = { hash: definitionHash(definition), definition, at: this.#parts.now(), by }
-    await pins.save(source, { ...known, [tool.name]: pin }, signal)
+    const before = (await pins.load(source, signal))?.[tool.name]
+    const since = before === undefined ? {} : { since: before.since ?? before.at }
+    const pin: Pin = { hash, definition: definitionOf(tool), at: this.#parts.now(), ...since, by }
+    await pins.save(source, { [tool.name]: pin }, signal)
     this.#parts.catalog.update(tool, { source })
     this.#held.delete(id)
     this.#registered.set(backend, new Set([...(this.#registered.get(backend) ?? []), id]))
+  }
+
+  #find(id: string): Held {
+    const held = this.#held.get(id)
+    if (held === undefined) throw new ToolError('TOOL_NOT_FOUND', `${id} is not in quarantine.`)
+    return held
   }
 
   async #take(backend: Backend, tools: readonly Tool[], signal: AbortSignal): Promise<Published> {
@@ -108,7 +122,8 @@ export class BroughtTools {
   async #review(source: string, tools: readonly Tool[], signal: AbortSignal) {
     const before = await this.#parts.pins.load(source, signal)
     const result = review(tools, before, this.#parts.now())
-    if (result.pins !== before) await this.#parts.pins.save(source, result.pins, signal)
+    const news = before === undefined || Object.keys(result.fresh).length > 0
+    if (news) await this.#parts.pins.save(source, result.fresh, signal)
     return result
   }
 
@@ -122,6 +137,7 @@ export class BroughtTools {
         id,
         backend: backendKey(backend.kind, backend.name),
         reason,
+        hash: definitionHash(after),
         differences: differences(before, after),
       }
       this.#held.set(id, { backend, tool, shown })

@@ -8,11 +8,11 @@ import {
   type Warning,
 } from '@gantry/contract'
 import { memoryAudit } from './audits/memory.ts'
-import { createHost } from './backend-host.ts'
+import { createHost, shownText } from './backend-host.ts'
 import { createSources, type SourceFault } from './backend-sources.ts'
-import type { Health } from './backends/backend.ts'
+import type { Backend, Health } from './backends/backend.ts'
 import { localBackend } from './backends/local.ts'
-import { BroughtTools, type QuarantinedTool } from './brought-tools.ts'
+import { type ApproveOptions, BroughtTools, type QuarantinedTool } from './brought-tools.ts'
 import { createCallIds } from './call-ids.ts'
 import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
 import { type DescribeOptions, describeTool, type ToolDoc } from './catalogs/describe.ts'
@@ -120,11 +120,8 @@ export interface BackendControl {
 /** Tools that may not be called, because they are not what was approved. */
 export interface QuarantineControl {
   list(): readonly QuarantinedTool[]
-  /** Trusts a tool as it is now. */
-  approve(
-    id: string,
-    options?: { readonly by?: string | undefined; readonly signal?: AbortSignal | undefined },
-  ): Promise<void>
+  /** Trusts a tool as it is now, or not at all when it is not what the given hash is of. */
+  approve(id: string, options?: ApproveOptions): Promise<void>
 }
 
 /** Composes an executor; the only place where the parts meet. */
@@ -147,7 +144,9 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     now: () => new Date().toISOString(),
     quarantined: ({ id, backend, reason }) => events.emit('tool:quarantined', { id, backend, reason }),
   })
-  const sources = createSources(registry.all(), (key) => brought.isQuarantined(key), life.signal)
+  const held = createHeldSecrets()
+  const shown = (backend: Backend, text: string): string => shownText(held, backend, text)
+  const sources = createSources(registry.all(), shown, (key) => brought.isQuarantined(key), life.signal)
   const ports: Ports = {
     catalog,
     prepared: createPreparedTools(limits, options.format === undefined ? {} : { format: options.format }),
@@ -159,7 +158,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     approver: options.approver,
     audit: options.audit ?? memoryAudit(),
     secrets: asSecrets(options.secrets),
-    held: createHeldSecrets(),
+    held,
     slots: createSlots(),
     events,
     clock: systemClock(),
@@ -267,11 +266,11 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       list: registry.list,
       enable: registry.enable,
       disable: registry.disable,
-      health: ({ key, signal = life.signal } = {}) => registry.health(signal, key),
+      health: ({ key, signal = life.signal } = {}) => registry.health(signal, shown, key),
     },
     quarantine: {
       list: () => brought.quarantined(),
-      approve: (id, { by = 'host', signal = life.signal } = {}) => brought.approve(id, by, signal),
+      approve: (id, how = {}) => brought.approve(id, how, how.signal ?? life.signal),
     },
     circuits: safeguards.circuits,
     egress,

@@ -89,6 +89,7 @@ function createGuards(key: string, options: BackendSafeguards, onEvent: (event: 
   const breakers = breaker === false ? undefined : createBreakers({ ...breaker, onEvent })
   const places = bulkhead === undefined ? undefined : createBulkhead({ ...bulkhead, name: key })
   const limit = rate === undefined ? undefined : createRateLimit({ ...rate, name: key })
+  const paces = new Map<string, Pace>()
   return {
     breakers,
     budget: retryBudget === false ? undefined : createRetryBudget(retryBudget),
@@ -96,31 +97,55 @@ function createGuards(key: string, options: BackendSafeguards, onEvent: (event: 
       limit?.take()
       const circuit = breakers?.get(`${tool} @ ${key}`)
       const place = places?.enter(signal)
-      if (place === undefined || typeof place === 'function') return passage(circuit, place)
-      return place.then((release) => passageOrBack(circuit, release, signal))
+      const pace = paceOf(paces, tool)
+      if (place === undefined || typeof place === 'function') return passage(circuit, place, pace)
+      return place.then((release) => passageOrBack(circuit, release, pace, signal))
     },
   }
 }
 
 /** A place that came when nobody waited any more goes back at once. */
-function passageOrBack(circuit: Breaker | undefined, release: Release, signal: AbortSignal): Passage {
-  if (!signal.aborted) return passage(circuit, release)
+function passageOrBack(circuit: Breaker | undefined, release: Release, pace: Pace, signal: AbortSignal): Passage {
+  if (!signal.aborted) return passage(circuit, release, pace)
   release()
   throw signal.reason
 }
 
-function passage(circuit: Breaker | undefined, release: Release | undefined): Passage {
+/** How long a tool took where it answered, lately. */
+interface Pace {
+  slowestMs: number
+}
+
+/** Tools whose pace is kept at one backend; a caller cannot make it grow, because tools are the host's. */
+const mostPaces = 10_000
+
+function paceOf(paces: Map<string, Pace>, tool: string): Pace {
+  const known = paces.get(tool)
+  if (known !== undefined) return known
+  if (paces.size >= mostPaces) paces.clear()
+  const pace = { slowestMs: 0 }
+  paces.set(tool, pace)
+  return pace
+}
+
+function passage(circuit: Breaker | undefined, release: Release | undefined, pace: Pace): Passage {
   try {
     const permit = circuit?.enter()
+    const start = performance.now()
     return {
       succeed() {
+        pace.slowestMs = Math.max(performance.now() - start, pace.slowestMs * 0.95)
         permit?.succeed()
         release?.()
       },
-      fail(failure) {
-        if (outcomeOf(failure) === 'fault') permit?.fault()
+      fail(failure, until) {
+        // A caller who waits for less time than the backend usually takes says nothing about the backend.
+        const hasty = failure.code === 'TIMEOUT' && performance.now() - start < 2 * pace.slowestMs
+        if (!hasty && outcomeOf(failure) === 'fault') permit?.fault()
         else permit?.leave()
-        release?.()
+        if (release === undefined) return
+        if (until === undefined) release()
+        else until.then(release, release)
       },
     }
   } catch (error) {

@@ -39,6 +39,8 @@ export interface BackendContext extends ToolContext {
    * Ask at the last moment and keep nothing. Rejects with SECRET_UNAVAILABLE.
    */
   secret(name: string): Promise<string>
+  /** Keeps a text that was made of secrets, such as basic credentials, out of everything that leaves the call. */
+  conceal(value: string): void
 }
 
 /** What happened to the tools that a backend brought. */

@@ -91,6 +91,8 @@ export function grpc(options: GrpcOptions): Backend {
   return {
     kind: 'grpc',
     name: options.name,
+    // What a server says of itself may change; a file of the host's own does not by itself.
+    pinned: options.reflection === true,
     attach(given) {
       attached = given
     },

@@ -90,6 +90,8 @@ async function answer({ host, settings, scope, prepared, call, context }: Exchan
   const draft = draftRequest(plan, call.args, context.idempotencyKey, settings, call.tool.effect)
   const secrets = fixed.secrets.length === 0 ? none : await fetchSecrets(fixed.secrets, context.secret)
   const request = sealRequest(draft, plan, settings, fixed, secrets)
+  const basic = /^Basic (.+)$/.exec(secrets.size === 0 ? '' : (request.headers.authorization ?? ''))?.[1]
+  if (basic !== undefined) context.conceal(basic)
   const excerpt = createExcerpt([...secrets.values()])
   const only = call.tool.egress === undefined ? scope : { ...scope, only: call.tool.egress }
   const response = await host.egress.request({ ...only, ...request, signal: context.signal })

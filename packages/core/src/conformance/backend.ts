@@ -79,6 +79,7 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     signal,
     secrets: {},
     secret: async (name) => `value-of-${name}`,
+    conceal: () => undefined,
     progress: () => undefined,
     log: () => undefined,
     send: () => undefined,

@@ -46,6 +46,8 @@ export interface EgressRequest extends EgressScope, EgressBounds {
 export interface EgressResponse {
   readonly status: number
   readonly headers: Headers
+  /** Whether a request that led here by a redirect may have changed something. */
+  readonly changed: boolean
   /** Where the response came from, after redirects. */
   readonly url: string
   /** Chunks as they come; throws ToolError (RESULT_TOO_LARGE, BACKEND_FAILED, CANCELLED, TIMEOUT). */

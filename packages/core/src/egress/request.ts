@@ -31,6 +31,7 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
   signal.throwIfAborted()
   try {
     for (let left = Math.min(redirects, mostRedirects); ; left -= 1) {
+      const changed = !safe
       const admitted = admission.request(hop.url, hop.method, asked)
       const { target } = admitted
       const step: Exchange = { ...hop, target, signal, headersMs, idleMs, safe: safe && isSafe(hop.method) }
@@ -38,7 +39,7 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
       safe = step.safe
       const { location } = response.headers
       const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.statusCode)
-      if (!follow) return present(response, step, limitOf(asked, settings))
+      if (!follow) return present(response, step, limitOf(asked, settings), changed)
       response.body.destroy()
       if (!(left > 0)) throw new ToolError('BACKEND_FAILED', `${target.origin} redirects too often.`)
       hop = reported(ports.report, asked.owner, step, () => nextHop(step, response.statusCode, location))

@@ -6,7 +6,12 @@ import type { Exchange } from './exchange.ts'
 import { broken } from './failures.ts'
 
 /** A response as its reader sees it: decoded, bounded, and without the headers that speak of the encoded form. */
-export function present(raw: Dispatcher.ResponseData, asked: Exchange, limit: number): EgressResponse {
+export function present(
+  raw: Dispatcher.ResponseData,
+  asked: Exchange,
+  limit: number,
+  changed: boolean,
+): EgressResponse {
   const { target, url, method, signal, safe } = asked
   const headers = headersOf(raw.headers)
   if (raw.statusCode > 599) {
@@ -28,6 +33,7 @@ export function present(raw: Dispatcher.ResponseData, asked: Exchange, limit: nu
   const bytes = counted ? () => readCounted(raw.body, asked) : () => readPieces(body)
   return {
     status: raw.statusCode,
+    changed,
     headers,
     url: url.href,
     body,

@@ -160,3 +160,16 @@ test('secrets that overlap leave nothing of each other behind', () => {
   assert.equal(both.text('x abcdefghijkl y'), 'x [redacted] y')
   assert.equal(createRedactor({ values: ['aaaa'] }).text('aaaaaa'), '[redacted]')
 })
+
+test('a secret is found as a URL or a form writes it, with every character encoded that one may encode', () => {
+  const secret = "CAN!ARY*odd('x')~ tilde"
+  const redactor = createRedactor({ values: [secret], keys: false })
+  const strict = encodeURIComponent(secret).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`)
+  const forms = [
+    encodeURIComponent(secret),
+    strict,
+    strict.replaceAll('%20', '+'),
+    `${new URLSearchParams({ k: secret })}`.slice(2),
+  ]
+  for (const form of forms) assert.equal(redactor.text(`?k=${form}&x`).includes('ARY'), false, form)
+})

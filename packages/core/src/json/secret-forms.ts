@@ -39,9 +39,21 @@ function addPlain(secret: string, forms: Set<string>): void {
     .add(wide)
     .add(JSON.stringify(wide).slice(1, -1))
   const sound = secret.toWellFormed()
-  for (const inUrl of [encodeURIComponent(sound), encodeURI(sound)]) {
+  const strict = encodeURIComponent(sound).replace(/[!'()*]/g, percent)
+  const inForm = strict.replace(/%20/g, '+')
+  for (const inUrl of [
+    encodeURIComponent(sound),
+    encodeURI(sound),
+    strict,
+    inForm,
+    inForm.replaceAll('%2A', '*').replaceAll('~', '%7E'),
+  ]) {
     for (const form of [inUrl, encodeURIComponent(inUrl)]) forms.add(form).add(form.replace(/%[0-9A-F]{2}/g, lower))
   }
+}
+
+function percent(character: string): string {
+  return `%${character.charCodeAt(0).toString(16).toUpperCase()}`
 }
 
 function lower(text: string): string {

@@ -1,5 +1,5 @@
-import type { Json, JsonObject, ToolExample } from '@gantry/contract'
-import { compileSchema } from '../schema/index.ts'
+import type { Json, JsonObject, JsonSchema, ToolExample } from '@gantry/contract'
+import { compileSchema, type Validator } from '../schema/index.ts'
 import type { Argument } from './arguments.ts'
 import { isExact } from './exact.ts'
 import { clip, follow, isRecord, member, type Part, parts, type Source, textOf } from './source.ts'
@@ -37,24 +37,62 @@ function schemaExample(source: Source, owner: Part): Part | undefined {
   return member(read.value, 'example') ?? (Array.isArray(list?.value) ? parts(list)[0] : undefined)
 }
 
-/** Worked uses of a tool: the examples of its parameters with each of its body; only those that fit the input schema. */
+/** Worked uses of a tool, and why some examples of the document are not among them. */
+export interface ToolExamples {
+  readonly kept: readonly ToolExample[]
+  readonly lost: readonly string[]
+}
+
+/**
+ * The examples of a tool's parameters with each of its body; only those that fit the input schema. What is required and
+ * has no example is taken from its schema, where that names a value.
+ */
 export function toolExamples(
   named: ReadonlyMap<string, Argument>,
   bodies: readonly Example[],
   inputSchema: JsonObject,
   title: string,
-): readonly ToolExample[] {
+): ToolExamples {
   const given: JsonObject = {}
   for (const [name, { example }] of named) if (example !== undefined && isExact(example)) given[name] = example
-  const candidates = bodies.length === 0 ? [{ value: {} }] : bodies
-  const found = candidates.flatMap((body): ToolExample[] => {
-    if (!isRecord(body.value) || !isExact(body.value)) return []
-    const args = { ...given, ...body.value }
-    const complete = [...named].every(([name, { required }]) => !required || Object.hasOwn(args, name))
-    if (!complete || Object.keys(args).length === 0 || JSON.stringify(args).length > maxExample) return []
-    return [{ title: clip('title' in body && body.title !== undefined ? body.title : title, 200), args }]
-  })
-  if (found.length === 0) return []
-  const { check } = compileSchema(inputSchema)
-  return found.filter(({ args }) => check(args))
+  if (Object.keys(given).length === 0 && bodies.length === 0) return { kept: [], lost: [] }
+  let compiled: Validator | undefined
+  const check = (args: Json): boolean => {
+    compiled ??= compileSchema(inputSchema)
+    return compiled.check(args)
+  }
+  const kept: ToolExample[] = []
+  const lost = new Set<string>()
+  const candidates: readonly Example[] = bodies.length === 0 ? [{ value: {} }] : bodies
+  for (const body of candidates) {
+    const args = { ...given, ...(isRecord(body.value) ? body.value : {}) }
+    const fault = complete(args, named) ?? (isRecord(body.value) ? argsFault(args, check) : 'is no object')
+    if (Object.keys(args).length === 0) continue
+    if (fault === undefined) kept.push({ title: clip(body.title ?? title, 200), args })
+    else lost.add(fault)
+  }
+  return { kept, lost: [...lost] }
+}
+
+/** Puts in what the schema of a required argument names; says what is still missing then. */
+function complete(args: JsonObject, named: ReadonlyMap<string, Argument>): string | undefined {
+  for (const [name, { required, schema }] of named) {
+    if (!required || Object.hasOwn(args, name)) continue
+    const value = namedValue(schema)
+    if (value === undefined) return `has nothing for the required ${clip(name, 60)}`
+    args[name] = value
+  }
+  return undefined
+}
+
+function namedValue(schema: JsonSchema): Json | undefined {
+  if (typeof schema === 'boolean') return undefined
+  const { const: only, default: usual, enum: list } = schema as { const?: Json; default?: Json; enum?: Json }
+  return [usual, only, Array.isArray(list) ? list[0] : undefined].find((value) => value !== undefined && isExact(value))
+}
+
+function argsFault(args: JsonObject, check: (args: Json) => boolean): string | undefined {
+  if (!isExact(args)) return 'holds a number that loses digits'
+  if (JSON.stringify(args).length > maxExample) return `is longer than ${maxExample} characters`
+  return check(args) ? undefined : 'does not fit the schema'
 }

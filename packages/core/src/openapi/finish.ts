@@ -1,4 +1,4 @@
-import type { EffectClass, JsonObject, JsonSchema, Tool } from '@gantry/contract'
+import type { EffectClass, JsonObject, JsonSchema, Tool, ToolExample } from '@gantry/contract'
 import type { Draft, Import } from './draft.ts'
 import { toolExamples } from './examples.ts'
 import { tagName } from './names.ts'
@@ -24,7 +24,7 @@ export function finishTool(draft: Draft, shared: Import, version: string, effect
   const outputSchema = outputOf(draft, shared)
   const { title, description, docs } = wordsOf(operation)
   const tags = tagsOf(operation)
-  const examples = toolExamples(draft.named, draft.examples, schema as JsonObject, title ?? draft.name)
+  const examples = examplesFor(draft, shared, schema as JsonObject, title ?? draft.name)
   return {
     namespace: shared.name,
     name: draft.name,
@@ -42,6 +42,20 @@ export function finishTool(draft: Draft, shared: Import, version: string, effect
     backends: [draft.binding],
     effect,
   }
+}
+
+/** An example that a model could not follow as it stands is worse than none; the report says which are missing. */
+function examplesFor(
+  { named, examples, operation }: Draft,
+  { report }: Import,
+  schema: JsonObject,
+  title: string,
+): readonly ToolExample[] {
+  const { kept, lost } = toolExamples(named, examples, schema, title)
+  if (lost.length > 0) {
+    report.warn(operation.path, `an example is left out, because it ${lost.join(', or ')}`, operation.label)
+  }
+  return kept
 }
 
 function outputOf({ operation, output }: Draft, { outputs, report }: Import): JsonSchema | undefined {

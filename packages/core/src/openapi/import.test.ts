@@ -117,8 +117,42 @@ test('an example is kept when it has every required argument and fits the schema
   const requestBody = { required: true, content: { 'application/json': { schema, examples } } }
   const parameters = [{ name: 'q', in: 'query', required: true, example: 'x', schema: { type: 'string' } }]
   assert.deepEqual(toolOf('post', { parameters, requestBody }).examples, [{ title: 'Good', args: { q: 'x', a: 1 } }])
-  const bare = [{ name: 'q', in: 'query', required: true, schema: { type: 'string' } }]
-  assert.equal(toolOf('post', { parameters: bare, requestBody }).examples, undefined)
+})
+
+test('an example is completed with values that the schema names, or left out with a warning', () => {
+  const made = (...schemas: readonly object[]) => {
+    const parameters = [
+      { name: 'a', in: 'query', example: 1, schema: { type: 'integer' } },
+      ...schemas.map((schema, index) => ({ name: `q${index}`, in: 'query', required: true, schema })),
+    ]
+    const { tools, report } = importOf({ '/x': { get: { parameters, ...ok } } })
+    return { args: tools[0]?.examples?.[0]?.args, warnings: report.warnings }
+  }
+  const named = [{ type: 'string', default: 'usual' }, { enum: ['first', 'second'] }]
+  assert.deepEqual(made(...named), { args: { a: 1, q0: 'usual', q1: 'first' }, warnings: [] })
+  const left = (message: string) => ({
+    args: undefined,
+    warnings: [
+      { operation: 'GET /x', path: '/paths/~1x/get', message: `an example is left out, because it ${message}` },
+    ],
+  })
+  assert.deepEqual(made({ type: 'string' }), left('has nothing for the required q0'))
+  assert.deepEqual(made({ type: 'string', default: 5 }), left('does not fit the schema'))
+  const none = importOf({ '/x': { get: { parameters: [{ name: 'a', in: 'query', required: true }], ...ok } } })
+  assert.deepEqual(none.report.warnings, [])
+})
+
+test('which of several servers is used, and which defaults of its variables, is in the report', () => {
+  const paths = { '/a': { get: ok } }
+  const variables = { region: { default: 'eu' }, unused: { default: 'x' } }
+  const servers = [{ url: '{scheme}://x.example' }, { url: 'https://{region}.api.example/', variables }, { url: '/b' }]
+  const { report, baseUrl } = importOf(paths, { servers })
+  assert.equal(baseUrl, 'https://eu.api.example')
+  assert.deepEqual(report.warnings, [
+    { path: '/servers', message: 'of 3 servers, https://eu.api.example is used' },
+    { path: '/servers/1/variables', message: 'the defaults are used: region is "eu"' },
+  ])
+  assert.deepEqual(importOf(paths, { servers }, { baseUrl: 'https://mine.example' }).report.warnings, [])
 })
 
 for (const [document, reason] of [

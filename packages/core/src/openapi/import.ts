@@ -26,7 +26,7 @@ export function importOpenapi(document: unknown, options: OpenapiOptions): Opena
   const report = new Report()
   warnOfDocument(source, report)
   const { name } = options
-  const servers = readServers(source, options)
+  const servers = readServers(source, options, report)
   const security = readSecurity(source, name, report)
   const inputs = createWorkshop(source, 'input', report)
   const outputs = createWorkshop(source, 'output', report)

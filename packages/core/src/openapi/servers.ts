@@ -1,6 +1,7 @@
 import { quote } from '../ids/quote.ts'
 import type { Operation } from './operations.ts'
-import { isRecord, member, type Part, parts, refused, type Source } from './source.ts'
+import type { Report } from './report.ts'
+import { clip, isRecord, member, type Part, parts, refused, type Source } from './source.ts'
 import type { OpenapiOptions } from './types.ts'
 import { Unusable } from './unusable.ts'
 
@@ -11,22 +12,23 @@ export interface Servers {
   prefixOf(operation: Operation): string
 }
 
-/** Reads the servers; throws INPUT_INVALID when no usable URL is named, with what to do. */
-export function readServers({ root }: Source, { baseUrl, location }: OpenapiOptions): Servers {
+/** Reads the servers; throws INPUT_INVALID when no usable URL is named, with what to do. What was chosen is reported. */
+export function readServers({ root }: Source, { baseUrl, location }: OpenapiOptions, report: Report): Servers {
   const list = member({ value: root, path: '' }, 'servers')
-  const declared = urlOf(list, location)
-  const base = baseUrl ?? declared
+  const declared = serverOf(list, location)
+  const base = baseUrl ?? declared?.url
   if (base === undefined) {
     const found = firstUrl(list)
     const says = found === undefined ? 'names no server' : `names the server ${quote(found)}`
     throw refused(`The OpenAPI document ${says}; give the base URL of the API, http or https.`, '/servers')
   }
+  if (baseUrl === undefined && declared !== undefined) warnOfChoice(parts(list), declared, report)
   return {
     baseUrl: base,
     prefixOf({ servers }) {
       if (servers === undefined) return ''
-      const own = urlOf(servers, location)
-      const home = declared ?? base
+      const own = serverOf(servers, location)?.url
+      const home = declared?.url ?? base
       if (own === home) return ''
       if (own?.startsWith(`${home}/`)) return own.slice(home.length)
       throw new Unusable(`it is at ${quote(own ?? firstUrl(servers) ?? '')}, outside the base URL`)
@@ -34,26 +36,42 @@ export function readServers({ root }: Source, { baseUrl, location }: OpenapiOpti
   }
 }
 
+/** A document may mean another of its servers, or another region, than the one that comes first. */
+function warnOfChoice(all: readonly Part[], { url, path, defaults }: Server, report: Report): void {
+  if (all.length > 1) report.warn('/servers', `of ${all.length} servers, ${clip(url, 200)} is used`)
+  if (defaults.size === 0) return
+  const values = [...defaults].map(([name, value]) => `${clip(name, 60)} is ${quote(value)}`).join(', ')
+  report.warn(`${path}/variables`, `the defaults are used: ${values}`)
+}
+
+interface Server {
+  readonly url: string
+  readonly path: string
+  /** Variables of its URL, with the values that were put in. */
+  readonly defaults: ReadonlyMap<string, string>
+}
+
 /** The first http or https URL of a list of servers, its variables replaced by their defaults, without a slash at its end. */
-function urlOf(servers: Part | undefined, location: string | undefined): string | undefined {
-  for (const { value } of parts(servers)) {
-    const text = isRecord(value) && typeof value.url === 'string' ? substituted(value.url, value.variables) : undefined
-    const url =
-      text === undefined || /[{}]/.test(text)
-        ? null
-        : location === undefined
-          ? URL.parse(text)
-          : URL.parse(text, location)
+function serverOf(servers: Part | undefined, location: string | undefined): Server | undefined {
+  for (const { value, path } of parts(servers)) {
+    if (!isRecord(value) || typeof value.url !== 'string') continue
+    const defaults = new Map<string, string>()
+    const text = substituted(value.url, value.variables, defaults)
+    const url = /[{}]/.test(text) ? null : location === undefined ? URL.parse(text) : URL.parse(text, location)
     const usable = url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
-    if (usable && url.search === '' && url.hash === '') return `${url.origin}${url.pathname}`.replace(/\/+$/, '')
+    if (usable && url.search === '' && url.hash === '') {
+      return { url: `${url.origin}${url.pathname}`.replace(/\/+$/, ''), path, defaults }
+    }
   }
   return undefined
 }
 
-function substituted(url: string, variables: unknown): string {
+function substituted(url: string, variables: unknown, used: Map<string, string>): string {
   return url.replaceAll(/\{([^{}]+)\}/g, (whole, name: string) => {
     const variable = isRecord(variables) && Object.hasOwn(variables, name) ? variables[name] : undefined
-    return isRecord(variable) && typeof variable.default === 'string' ? variable.default : whole
+    if (!isRecord(variable) || typeof variable.default !== 'string') return whole
+    used.set(name, variable.default)
+    return variable.default
   })
 }
 

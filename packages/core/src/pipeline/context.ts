@@ -41,6 +41,10 @@ export class CallContext implements BackendContext {
     return (name) => resolveSecret(this.#run, name)
   }
 
+  get conceal(): BackendContext['conceal'] {
+    return (value) => this.#run.conceal([value])
+  }
+
   get progress(): ToolContext['progress'] {
     return (progress, total, message) => {
       const report: ProgressReport = typeof progress === 'object' ? progress : given(progress, total, message)

@@ -1,4 +1,4 @@
-import type { Identity, Report, Result, ToolError } from '@gantry/contract'
+import type { ErrorInfo, Identity, Report, Result } from '@gantry/contract'
 import type { BackendReport } from '../backends/backend.ts'
 import type { CatalogChange } from '../catalogs/catalog.ts'
 import type { EgressEvent } from '../egress/egress.ts'
@@ -25,7 +25,7 @@ export interface EventMap {
     readonly tool: string
     readonly from: BackendName
     readonly to: BackendName
-    readonly failure: ToolError
+    readonly failure: ErrorInfo
   }
   /** A circuit opened, is on trial, or closed; its name is `tool @ backend`. */
   'circuit:changed': BreakerEvent

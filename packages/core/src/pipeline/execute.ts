@@ -2,7 +2,7 @@ import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import { isRepeatable, retry } from '../resilience/retry.ts'
 import { attempt, type Hold } from './attempt.ts'
-import { failureOf } from './failure.ts'
+import { errorInfo, failureOf } from './failure.ts'
 import type { PreparedTool } from './prepare.ts'
 import { recordStart } from './record.ts'
 import { resolveNext, type Target } from './resolve.ts'
@@ -22,8 +22,12 @@ export function execute(run: Run, tool: PreparedTool, target: Target, args: Json
   const plain = secrets === undefined && concurrency === undefined && rule === undefined
   if (!plain || tool.entry.tool.backends.length > 1) return executeGuarded(run, tool, target, args, rule)
   const intent = recordStart(run, tool, args)
-  if (intent === undefined) return pastSafeguards(run, tool, target, () => attempt(run, tool, target, args, none))
-  return run.within(intent).then(() => pastSafeguards(run, tool, target, () => attempt(run, tool, target, args, none)))
+  if (intent === undefined && !run.ports.safeguards.guards(target.backend)) {
+    return attempt(run, tool, target, args, none)
+  }
+  const work = (hold: Hold): unknown => attempt(run, tool, target, args, none, hold)
+  if (intent === undefined) return pastSafeguards(run, tool, target, work)
+  return run.within(intent).then(() => pastSafeguards(run, tool, target, work))
 }
 
 async function executeGuarded(
@@ -41,7 +45,12 @@ async function executeGuarded(
   const fresh = single ? () => args : copies(args)
   return withSlot(run, tool, (hold) =>
     repeat(run, tool, rule, () =>
-      throughBackends(run, tool, target, (next) => attempt(run, tool, next, fresh(), secrets, hold)),
+      throughBackends(run, tool, target, (next, alsoHold) =>
+        attempt(run, tool, next, fresh(), secrets, (until) => {
+          hold(until)
+          alsoHold(until)
+        }),
+      ),
     ),
   )
 }
@@ -103,20 +112,23 @@ async function throughBackends(
   run: Run,
   tool: PreparedTool,
   first: Target,
-  work: (target: Target) => unknown,
+  work: (target: Target, hold: Hold) => unknown,
 ): Promise<unknown> {
   run.backend = first.backend
   for (let target = first; ; ) {
     try {
       const here = target
-      return await pastSafeguards(run, tool, here, () => work(here))
+      return await pastSafeguards(run, tool, here, (hold) => work(here, hold))
     } catch (error) {
       const failure = failureOf(run, error)
+      // Before the next backend is the run's, because what may be shown depends on whose secrets there are.
+      const shown = errorInfo(run, failure)
       const next = didNotStart(run, failure) ? resolveNext(run, tool, target) : undefined
       if (next === undefined) throw error
       const from = { kind: target.backend.kind, name: target.backend.name }
       const to = { kind: next.backend.kind, name: next.backend.name }
-      run.ports.events.emit('call:failover', { callId: run.request.callId, tool: tool.entry.id, from, to, failure })
+      const told = { callId: run.request.callId, tool: tool.entry.id, from, to, failure: shown }
+      run.ports.events.emit('call:failover', told)
       target = next
     }
   }
@@ -129,22 +141,32 @@ function didNotStart(run: Run, { code, effect }: ToolError): boolean {
 }
 
 /** Makes an attempt past the safeguards of its backend, and tells them how it ended; waits only where it has to. */
-function pastSafeguards(run: Run, { entry }: PreparedTool, { backend }: Target, work: () => unknown): unknown {
+function pastSafeguards(
+  run: Run,
+  { entry }: PreparedTool,
+  { backend }: Target,
+  work: (hold: Hold) => unknown,
+): unknown {
   const { safeguards } = run.ports
-  if (!safeguards.guards(backend)) return work()
+  if (!safeguards.guards(backend)) return work(noHold)
   const entered = safeguards.enter(entry.key, backend, run.signal)
   if (entered instanceof Promise) return run.within(entered).then((passage) => through(run, passage, work))
   return through(run, entered, work)
 }
 
-function through(run: Run, passage: Passage, work: () => unknown): unknown {
+const noHold: Hold = () => undefined
+
+function through(run: Run, passage: Passage, work: (hold: Hold) => unknown): unknown {
+  let until: PromiseLike<unknown> | undefined
   const fail = (error: unknown): never => {
-    passage.fail(failureOf(run, error))
+    passage.fail(failureOf(run, error), run.stopped === undefined ? undefined : until)
     throw error
   }
   let raw: unknown
   try {
-    raw = work()
+    raw = work((running) => {
+      until = running
+    })
   } catch (error) {
     return fail(error)
   }

@@ -245,3 +245,55 @@ test('a safeguard for a backend that is not there is refused with the nearest on
     /safeguards\/backends\/remote:gitub is no backend \(did you mean "remote:github"/,
   )
 })
+
+test('a place at a backend is free again when the work has ended, not when its caller gave up', async () => {
+  let [running, most] = [0, 0]
+  const deaf = backend('a', async () => {
+    running += 1
+    most = Math.max(most, running)
+    await new Promise((resolve) => setTimeout(resolve, 60))
+    running -= 1
+  })
+  const safeguards = { breaker: false, bulkhead: { concurrency: 2, queue: 50 } } as const
+  const gantry = withBackends([deaf], {}, { safeguards })
+  await Promise.all(Array.from({ length: 10 }, () => gantry.run('test:it', {}, { timeoutMs: 30 })))
+  assert.equal(most, 2)
+  while (running > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5_000 })).status, 'ok')
+})
+
+test('a caller who waits for less time than a backend usually takes opens no circuit for the others', async () => {
+  const steady = backend('a', () => new Promise((resolve) => setTimeout(resolve, 40, 'done')))
+  const gantry = withBackends([steady], {}, { safeguards: { breaker: { minCalls: 3 } } })
+  assert.equal((await gantry.run('test:it')).status, 'ok')
+  for (let call = 0; call < 8; call++) {
+    assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5 })).status, 'timeout')
+  }
+  assert.equal((await gantry.run('test:it')).status, 'ok')
+})
+
+test('what a backend says of itself, and why it was passed over, is told without its secrets', async () => {
+  const canary = 'canary-4711-secret'
+  const heard: unknown[] = []
+  const talkative: Backend = {
+    kind: 'remote',
+    name: 'a',
+    attach(host) {
+      void host.secret('token', AbortSignal.timeout(1_000)).then(() => {
+        host.report({ kind: 'log', message: `uses ${canary}` })
+      })
+    },
+    call: () => {
+      throw new ToolError('BACKEND_UNAVAILABLE', `no ${canary}`, { cause: new Error(`deep ${canary}`) })
+    },
+    health: async () => ({ status: 'down', message: `not with ${canary}` }),
+  }
+  const gantry = withBackends([talkative, backend('b', () => 'from b')], {}, { secrets: { token: canary } })
+  gantry.on('backend:reported', (event) => heard.push(event))
+  gantry.on('call:failover', (event) => heard.push(event))
+  await new Promise((resolve) => setImmediate(resolve))
+  assert.equal((await gantry.run('test:it')).output, 'from b')
+  heard.push(await gantry.backends.health())
+  assert.equal(heard.length, 3)
+  assert.ok(!JSON.stringify(heard).includes(canary), JSON.stringify(heard))
+})

@@ -24,8 +24,15 @@ export interface BackendRegistry {
   disable(key: string): void
   list(): readonly BackendInfo[]
   all(): readonly Backend[]
-  /** Asks every backend, or one; a backend that cannot be asked is `unknown`. Never rejects for what a backend does. */
-  health(signal: AbortSignal, key?: string): Promise<readonly (BackendInfo & Health)[]>
+  /**
+   * Asks every backend, or one; a backend that cannot be asked is `unknown`. Never rejects for what a backend does;
+   * `shown` takes secrets out of what it says.
+   */
+  health(
+    signal: AbortSignal,
+    shown: (backend: Backend, text: string) => string,
+    key?: string,
+  ): Promise<readonly (BackendInfo & Health)[]>
 }
 
 /** Key of a backend among the executor's; the only one of its kind may go without a name of its own. */
@@ -62,9 +69,14 @@ export function createBackendRegistry(list: readonly Backend[]): BackendRegistry
     disable: (key) => void disabled.add(named(key)),
     list: () => [...backends.values()].map(info),
     all: () => [...backends.values()],
-    async health(signal, key) {
+    async health(signal, shown, key) {
       const asked = key === undefined ? [...backends.values()] : [named(key)]
-      return Promise.all(asked.map(async (backend) => ({ ...info(backend), ...(await healthOf(backend, signal)) })))
+      return Promise.all(
+        asked.map(async (backend) => {
+          const { status, message } = await healthOf(backend, signal)
+          return { ...info(backend), status, ...(message === undefined ? {} : { message: shown(backend, message) }) }
+        }),
+      )
     },
   }
 }

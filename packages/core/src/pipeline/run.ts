@@ -69,6 +69,7 @@ export class Run implements Waiter {
   /** Takes out the secrets of this call and those of the backend's own connection; undefined while there are none. */
   get redactor(): Redactor | undefined {
     const held = this.backend === undefined ? undefined : this.ports.held.of(this.backend)
+    if (this.#secrets === none) return held && this.ports.held.redactor(this.backend as Backend)
     if (this.#redacts[0] !== this.#secrets || this.#redacts[1] !== held) {
       this.#redacts = [this.#secrets, held]
       this.#redactor = createRedactor({ values: [...this.#secrets, ...(held ?? none)], keys: false })

@@ -5,7 +5,8 @@ import type { RetryBudget } from '../resilience/retry-budget.ts'
 /** One attempt that was let through; exactly one of its functions is called when it has ended. */
 export interface Passage {
   succeed(): void
-  fail(failure: ToolError): void
+  /** `until` is when the work has really ended, when that is later than the call. */
+  fail(failure: ToolError, until?: PromiseLike<unknown>): void
 }
 
 /**

@@ -55,9 +55,12 @@ function amount(value: unknown, path: string): number {
   throw refused(path, 'must be a number of at least 0')
 }
 
+/** More calls than a process makes in a window; counts beyond it would keep a circuit closed for good. */
+const mostCalls = 1_000_000_000
+
 function count(value: unknown, path: string): number {
-  if (Number.isInteger(value)) return amount(value, path)
-  throw refused(path, 'must be a whole number of at least 0')
+  if (Number.isInteger(value) && Number(value) <= mostCalls) return amount(value, path)
+  throw refused(path, `must be a whole number from 0 to ${mostCalls}`)
 }
 
 function refused(path: string, message: string): ToolError {

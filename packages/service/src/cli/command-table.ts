@@ -42,7 +42,7 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['idempotency-key', ...calling, ...always],
+    options: ['backend', 'idempotency-key', ...calling, ...always],
     examples: [
       { line: `gantry run demo:add '{"a":5,"b":3}'`, what: 'prints the output' },
       { line: `gantry run demo:add '{"a":5,"b":3}' --json`, what: 'prints one Result as JSON' },
@@ -57,7 +57,7 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['idempotency-key', ...calling, ...always],
+    options: ['backend', 'idempotency-key', ...calling, ...always],
     examples: [
       { line: `gantry stream demo:countdown '{"from":3}'`, what: 'prints chunks, then the output' },
       { line: `gantry stream demo:countdown '{"from":3}' --json`, what: 'prints one event per line' },

@@ -24,6 +24,7 @@ export const options = {
     summary: 'Give up after 200ms, 5s or 2m; a bare number is milliseconds.',
   },
   'idempotency-key': { kind: 'text', value: 'KEY', summary: 'Name of this call for tools that run twice safely.' },
+  backend: { kind: 'text', value: 'KEY', summary: 'Use this backend of the tool, such as http:github.' },
   input: { kind: 'json', value: 'JSON', summary: 'What {{input}} names: JSON, @file or - for stdin.' },
   resume: { kind: 'file', value: 'FILE', summary: 'Take up an earlier run from its printed ChainResult.' },
   limit: { kind: 'count', value: 'N', summary: 'At most this many.' },

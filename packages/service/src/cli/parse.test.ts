@@ -23,6 +23,7 @@ test('a command of two words is found before one of one word', async () => {
   assert.equal((await parseCommandLine(['config', 'check'])).command, 'config check')
   await refuses(['config'], /needs one more word: gantry config check/)
   await refuses(['config', 'chek'], /Did you mean config check\?/)
+  await refuses(['tools', 'apprve', 'a:b'], /does not know what to do with "apprve"\. Did you mean tools approve\?/)
 })
 
 test('a lone dash is an operand, and nothing behind two dashes is an option', async () => {

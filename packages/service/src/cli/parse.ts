@@ -33,7 +33,7 @@ export async function parseCommandLine(argv: readonly string[]): Promise<Invocat
   const { command, operands } = await commandOf(words)
   if (values.help === true) return { command: 'help', operands: command === 'help' ? [] : [command], options: values }
   checkOptions(command, [...given.keys()])
-  checkOperands(command, operands)
+  await checkOperands(command, operands)
   return { command, operands, options: values }
 }
 
@@ -110,7 +110,7 @@ function checkOptions(command: CommandName, given: readonly OptionName[]): void 
   throw usageError(`--${wrong}`, `gantry ${command} has no option --${wrong}.${where}`)
 }
 
-function checkOperands(command: CommandName, given: readonly string[]): void {
+async function checkOperands(command: CommandName, given: readonly string[]): Promise<void> {
   const { operands, examples, discreet }: CommandInfo = commands[command]
   const missing = operands.find((operand, index) => operand.optional !== true && given[index] === undefined)
   if (missing !== undefined) {
@@ -126,5 +126,7 @@ function checkOperands(command: CommandName, given: readonly string[]): void {
     )
   }
   const hint = operands.some(({ name }) => name === 'json') ? ' Put quotes around the JSON.' : ''
-  throw usageError('operands', `gantry ${command} does not know what to do with ${quoted(extra)}.${hint}`)
+  const message = `gantry ${command} does not know what to do with ${quoted(extra)}.${hint}`
+  const beside = commandGroup(command).map(([name]) => name)
+  throw await unknownName('operands', message, `${command} ${extra}`, beside)
 }

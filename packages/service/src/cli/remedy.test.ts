@@ -36,3 +36,9 @@ test('all other errors keep the advice of the table', () => {
     assert.equal(remedy(code as ErrorCode), row.remedy)
   }
 })
+
+test('what a command line may not reach is not a matter of egress.allow', () => {
+  const denied = (stage: 'admit' | 'execute') => remedyOf(errorInfoOf(new ToolError('EGRESS_DENIED', 'No.', { stage })))
+  assert.equal(denied('admit'), undefined)
+  assert.equal(denied('execute'), codes.EGRESS_DENIED.remedy)
+})

@@ -3,6 +3,8 @@ import { type CodeInfo, codes, type ErrorInfo } from '@gantry/contract'
 /** What to do about an error, for a person: the table's advice where it fits; nothing where the message says it all. */
 export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | undefined {
   if (code === 'CANCELLED') return undefined
+  // What a command line may not reach is no matter of the configuration; the message says what to do.
+  if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
   if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'
   const { remedy }: CodeInfo = codes[code]
   // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.

@@ -1,5 +1,14 @@
 import type { Issue } from '@gantry/contract'
-import { createExecutor, demoTools } from '@gantry/core'
+import {
+  type Backend,
+  createExecutor,
+  type DefinedTool,
+  demoTools,
+  type Executor,
+  openSecretStore,
+  type SecretStoreOptions,
+} from '@gantry/core'
+import { bindingIssues, broughtIssues, placesOf } from './check-tools.ts'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
 import { configError, isToolError, reading, throwingValue } from './problem.ts'
@@ -7,6 +16,7 @@ import { configError, isToolError, reading, throwingValue } from './problem.ts'
 /** What a configuration amounts to. */
 export interface ConfigSummary {
   readonly file: string | null
+  /** Those of the configuration and those that its HTTP backends bring; others are known only when they are asked. */
   readonly tools: number
   readonly demo: boolean
   /** Those of the configuration, as a tool's binding names them. */
@@ -18,32 +28,55 @@ export interface ConfigSummary {
   readonly warnings: readonly string[]
 }
 
-/** Loads the configuration and tries every tool in it; throws CONFIG_INVALID with all that is wrong. */
+/**
+ * Loads the configuration and tries what can be tried without running or connecting anything: every tool, the backends
+ * that it names, and whether the store of secrets opens. Throws CONFIG_INVALID with all that is wrong.
+ */
 export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary> {
   const loaded = await loadConfig(request)
+  const { file } = loaded
   const { tools = [], ...options } = loaded.options
+  const { backends = [] } = options
   const builtIn = loaded.demo ? demoTools() : []
-  const gantry = reading(loaded.file, () => createExecutor({ ...options, tools: builtIn }))
+  const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
-    const issues = tools.flatMap((tool, index) =>
-      toolIssues(loaded.file, `/tools/${index}`, () => gantry.register(tool)),
-    )
-    if (issues.length > 0) throw configError(loaded.file, `The configuration has wrong tools.`, issues)
+    const issues = [
+      ...tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends)),
+      ...(await broughtIssues(gantry, backends, request.signal)),
+      ...(await storeIssues(loaded.secretStore)),
+    ]
+    if (issues.length > 0) throw configError(file, 'The configuration cannot work as it is.', issues)
     return summaryOf(loaded, gantry.catalog.size)
   } finally {
     await gantry.close()
   }
 }
 
-function toolIssues(file: string | undefined, at: string, register: () => unknown): Issue[] {
+function toolIssues(
+  file: string | undefined,
+  at: string,
+  defined: DefinedTool,
+  gantry: Executor,
+  backends: readonly Backend[],
+): Issue[] {
   try {
-    register()
-    return []
+    const { tool } = gantry.register(defined)
+    const isLocal = defined.run !== undefined
+    return bindingIssues(tool, isLocal, backends).map((issue) => ({ ...issue, path: `${at}${issue.path}` }))
   } catch (error) {
     if (!isToolError(error)) throw file === undefined ? error : throwingValue(file, at, error)
-    const found = error.details?.issues ?? []
-    if (found.length === 0) return [{ path: at, message: error.message }]
-    return found.map(({ path, message }) => ({ path: `${at}${path}`, message }))
+    return placesOf(at, error)
+  }
+}
+
+/** Whether the store is there and opens; which secrets the tools need is known only when they run. */
+async function storeIssues(store: SecretStoreOptions | undefined): Promise<Issue[]> {
+  if (store === undefined) return []
+  try {
+    await (await openSecretStore(store)).list()
+    return []
+  } catch (error) {
+    return placesOf('/secretStore', error)
   }
 }
 

@@ -6,8 +6,9 @@ import { makeBackends } from './data-backends.ts'
 import { dataTools } from './data-tools.ts'
 import { type Overrides, override, wrongEnvironment } from './environment.ts'
 import { liveKeys, separate } from './live-parts.ts'
+import { partIssues } from './part-issues.ts'
 import { configError, throwingValue } from './problem.ts'
-import { secretSources } from './secret-sources.ts'
+import { secretSources, storeOptions } from './secret-sources.ts'
 import { configIssues } from './validate.ts'
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
@@ -26,13 +27,16 @@ export async function composeConfig(
   issues.push(...configIssues(document))
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
+  issues.push(...(await partIssues(document, backends, issues)))
   if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
   const { demo, $schema: _schema, secrets, secretStore, pins, ...options } = document
   const folder = dirname(file)
   const place = dataFolder(folder, environment)
-  const sources = secretSources({ secrets, secretStore, folder, data: place, environment })
+  const store = storeOptions(secretStore, folder, place, environment)
+  const sources = secretSources({ secrets, store, folder, environment })
   return {
     file,
+    ...(store === undefined ? {} : { secretStore: store }),
     demo: demo === true,
     options: {
       ...options,

@@ -1,4 +1,4 @@
-import type { ExecutorOptions } from '@gantry/core'
+import type { ExecutorOptions, SecretStoreOptions } from '@gantry/core'
 
 /** What a configuration file may say, in any of its forms. */
 export type ConfigKey =
@@ -29,6 +29,8 @@ export interface LoadedConfig {
   /** Absent when there is none. */
   readonly file: string | undefined
   readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo' | 'secretStore'>>
+  /** The encrypted store that `options.secrets` asks, when there is one. */
+  readonly secretStore?: SecretStoreOptions
   /** Whether the demo tools are served too. */
   readonly demo: boolean
   readonly warnings: readonly string[]

@@ -7,6 +7,9 @@ import { mostDocumentBytes, parseOpenapi } from './openapi-document.ts'
 import { isToolError } from './problem.ts'
 import { readDataFile, readText } from './read-data.ts'
 
+/** Mistakes of one file that are shown. */
+const mostPlaces = 5
+
 type Data = { readonly [key: string]: unknown }
 
 /** How a backend is made of data, by its kind; what reads its options names what is wrong with them. */
@@ -50,34 +53,69 @@ async function makeBackend(item: unknown, file: string, path: string, issues: Is
   }
 }
 
-/** The tools of an HTTP backend may be in a file, as `gantry import openapi` writes it, or in an OpenAPI document. */
+/**
+ * The tools of an HTTP backend may be in a file, as `gantry import openapi` writes it, or in an OpenAPI document.
+ * What the configuration says of the backend counts more than what stands there, so its `auth` is sent with every tool.
+ */
 async function withTools(options: Data, file: string): Promise<Data> {
   const { tools, openapi, ...rest } = options
-  if (openapi !== undefined) {
-    if (tools !== undefined) throw wrong('/openapi', 'stands for tools, so only one of them may be there')
-    const { tools: imported, backend } = importOpenapi(await readDocument(openapi, file), {
-      name: String(rest.name),
-      ...(typeof rest.baseUrl === 'string' ? { baseUrl: rest.baseUrl } : {}),
-    })
-    const { kind: _, ...found } = backend
-    return { ...found, ...rest, tools: imported }
+  if (openapi !== undefined && tools !== undefined) {
+    throw wrong('/openapi', 'stands for tools, so only one of them may be there')
   }
-  if (typeof tools !== 'string') return options
-  const written = await readBeside(tools, '/tools', file)
+  if (openapi === undefined && typeof tools !== 'string') return options
+  const found = openapi === undefined ? await writtenTools(tools, file) : await documentTools(openapi, rest, file)
+  const { kind: _, ...backend } = found.backend
+  return { ...backend, ...rest, tools: rest.auth === undefined ? found.tools : found.tools.map(withoutAuth) }
+}
+
+interface FoundTools {
+  readonly backend: Data
+  readonly tools: readonly unknown[]
+}
+
+function documentTools(name: unknown, { name: namespace, baseUrl }: Data, file: string): Promise<FoundTools> {
+  return fromFile('/openapi', name, file, async (path) => {
+    const document = await parseOpenapi(path, readText(path, mostDocumentBytes))
+    const { tools, backend } = importOpenapi(document, {
+      name: String(namespace),
+      ...(typeof baseUrl === 'string' ? { baseUrl } : {}),
+    })
+    return { tools, backend: { ...backend } }
+  })
+}
+
+async function writtenTools(name: unknown, file: string): Promise<FoundTools> {
+  const written = await fromFile('/tools', name, file, (path) => readDataFile(path, mostDocumentBytes))
   if (!isData(written) || !Array.isArray(written.tools)) throw wrong('/tools', 'names a file without a list of tools')
-  const { kind: _, ...found } = isData(written.backend) ? written.backend : { kind: 'http' }
-  return { ...found, ...rest, tools: written.tools }
+  return { backend: isData(written.backend) ? written.backend : {}, tools: written.tools }
 }
 
-async function readDocument(name: unknown, file: string): Promise<unknown> {
-  if (typeof name !== 'string' || name === '') throw wrong('/openapi', 'must name a file')
+/** Reads the file that a key names; what is wrong with it is said at that key, except for wrong options beside it. */
+async function fromFile<T>(key: string, name: unknown, file: string, read: (path: string) => Promise<T>): Promise<T> {
+  if (typeof name !== 'string' || name === '') throw wrong(key, 'must name a file')
   const path = resolve(dirname(file), name)
-  return parseOpenapi(path, readText(path, mostDocumentBytes))
+  try {
+    return await read(path)
+  } catch (error) {
+    if (!isToolError(error)) throw error
+    const { code, message, details } = error
+    if (code === 'CONFIG_INVALID' && details?.file !== path) throw error
+    const system = error.cause instanceof Error && 'code' in error.cause ? ` (${error.cause.code})` : ''
+    const places = (details?.issues ?? []).filter((issue) => issue.message !== message).slice(0, mostPlaces)
+    const where = places.map((place) => ` ${place.path} ${place.message}`.trimEnd()).join(';')
+    throw wrong(key, `names a file that cannot be used: ${message}${system}${where}`)
+  }
 }
 
-async function readBeside(name: unknown, path: string, file: string): Promise<unknown> {
-  if (typeof name !== 'string' || name === '') throw wrong(path, 'must name a file')
-  return readDataFile(resolve(dirname(file), name), 64 * 1_048_576)
+/** A tool whose bindings say nothing of credentials; what is not even a tool is for the backend to refuse. */
+function withoutAuth(tool: unknown): unknown {
+  if (!isData(tool) || !Array.isArray(tool.backends)) return tool
+  const backends = tool.backends.map((binding: unknown) => {
+    if (!isData(binding)) return binding
+    const { auth: _, ...rest } = binding
+    return rest
+  })
+  return { ...tool, backends }
 }
 
 /** Files that a gRPC backend names stand beside the configuration. */

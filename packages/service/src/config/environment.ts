@@ -4,6 +4,7 @@ import type { Issue, JsonObject } from '@gantry/contract'
 const variables: { readonly [name: string]: string | undefined } = {
   GANTRY_CONFIG: undefined,
   GANTRY_DATA: undefined,
+  GANTRY_SECRETS_KEY: undefined,
   GANTRY_TIMEOUT_MS: '/limits/timeoutMs',
   GANTRY_FORMAT: '/format',
 }

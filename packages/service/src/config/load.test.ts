@@ -71,7 +71,8 @@ test('every wrong or unknown key is listed with its path and a suggestion', asyn
     polcy: {},
     limits: { timeoutms: 5, argsBytes: -1, chain: { step: 3 } },
     policy: { rules: [{ alow: 'demo:*' }, { allow: 'a', deny: 'b' }] },
-    secrets: { TOKEN: 'plain' },
+    secrets: { TOKEN: 'plain', OTHER: { envv: 'X' }, THIRD: { zzzzzzzz: 'X' } },
+    secretStore: { keyfile: 'x' },
     tools: {},
   }
   const text = await problems({ 'gantry.config.json': JSON.stringify(config) })
@@ -82,6 +83,9 @@ test('every wrong or unknown key is listed with its path and a suggestion', asyn
   assert.match(text, /^\/policy\/rules\/0\/alow is not a known key; did you mean allow\?$/m)
   assert.match(text, /^\/policy\/rules\/1 /m)
   assert.match(text, /^\/secrets\/TOKEN must be object/m)
+  assert.match(text, /^\/secretStore\/keyfile is not a known key; did you mean keyFile\?$/m)
+  assert.match(text, /^\/secrets\/OTHER\/envv is not a known key; did you mean env\?$/m)
+  assert.match(text, /^\/secrets\/THIRD\/zzzzzzzz is not a known key; known keys: env, file$/m)
   assert.match(text, /^\/tools must be a list of tool definitions/m)
 })
 
@@ -102,9 +106,9 @@ test('one wrong variable is one problem, and not the file’s', async () => {
   assert.match(await problems({ 'gantry.config.json': '{"a":1}' }, { GANTRY_TIMEOUT_MS: 'abc' }), /has 2 problems/)
 })
 
-test('the variables of our tests and our starter are known', async () => {
+test('the variables of our tests, our starter and our store are known', async () => {
   using folder = folderWith({})
-  const environment = { GANTRY_ENGINES: 'all', GANTRY_SOAK_SEED: '1', GANTRY_BUNDLE: 'off' }
+  const environment = { GANTRY_ENGINES: 'all', GANTRY_SOAK_SEED: '1', GANTRY_BUNDLE: 'off', GANTRY_SECRETS_KEY: 'x' }
   assert.deepEqual((await load(folder.path, environment)).warnings, [])
 })
 
@@ -262,7 +266,10 @@ test('the tools of an HTTP backend may be in a file, or be an OpenAPI document',
   const { options } = await load(folder.path)
   assert.equal(typeof options.backends?.[0]?.discover, 'function')
   const missing = { backends: [{ kind: 'http', name: 'things', openapi: 'nowhere.json' }] }
-  assert.match(await problems({ 'gantry.config.json': JSON.stringify(missing) }), /nowhere\.json cannot be read/)
+  assert.match(
+    await problems({ 'gantry.config.json': JSON.stringify(missing) }),
+    /^\/backends\/0\/openapi names .*The file \/.*nowhere\.json cannot be read\. \(ENOENT\)$/m,
+  )
 })
 
 test('a value that throws when it is read is refused with the file and the key', async () => {
@@ -322,5 +329,65 @@ test('whatever is wrong with backends, egress or safeguards is named with its pa
       assert.match(issues.join('; '), message)
       return true
     })
+  }
+})
+
+test('mistakes that only the executor knows are listed with all the others', async () => {
+  const api = { kind: 'http', name: 'api', baseUrl: 'https://api.example.com' }
+  const config = {
+    limits: { timeoutms: 5 },
+    policy: { rules: [{ allow: 'a*b' }] },
+    egress: { alow: [] },
+    safeguards: {
+      breaker: { mincalls: 5 },
+      bulkhed: {},
+      rate: { perSecond: -1, burst: 1 },
+      backends: { 'http:api': { bulkhead: { most: 0 } }, 'http:apo': {}, local: null },
+    },
+    backends: [api, api],
+  }
+  const text = await problems({ 'gantry.config.json': JSON.stringify(config) })
+  for (const path of [
+    '/limits/timeoutms',
+    '/policy/rules/0',
+    '/egress/alow',
+    '/safeguards/breaker/mincalls',
+    '/safeguards/bulkhed',
+    '/safeguards/rate/perSecond',
+    '/safeguards/backends/http:api/bulkhead/most',
+    '/safeguards/backends/http:apo',
+    '/safeguards/backends/local must be an object',
+    '/backends Two backends',
+  ]) {
+    assert.ok(
+      text.split('\n').some((line) => line.startsWith(path)),
+      `${path} in ${text}`,
+    )
+  }
+  assert.match(
+    await problems({ 'gantry.config.json': '{"safeguards":{"breaker":{"mincalls":1}}}' }),
+    /breaker\/mincalls/,
+  )
+})
+
+test('a file that a backend names is blamed at the key that names it', async () => {
+  const cases: [object, RegExp][] = [
+    [{ openapi: 'old.json' }, /^\/backends\/0\/openapi names .*Swagger 2\.0/m],
+    [{ openapi: 'bad.json' }, /^\/backends\/0\/openapi names .*bad\.json is not valid JSON/m],
+    [{ openapi: 'old.json', tools: 'old.json' }, /^\/backends\/0\/openapi stands for tools/m],
+    [{ openapi: 'bare.json', name: 'a b' }, /^\/backends\/0\/name /m],
+    [{ openapi: 'bare.json' }, /^\/backends\/0\/openapi names .*give the base URL/m],
+    [{ tools: 'bad.json' }, /^\/backends\/0\/tools names .*bad\.json is not valid.* line 1/m],
+    [{ tools: 'none.json' }, /^\/backends\/0\/tools names .*none\.json cannot be read\. \(ENOENT\)/m],
+    [{ tools: 'old.json' }, /^\/backends\/0\/tools names a file without a list of tools/m],
+  ]
+  for (const [options, said] of cases) {
+    const backends = [{ kind: 'http', name: 'api', ...options }]
+    const files = {
+      'old.json': '{"swagger":"2.0"}',
+      'bad.json': '{"a":',
+      'bare.json': '{"openapi":"3.1.0","paths":{}}',
+    }
+    assert.match(await problems({ ...files, 'gantry.config.json': JSON.stringify({ backends }) }), said)
   }
 })

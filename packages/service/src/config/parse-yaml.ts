@@ -32,7 +32,7 @@ function deep<T>(file: string, walk: () => T): T {
   try {
     return walk()
   } catch (error) {
-    throw configError(file, `The configuration ${file} cannot be read.`, [], error)
+    throw configError(file, `The file ${file} cannot be read.`, [], error)
   }
 }
 
@@ -44,7 +44,7 @@ function refuse(file: string, lines: LineCounter, mistakes: readonly Mistake[]):
   })
   const left = mistakes.length - issues.length
   if (left > 0) issues.push({ path: '', message: `and ${left} more` })
-  throw configError(file, `The configuration ${file} is not valid YAML.`, issues)
+  throw configError(file, `The file ${file} is not valid YAML.`, issues)
 }
 
 /** Repeated keys, and the first alias too many. */

@@ -23,7 +23,7 @@ async function parseData(file: string, text: string, limits?: JsonLimits): Promi
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const issue = { path: error.path, message: error.message }
-    throw configError(file, `The configuration ${file} is not valid.`, [issue])
+    throw configError(file, `The file ${file} is not valid.`, [issue])
   }
 }
 
@@ -33,9 +33,9 @@ export function readText(file: string, limit: number): string {
   try {
     found = readBoundedFile(file, limit)
   } catch (error) {
-    throw configError(file, `The configuration ${file} cannot be read.`, [], error)
+    throw configError(file, `The file ${file} cannot be read.`, [], error)
   }
   if (found.state === 'read') return found.text.replace(/^\ufeff/, '')
   const why = found.state === 'too-long' ? `longer than ${limit} bytes` : 'not a regular file'
-  throw configError(file, `The configuration ${file} is ${why}.`, [])
+  throw configError(file, `The file ${file} is ${why}.`, [])
 }

@@ -76,14 +76,12 @@ export const configSchema: JsonSchema = object({
     },
   },
   secretStore: {
-    anyOf: [
-      { type: 'boolean' },
-      object({
-        file: { type: 'string', minLength: 1 },
-        keyFile: { type: 'string', minLength: 1 },
-        keyVariable: variable,
-      }),
-    ],
+    ...(object({
+      file: { type: 'string', minLength: 1 },
+      keyFile: { type: 'string', minLength: 1 },
+      keyVariable: variable,
+    }) as object),
+    type: ['boolean', 'object'],
   },
   identity: object(
     {

@@ -1,6 +1,13 @@
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Json } from '@gantry/contract'
-import { encryptedSecrets, environmentSecrets, fileSecrets, firstOf, type SecretSource } from '@gantry/core'
+import {
+  encryptedSecrets,
+  environmentSecrets,
+  fileSecrets,
+  firstOf,
+  type SecretSource,
+  type SecretStoreOptions,
+} from '@gantry/core'
 
 /** Where one secret is: in a variable, or in a file of its own. */
 type Place = { readonly env: string } | { readonly file: string }
@@ -14,21 +21,14 @@ interface StorePlace {
 
 export interface SecretPlaces {
   readonly secrets: Json | undefined
-  readonly secretStore: Json | undefined
+  readonly store: SecretStoreOptions | undefined
   /** Folder of the configuration; paths begin there. */
   readonly folder: string
-  readonly data: string
   readonly environment: NodeJS.ProcessEnv
 }
 
 /** The secrets that a configuration names; undefined when it names none. What it names one by one comes first. */
-export function secretSources({
-  secrets,
-  secretStore,
-  folder,
-  data,
-  environment,
-}: SecretPlaces): SecretSource | undefined {
+export function secretSources({ secrets, store, folder, environment }: SecretPlaces): SecretSource | undefined {
   const places = Object.entries((secrets ?? {}) as { readonly [name: string]: Place })
   const variables = places.flatMap(([name, place]) => ('env' in place ? [[name, place.env] as const] : []))
   const files = new Map(
@@ -37,8 +37,21 @@ export function secretSources({
   const sources: SecretSource[] = []
   if (variables.length > 0) sources.push(environmentSecrets(Object.fromEntries(variables), environment))
   if (files.size > 0) sources.push(filesByName(files))
-  if (secretStore !== undefined && secretStore !== false) sources.push(store(secretStore, folder, data, environment))
+  if (store !== undefined) sources.push(encryptedSecrets(store))
   return sources.length === 0 ? undefined : firstOf(...sources)
+}
+
+/** Where the encrypted store is and what opens it; undefined when the configuration names none. `data` is the folder it is in by default. */
+export function storeOptions(
+  place: Json | undefined,
+  folder: string,
+  data: string,
+  environment: NodeJS.ProcessEnv,
+): SecretStoreOptions | undefined {
+  if (place === undefined || place === false) return undefined
+  const { file, keyFile, keyVariable = 'GANTRY_SECRETS_KEY' } = (place === true ? {} : place) as StorePlace
+  const key = keyFile === undefined ? { variable: keyVariable } : { file: resolve(folder, keyFile) }
+  return { file: file === undefined ? join(data, 'secrets') : resolve(folder, file), key, environment }
 }
 
 function filesByName(files: ReadonlyMap<string, string>): SecretSource {
@@ -48,14 +61,4 @@ function filesByName(files: ReadonlyMap<string, string>): SecretSource {
       return file === undefined ? undefined : fileSecrets({ folder: dirname(file) }).get(basename(file), request)
     },
   }
-}
-
-function store(place: Json, folder: string, data: string, environment: NodeJS.ProcessEnv): SecretSource {
-  const { file, keyFile, keyVariable = 'GANTRY_SECRETS_KEY' } = (place === true ? {} : place) as StorePlace
-  const key = keyFile === undefined ? { variable: keyVariable } : { file: resolve(folder, keyFile) }
-  return encryptedSecrets({
-    file: file === undefined ? join(data, 'secrets') : resolve(folder, file),
-    key,
-    environment,
-  })
 }

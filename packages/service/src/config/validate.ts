@@ -1,4 +1,4 @@
-import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
+import type { Issue, JsonObject } from '@gantry/contract'
 import { nearest } from '@gantry/core'
 import { compileSchema } from '@gantry/core/schema'
 import { configSchema } from './schema.ts'
@@ -20,20 +20,20 @@ function withSuggestion(issue: Issue): Issue {
 
 /** The keys that our schema knows at a place, found by walking it alongside the path. */
 function knownKeys(path: readonly string[]): readonly string[] {
-  let schema: JsonSchema | undefined = configSchema
-  for (const segment of path) schema = /^\d+$/.test(segment) ? member(schema, 'items') : property(schema, segment)
+  let schema: unknown = configSchema
+  for (const segment of path) schema = below(asObject(schema), segment)
   const keys = Object.keys(asObject(asObject(schema).properties)).filter((key) => key !== '$schema')
   return path.length === 0 ? ['tools', 'backends', ...keys] : keys
 }
 
-function property(schema: JsonSchema | undefined, name: string): JsonSchema | undefined {
-  return asObject(asObject(schema).properties)[name] as JsonSchema | undefined
+function below({ items, properties, additionalProperties }: Members, segment: string): unknown {
+  if (items !== undefined && /^\d+$/.test(segment)) return items
+  const own = asObject(properties)
+  return Object.hasOwn(own, segment) ? own[segment] : additionalProperties
 }
 
-function member(schema: JsonSchema | undefined, keyword: string): JsonSchema | undefined {
-  return asObject(schema)[keyword] as JsonSchema | undefined
-}
+type Members = { readonly [key: string]: unknown }
 
-function asObject(value: unknown): { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null ? (value as { [key: string]: unknown }) : {}
+function asObject(value: unknown): Members {
+  return typeof value === 'object' && value !== null ? (value as Members) : {}
 }

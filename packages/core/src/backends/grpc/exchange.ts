@@ -24,6 +24,8 @@ const longestMessage = 4_000
 
 /** What the server has said so far. */
 interface Heard {
+  /** Whether it said anything, which it does only after it took the call. */
+  begun: boolean
   status: GrpcStatus | undefined
   error: Error | undefined
 }
@@ -35,7 +37,7 @@ interface Heard {
 export async function* exchange(session: ClientHttp2Session, request: CallRequest): AsyncGenerator<Buffer, void> {
   const { signal } = request
   const stream = begin(session, request)
-  const heard: Heard = { status: undefined, error: undefined }
+  const heard: Heard = { begun: false, status: undefined, error: undefined }
   const closed = listen(stream, heard)
   const cancel = (): void => stream.close(constants.NGHTTP2_CANCEL)
   signal.addEventListener('abort', cancel, { once: true })
@@ -56,7 +58,7 @@ export async function* exchange(session: ClientHttp2Session, request: CallReques
   signal.throwIfAborted()
   if (heard.status?.code === 0 && whole) return
   const told = heard.status?.code === 0 ? undefined : heard.status
-  throw statusError(told ?? brokenStatus(session, stream), told === undefined ? heard.error : undefined)
+  throw statusError(told ?? brokenStatus(session, stream, heard), told === undefined ? heard.error : undefined)
 }
 
 function begin(session: ClientHttp2Session, { method, metadata }: CallRequest): ClientHttp2Stream {
@@ -83,6 +85,7 @@ function listen(stream: ClientHttp2Stream, heard: Heard): Promise<void> {
     heard.error ??= error
   })
   stream.once('response', (headers) => {
+    heard.begun = true
     heard.status = statusOf(headers) ?? foreignStatus(headers)
     if (heard.status !== undefined && !('grpc-status' in headers)) stream.close(constants.NGHTTP2_CANCEL)
   })
@@ -123,9 +126,9 @@ function foreignStatus(headers: IncomingHttpHeaders): GrpcStatus | undefined {
 }
 
 /** What a call means that ended without a status. */
-function brokenStatus(session: ClientHttp2Session, stream: ClientHttp2Stream): GrpcStatus {
+function brokenStatus(session: ClientHttp2Session, stream: ClientHttp2Stream, { begun }: Heard): GrpcStatus {
   const { rstCode } = stream
-  const refused = rstCode === constants.NGHTTP2_REFUSED_STREAM || stream.id === undefined
+  const refused = !begun && (rstCode === constants.NGHTTP2_REFUSED_STREAM || stream.id === undefined)
   if (refused) return { code: 14, message: 'The server did not take the call.', unsent: true }
   if (session.destroyed) return { code: 14, message: 'The connection broke before the call had ended.' }
   const codes = new Map([

@@ -15,7 +15,7 @@ const transient: ReadonlySet<number> = new Set([408, 425, 500, 502, 503, 504])
 /**
  * What a status that is no success means. A server that answers has had the request, so nothing here says that the work
  * did not start, 503 included. Refusals (401, 403, 429) have no effect, because that is what they say, and neither has a
- * failed GET or HEAD.
+ * failed GET or HEAD; unless they came after a redirect of a request that may have had one.
  */
 export async function statusFailure(
   name: string,
@@ -23,7 +23,8 @@ export async function statusFailure(
   response: EgressResponse,
   excerpt: Excerpt,
 ): Promise<ToolError> {
-  const { status, headers } = response
+  const { status, headers, changed } = response
+  const refused = { effect: changed ? 'possible' : 'none', retryable: status === 429 && !changed } as const
   const body = await beginningOf(response)
   const explained = explanation(body, mediaOf(headers).type)
   const reason = explained === undefined ? '' : `: ${excerpt(explained, limits.message)}`
@@ -34,18 +35,19 @@ export async function statusFailure(
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   }
   if (status === 429)
-    return new ToolError('RATE_LIMITED', `${name} answered 429, too many requests${reason}`, { details })
+    return new ToolError('RATE_LIMITED', `${name} answered 429, too many requests${reason}`, { details, ...refused })
   if (status === 401 || status === 403) {
     return new ToolError('DENIED', `${name} answered ${status} and refuses the call${reason}`, {
       details,
       stage: 'execute',
+      ...refused,
     })
   }
   const what = status < 400 ? `answered ${status}, a redirect that was not followed` : `answered ${status}`
   return new ToolError('BACKEND_FAILED', `${name} ${what}${reason}`, {
     details,
     retryable: transient.has(status),
-    effect: method === 'GET' || method === 'HEAD' ? 'none' : 'possible',
+    effect: !changed && (method === 'GET' || method === 'HEAD') ? 'none' : 'possible',
   })
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { test } from 'node:test'
 import type { HttpBinding, Json } from '@gantry/contract'
 import { createExecutor } from '../../executor.ts'
@@ -113,4 +113,45 @@ test('the tools that a provider brings are found and run under its name', async 
   })
   t.after(() => gantry.close())
   assert.deepEqual((await gantry.run('shop:ping')).output, { url: '/ping' })
+})
+
+test('a call that may have begun before a redirect is neither repeated nor begun elsewhere', async (t) => {
+  for (const status of [401, 403, 429, 503]) {
+    let posts = 0
+    const answer = (request: IncomingMessage, response: ServerResponse): void => {
+      if (request.method === 'POST') posts += 1
+      if (request.method === 'POST') response.writeHead(303, { location: '/done' }).end()
+      else response.writeHead(status, { 'retry-after': '0' }).end()
+    }
+    const [one, two] = [await listen(answer), await listen(answer)]
+    t.after(one.close)
+    t.after(two.close)
+    const inputSchema = { type: 'object' } as const
+    const backends = ['one', 'two'].map((name) => ({ kind: 'http', name, method: 'POST', path: '/do' }))
+    const retry = { attempts: 3, delayMs: 0 }
+    const tool = defineTool({ namespace: 'test', name: 'do', description: 'Does.', inputSchema, backends, retry })
+    const gantry = createExecutor({
+      tools: [tool],
+      backends: [
+        http({ name: 'one', baseUrl: one.origin, private: true }),
+        http({ name: 'two', baseUrl: two.origin, private: true }),
+      ],
+    })
+    const { error } = await gantry.run('test:do')
+    assert.deepEqual([posts, error?.effect], [1, 'possible'], String(status))
+    await gantry.close()
+  }
+})
+
+test('basic credentials are kept out as they are sent, however short their password', async (t) => {
+  const server = await listen((request, response) => sendJson(response, { you: request.headers.authorization ?? '' }))
+  t.after(server.close)
+  const auth = { type: 'basic', username: 'me', password: 'secret:p' } as const
+  const gantry = createExecutor({
+    tools: [bound('echo', { path: '/' })],
+    backends: [http({ name: 'api', baseUrl: server.origin, private: true, auth })],
+    secrets: { p: 'abc123' },
+  })
+  assert.deepEqual((await gantry.run('test:echo')).output, { you: 'Basic [redacted]' })
+  await gantry.close()
 })

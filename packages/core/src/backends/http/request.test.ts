@@ -171,3 +171,17 @@ test('the same idempotency key goes out with every attempt at a change, and with
   assert.deepEqual(keys, ['order-1', 'order-1', 'a%0D%0Ab%20%C3%A9', undefined, undefined, undefined])
   assert.equal(world.seen.at(-1)?.headers['x-request-id'], 'call-1')
 })
+
+test('an argument replaces neither a configured header nor credentials nor the idempotency key', async (t) => {
+  const world = await openWorld((_request, response) => sendJson(response, {}), {
+    http: { headers: { 'X-Api-Key': 'secret:k' }, auth: { type: 'bearer', token: 'secret:t' } },
+  })
+  t.after(world.close)
+  for (const name of ['x-api-key', 'Authorization', 'Idempotency-Key']) {
+    const binding = { path: '/', method: 'POST', params: { it: { in: 'header', name } } } as const
+    await assert.rejects(world.call(binding, { it: 'mine' }), { code: 'INPUT_INVALID' }, name)
+  }
+  assert.equal(world.seen.length, 0)
+  await world.call({ path: '/', method: 'POST', params: { it: { in: 'header', name: 'X-Other' } } }, { it: 'mine' })
+  assert.equal(world.seen[0]?.headers['x-other'], 'mine')
+})

@@ -17,6 +17,8 @@ export interface Draft {
   readonly headers: ReadonlyMap<string, string>
   readonly cookies: readonly Pair[]
   readonly body: SentBody | undefined
+  /** The header that carries the idempotency key, when there is one. */
+  readonly key: string | undefined
 }
 
 /** A request as the guard takes it. */
@@ -53,6 +55,7 @@ export function draftRequest(
     headers: new Map([...keyed, ...plan.header.flatMap((place) => headerOf(place, args))]),
     cookies: plan.cookie.flatMap((place) => pairsOf(place, args)),
     body,
+    key: keyed[0]?.[0],
   }
 }
 
@@ -130,6 +133,7 @@ export function sealRequest(
 ): SealedRequest {
   refuseDoubles(draft.query, fixed.query, 'query')
   refuseDoubles(draft.cookies, fixed.cookies, 'cookie')
+  refuseFixedHeaders(draft, plan, fixed)
   const headers = headersOf(draft, plan, fixed, secrets)
   const cookies = [...draft.cookies, ...pairsWith(fixed.cookies, secrets)]
   if (cookies.length > 0)
@@ -150,6 +154,22 @@ function refuseDoubles(pairs: readonly Pair[], fixed: Fixed['query'], where: str
   const double = pairs.find(([name]) => taken.has(name))
   if (double === undefined) return
   throw badArgument(decodeURIComponent(double[0]), `would send a second value for a ${where} parameter that is fixed`)
+}
+
+/** The same for headers; the idempotency key is the pipeline's, whatever a binding calls its parameters. */
+function refuseFixedHeaders({ key }: Draft, plan: Plan, fixed: Fixed): void {
+  if (plan.header.length === 0) return
+  const names = new Set([...fixed.headers.map(([name]) => name), ...fixed.auth.flatMap(authHeaderName)])
+  if (key !== undefined) names.add(key)
+  for (const { argument, name } of plan.header) {
+    if (names.has(name.toLowerCase())) throw badArgument(argument, `would replace the header ${name}, which is fixed`)
+  }
+}
+
+function authHeaderName(auth: HttpAuth): string[] {
+  if (auth.type === 'header') return [auth.name.toLowerCase()]
+  if (auth.type === 'cookie') return ['cookie']
+  return auth.type === 'query' ? [] : ['authorization']
 }
 
 function pairsWith(fixed: Fixed['query'], secrets: Secrets): Pair[] {

@@ -11,6 +11,7 @@ import { readStream } from './stream.ts'
 function inPieces(pieces: readonly Uint8Array[], type = 'text/plain'): EgressResponse {
   const bytes = Buffer.concat(pieces)
   return {
+    changed: false,
     status: 200,
     headers: new Headers({ 'content-type': type }),
     url: 'https://example.com/',

@@ -138,12 +138,21 @@ test('a URL is fetched from its own host only, and from a private address only w
   await Promise.all([server, other].map((one) => new Promise<void>((done) => void one.listen(0, '127.0.0.1', done))))
   const origin = `http://127.0.0.1:${portOf(server)}`
   try {
-    assert.equal((await gantry(`${origin}/openapi.yaml`)).code, 3)
+    const refused = await gantry(`${origin}/openapi.yaml`)
+    assert.equal(refused.code, 3)
+    assert.match(
+      refused.err,
+      /127\.0\.0\.1 leads to a private or reserved address\. If that is meant, say --private\.\n$/,
+    )
+    assert.doesNotMatch(refused.err, /egress\.allow/)
     assert.deepEqual(asked, [])
     const { code, err } = await gantry(`${origin}/openapi.yaml`, '--private', '--name', 'pets')
     assert.equal(code, 0, err)
     assert.equal(read('pets.tools.json').backend.baseUrl, `${origin}/api`)
-    assert.equal((await gantry(`${origin}/away`, '--private', '--name', 'away')).code, 3)
+    const away = await gantry(`${origin}/away`, '--private', '--name', 'away')
+    assert.equal(away.code, 3)
+    assert.match(away.err, /Only the host that the URL names is asked/)
+    assert.doesNotMatch(away.err, /egress\.allow|--private/)
     const missing = await gantry(`${origin}/none`, '--private', '--name', 'none')
     assert.equal(missing.code, 1)
     assert.match(missing.err, /answered with the status 404/)

@@ -4,6 +4,7 @@ import { ToolError } from '@gantry/contract'
 import type { OpenapiImport } from '@gantry/core/openapi'
 import { type BoundedFile, readBoundedFile } from '../../config/bounded-file.ts'
 import { mostDocumentBytes, parseOpenapi } from '../../config/openapi-document.ts'
+import { isToolError } from '../../config/problem.ts'
 import { importText } from '../import-report.ts'
 import type { Command, Io } from '../io.ts'
 import type { OptionValues } from '../option-table.ts'
@@ -49,9 +50,20 @@ async function download(source: string, options: OptionValues, { signal }: Io): 
     throw new ToolError('BACKEND_FAILED', `${url.host} answered with the status ${response.status}.`, {
       effect: 'none',
     })
+  } catch (error) {
+    throw isToolError(error) && error.code === 'EGRESS_DENIED' ? notFetched(error) : error
   } finally {
     await egress.close()
   }
+}
+
+/** The guard advises rules of a configuration, which has no say here; what it found stands before that advice. */
+function notFetched({ message }: ToolError): ToolError {
+  const [found = ''] = message.split(/\.(?: |$)/)
+  const advice = /private or reserved/.test(found)
+    ? 'If that is meant, say --private.'
+    : 'Only the host that the URL names is asked; fetch the document by other means and import the file.'
+  return new ToolError('EGRESS_DENIED', `The document was not fetched: ${found}. ${advice}`, { stage: 'admit' })
 }
 
 function readFile(source: string, io: Io): string {

@@ -1,4 +1,5 @@
 import type { Result } from '@gantry/contract'
+import type { RunOptions } from '@gantry/core'
 import type { Command } from '../io.ts'
 import { readJson } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
@@ -23,10 +24,11 @@ export const execute: Command = async ({ operands: [tool = '', text], options },
 }
 
 /** How the command line changes a call. */
-export function callOptions(options: OptionValues): { timeoutMs?: number; idempotencyKey?: string } {
-  const { timeout, 'idempotency-key': key } = options
+export function callOptions(options: OptionValues): Pick<RunOptions, 'timeoutMs' | 'idempotencyKey' | 'backend'> {
+  const { timeout, 'idempotency-key': key, backend } = options
   return {
     ...(timeout === undefined ? {} : { timeoutMs: timeout }),
     ...(key === undefined ? {} : { idempotencyKey: key }),
+    ...(backend === undefined ? {} : { backend }),
   }
 }

@@ -35,6 +35,8 @@ test('bash completes commands, options, tools and values', { skip: missing('bash
   assert.deepEqual(offers('gantry tools --na'), ['--namespace'])
   assert.deepEqual(offers('gantry tools approve '), ['demo:add', 'demo:echo'])
   assert.deepEqual(offers('gantry run --time'), ['--timeout'])
+  assert.deepEqual(offers('gantry stream --ba'), ['--backend'])
+  assert.deepEqual(offers('gantry run --backend http:x dem'), ['demo:add', 'demo:echo'])
   assert.deepEqual(offers('gantry run '), ['demo:add', 'demo:echo'])
   assert.deepEqual(offers('gantry run --timeout 5s dem'), ['demo:add', 'demo:echo'])
   assert.deepEqual(offers('gantry run demo:a'), ['add'])

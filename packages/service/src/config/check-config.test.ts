@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { createKeyFile, openSecretStore } from '@gantry/core'
+import { type ConfigSummary, checkConfig } from './check-config.ts'
+import { folderWith } from './config.fixture.ts'
+
+const signal = new AbortController().signal
+
+function check(folder: string, environment: NodeJS.ProcessEnv = {}): Promise<ConfigSummary> {
+  return checkConfig({ folder, environment, signal })
+}
+
+/** What the check refuses, a line for each issue. */
+async function refusal(folder: string, environment?: NodeJS.ProcessEnv): Promise<string> {
+  try {
+    await check(folder, environment)
+  } catch (error) {
+    assert.ok(ToolError.is(error) && error.code === 'CONFIG_INVALID', String(error))
+    return (error.details?.issues ?? []).map(({ path, message }) => `${path} ${message}\n`).join('')
+  }
+  return assert.fail('it was accepted')
+}
+
+const tool = { namespace: 'my', name: 'thing', description: 'A thing.', inputSchema: { type: 'object' } }
+const api = { kind: 'http', name: 'api', baseUrl: 'https://api.example.com' }
+
+function configOf(config: object): { 'gantry.config.json': string } {
+  return { 'gantry.config.json': JSON.stringify(config) }
+}
+
+test('a tool that names a backend which is not there is refused, with the nearest', async () => {
+  const bound = (name: string, binding: object) => ({ ...tool, name, backends: [binding] })
+  const tools = [
+    bound('a', { kind: 'http', name: 'apo', path: '/' }),
+    bound('b', { kind: 'mcp' }),
+    bound('c', { kind: 'local' }),
+    bound('d', { kind: 'http', path: '/' }),
+    bound('e', { kind: 'http', name: 'api', path: '/' }),
+  ]
+  using folder = folderWith(configOf({ backends: [api], tools }))
+  assert.equal(
+    await refusal(folder.path),
+    [
+      '/tools/0/backends/0 names the backend http:apo, which is not there; did you mean http:api?\n',
+      '/tools/1/backends/0 names the backend mcp, which is not there\n',
+      '/tools/2/backends/0 is local, but the tool has no function\n',
+    ].join(''),
+  )
+  using two = folderWith(configOf({ backends: [api, { ...api, name: 'two' }], tools: [tools[3], tools[4]] }))
+  assert.equal(await refusal(two.path), '/tools/0/backends/0 must name one of http:api, http:two\n')
+})
+
+test('a binding that no request could be made of is refused by its key', async () => {
+  const backends = [{ kind: 'http', name: 'api', paht: '/x' }]
+  using folder = folderWith(configOf({ backends: [api], tools: [{ ...tool, backends }] }))
+  const text = await refusal(folder.path)
+  assert.match(text, /^\/tools\/0\/backends\/0\/paht .*path/m)
+})
+
+test('the tools that an HTTP backend brings are tried and counted', async () => {
+  const brought = (name: string, path: object) => ({
+    ...tool,
+    namespace: 'api',
+    name,
+    version: '1.0.0',
+    effect: 'read',
+    backends: [{ kind: 'http', ...path }],
+  })
+  const good = [brought('a', { path: '/a' }), brought('b', { path: '/b' })]
+  using folder = folderWith(configOf({ backends: [{ ...api, tools: good }], tools: [] }))
+  assert.equal((await check(folder.path)).tools, 2)
+  const wrong = [
+    good[0],
+    brought('c', { paht: '/c' }),
+    { ...brought('d', { path: '/' }), inputSchema: { type: 'sting' } },
+  ]
+  using other = folderWith(configOf({ backends: [api, { ...api, name: 'more', tools: wrong }] }))
+  const text = await refusal(other.path)
+  assert.match(text, /^\/backends\/1\/tools holds more:c, whose \/backends\/0\/paht /m)
+  assert.match(text, /^\/backends\/1\/tools The tool d is refused: /m)
+  assert.doesNotMatch(text, /more:a/)
+})
+
+test('a module’s own function needs no backend', async () => {
+  const text = `import { defineTool } from '@gantry/core'
+    export default { tools: [defineTool({ ...${JSON.stringify(tool)}, run: () => 1 })] }`
+  using folder = folderWith({ 'gantry.config.mjs': text })
+  assert.equal((await check(folder.path)).tools, 1)
+})
+
+test('the store of secrets must be there and open', async () => {
+  using folder = folderWith(configOf({ secretStore: { keyFile: 'key' } }))
+  const at = (name: string) => join(folder.path, name)
+  await createKeyFile(at('key'))
+  assert.match(await refusal(folder.path), /^\/secretStore .*secrets/)
+  await openSecretStore({ file: at('.gantry/secrets'), key: { file: at('key') }, create: true })
+  assert.equal((await check(folder.path)).secrets, 'yes')
+  using other = folderWith(configOf({ secretStore: { file: at('.gantry/secrets') } }))
+  assert.match(await refusal(other.path, { GANTRY_SECRETS_KEY: 'ab'.repeat(32) }), /^\/secretStore .*does not open/)
+})
