@@ -19,6 +19,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     search: 1,
     resilience: 1,
     egress: 2,
+    files: 2,
     openapi: 2,
     runtimes: 3,
     catalogs: 4,

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,7 +6,7 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { testBackend } from '../conformance/backend.ts'
 import type { ProgressReport } from './backend.ts'
-import { open, progressInto, published, raw, toolNamed, until } from './mcp/backend.fixture.ts'
+import { isGone, open, progressInto, published, raw, toolNamed, until } from './mcp/backend.fixture.ts'
 
 testBackend('mcp', async () => {
   const opened = open({ command: raw('plain') })
@@ -179,15 +178,6 @@ test('what a server started goes with it, also when the server itself was killed
   await server[Symbol.asyncDispose]()
   await until(() => isGone(another))
 })
-
-/** Gone, or dead and only waiting for its parent to notice. */
-function isGone(pid: number): boolean {
-  try {
-    return /^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
-  } catch {
-    return true
-  }
-}
 
 for (const kind of ['either era', 'modern-only']) {
   test(`a server of 2026-07-28 speaks over a pipe (${kind})`, async () => {

@@ -10,8 +10,8 @@ import { readOptions } from './mcp/settings.ts'
  * - Concurrency: any number of calls at once over one connection.
  * - Cancellation: the server is told, and the call ends whether it listens or not.
  * - Errors: BACKEND_UNAVAILABLE for a call that was certainly not sent, BACKEND_FAILED for one that was.
- * - Ownership: it ends the program that it started, with everything that the program started, when it is closed. When
- *   the host itself is killed, the program only sees its input close; most end then, and nobody can make the others.
+ * - Ownership: it ends the program that it started, with everything that the program started, when it is closed or the
+ *   process exits. When the host itself is killed, the program only sees its input close; most end then, and nobody can make the others.
  */
 export function mcp(options: McpOptions): Backend {
   const settings = readOptions(options)
@@ -30,6 +30,6 @@ export function mcp(options: McpOptions): Backend {
     discover: async (signal) => attached().discover(signal),
     call: async (call, context) => attached().call(call, context),
     health: async (signal): Promise<Health> => attached().health(signal),
-    close: async () => server?.close(),
+    close: async (signal) => server?.close(signal),
   }
 }

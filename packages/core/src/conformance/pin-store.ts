@@ -36,6 +36,23 @@ export function testPinStore(name: string, create: () => PinStore): void {
     for (const source of sources) assert.deepEqual(await store.load(source, signal), somePins(source))
   })
 
+  test(`${name}: a save adds to what the source has, and takes the place of the same tool only`, async () => {
+    const store = create()
+    const { read } = somePins('Reads.')
+    const { read: changed } = somePins('Reads a file.')
+    assert.ok(read !== undefined && changed !== undefined)
+    await store.save('mcp:files', { read }, signal)
+    await Promise.all([
+      store.save('mcp:files', { list: read }, signal),
+      store.save('mcp:files', { read: changed }, signal),
+    ])
+    assert.deepEqual(await store.load('mcp:files', signal), { read: changed, list: read })
+    await store.save('mcp:files', {}, signal)
+    assert.deepEqual(await store.load('mcp:files', signal), { read: changed, list: read })
+    await store.save('mcp:empty', {}, signal)
+    assert.deepEqual(await store.load('mcp:empty', signal), {}, 'it was seen')
+  })
+
   test(`${name}: an aborted signal ends both ways`, async () => {
     const store = create()
     await assert.rejects(store.load('mcp:files', AbortSignal.abort(new Error('enough'))))

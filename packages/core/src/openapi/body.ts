@@ -79,9 +79,10 @@ function flatBody(reading: Reading, media: Media, object: Part<JsonObject>, file
   const schema = reading.translate(object.value, object.path)
   const { properties = {}, required } = schema as { properties?: { [name: string]: JsonSchema }; required?: unknown }
   const needed: ReadonlySet<unknown> = new Set(Array.isArray(required) ? required : [])
+  const asBase64: ReadonlySet<string> = new Set(files)
   const members = Object.entries(properties).map(([wire, own]) => ({
     wire,
-    schema: files.includes(wire) ? asFile(own) : own,
+    schema: asBase64.has(wire) ? asFile(own) : own,
     required: needed.has(wire),
   }))
   const examples = examplesOf(reading.source, media.part).map((example) => pick(example, properties))
@@ -131,9 +132,10 @@ function schemaOf(reading: Reading, media: Media, schema: Part | undefined, file
   if (object === undefined) return translate(schema)
   const own = translate(object) as { properties?: { [name: string]: JsonSchema } }
   const properties = Object.entries(own.properties ?? {})
+  const asBase64: ReadonlySet<string> = new Set(files)
   return {
     ...own,
-    properties: Object.fromEntries(properties.map(([name, one]) => [name, files.includes(name) ? asFile(one) : one])),
+    properties: Object.fromEntries(properties.map(([name, one]) => [name, asBase64.has(name) ? asFile(one) : one])),
   }
 }
 

@@ -6,11 +6,12 @@ import type { Operation } from './operations.ts'
 import { readParameters } from './parameters.ts'
 import type { Report } from './report.ts'
 import { readAnswer } from './responses.ts'
+import type { Room } from './room.ts'
 import type { Security } from './security.ts'
 import type { Servers } from './servers.ts'
 import type { Source } from './source.ts'
 import { attempt, Unusable } from './unusable.ts'
-import type { Sheet, Workshop } from './workshop.ts'
+import type { Work, Workshop } from './workshop.ts'
 
 const maxPath = 2_000
 
@@ -23,6 +24,9 @@ export interface Import {
   readonly security: Security
   readonly inputs: Workshop
   readonly outputs: Workshop
+  readonly room: Room
+  /** For schemas that are compiled to check examples. */
+  readonly checks: Room
 }
 
 /** An operation as a tool, before its schemas are checked and complete. */
@@ -32,23 +36,24 @@ export interface Draft {
   readonly binding: HttpBinding
   readonly named: ReadonlyMap<string, Argument>
   readonly examples: readonly Example[]
-  readonly input: Sheet
-  readonly output: Sheet | undefined
+  readonly input: Work
+  readonly output: Work | undefined
 }
 
 /** Reads one operation; throws Unusable with the reason why it cannot be a tool. */
 export function draftTool(operation: Operation, name: string, shared: Import): Draft {
-  const { source, report, inputs, security, servers } = shared
+  const { source, report, inputs, security, servers, room } = shared
+  room.take(0)
   if (operation.method === 'TRACE') throw new Unusable('TRACE is never sent')
   const { path, query } = pathOf(operation, servers)
   const auth = security.of(operation)
-  const input = inputs.sheet(operation.path)
+  const input = inputs.begin()
   const translate = (schema: Parameters<Workshop['translate']>[1], at: string) => inputs.translate(input, schema, at)
   const reading = { source, operation, report, translate }
   const parameters = readParameters(reading)
   const body = readBody(reading)
   const named = nameArguments(body?.arguments ?? [], parameters)
-  input.schema = inputSchema(named)
+  inputs.end(input, inputSchema(named))
   const { output, accept } = answerOf(operation, shared)
   const binding: HttpBinding = {
     kind: 'http',
@@ -104,8 +109,8 @@ function paramsOf(named: ReadonlyMap<string, Argument>): { params?: { [argument:
 function answerOf(
   operation: Operation,
   { source, outputs, report }: Import,
-): { output: Sheet | undefined; accept?: string } {
-  const output = outputs.sheet(operation.path)
+): { output: Work | undefined; accept?: string } {
+  const output = outputs.begin()
   const read = attempt(() => readAnswer(source, operation, (schema, path) => outputs.translate(output, schema, path)))
   if ('reason' in read) {
     report.warn(operation.path, `the output is not described: ${read.reason}`, operation.label)
@@ -113,6 +118,6 @@ function answerOf(
   }
   const { schema, accept } = read.value
   if (schema === undefined) return { output: undefined }
-  output.schema = schema
+  outputs.end(output, schema)
   return accept === undefined ? { output } : { output, accept }
 }

@@ -1,5 +1,5 @@
 import type { Json, JsonObject, JsonSchema, ToolExample } from '@gantry/contract'
-import { compileSchema, type Validator } from '../schema/index.ts'
+import type { Validator } from '../schema/index.ts'
 import type { Argument } from './arguments.ts'
 import { isExact } from './exact.ts'
 import { clip, follow, isRecord, member, type Part, parts, type Source, textOf } from './source.ts'
@@ -50,7 +50,7 @@ export interface ToolExamples {
 export function toolExamples(
   named: ReadonlyMap<string, Argument>,
   bodies: readonly Example[],
-  inputSchema: JsonObject,
+  compile: () => Validator,
   title: string,
 ): ToolExamples {
   const given: JsonObject = {}
@@ -58,7 +58,7 @@ export function toolExamples(
   if (Object.keys(given).length === 0 && bodies.length === 0) return { kept: [], lost: [] }
   let compiled: Validator | undefined
   const check = (args: Json): boolean => {
-    compiled ??= compileSchema(inputSchema)
+    compiled ??= compile()
     return compiled.check(args)
   }
   const kept: ToolExample[] = []

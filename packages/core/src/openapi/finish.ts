@@ -1,4 +1,5 @@
-import type { EffectClass, JsonObject, JsonSchema, Tool, ToolExample } from '@gantry/contract'
+import type { EffectClass, JsonSchema, Tool, ToolExample } from '@gantry/contract'
+import { compileSchema, type Validator } from '../schema/index.ts'
 import type { Draft, Import } from './draft.ts'
 import { toolExamples } from './examples.ts'
 import { tagName } from './names.ts'
@@ -13,7 +14,7 @@ const maxDocs = 20_000
 /** The tool of a draft whose schemas were checked; throws Unusable when its input cannot be described. */
 export function finishTool(draft: Draft, shared: Import, version: string, effect: EffectClass): Tool {
   const { operation, input } = draft
-  const { schema, cut } = shared.inputs.whole(input)
+  const { schema, cut, bytes } = shared.inputs.whole(input)
   if (cut > 0) {
     shared.report.warn(
       operation.path,
@@ -24,7 +25,7 @@ export function finishTool(draft: Draft, shared: Import, version: string, effect
   const outputSchema = outputOf(draft, shared)
   const { title, description, docs } = wordsOf(operation)
   const tags = tagsOf(operation)
-  const examples = examplesFor(draft, shared, schema as JsonObject, title ?? draft.name)
+  const examples = examplesFor(draft, shared, { schema, bytes }, title ?? draft.name)
   return {
     namespace: shared.name,
     name: draft.name,
@@ -47,11 +48,16 @@ export function finishTool(draft: Draft, shared: Import, version: string, effect
 /** An example that a model could not follow as it stands is worse than none; the report says which are missing. */
 function examplesFor(
   { named, examples, operation }: Draft,
-  { report }: Import,
-  schema: JsonObject,
+  { report, checks }: Import,
+  { schema, bytes }: { readonly schema: JsonSchema; readonly bytes: number },
   title: string,
 ): readonly ToolExample[] {
-  const { kept, lost } = toolExamples(named, examples, schema, title)
+  const compile = (): Validator => {
+    checks.take(bytes)
+    return compileSchema(schema)
+  }
+  const made = attempt(() => toolExamples(named, examples, compile, title))
+  const { kept, lost } = 'value' in made ? made.value : { kept: [], lost: [made.reason] }
   if (lost.length > 0) {
     report.warn(operation.path, `an example is left out, because it ${lost.join(', or ')}`, operation.label)
   }

@@ -203,13 +203,69 @@ function* variants(value: unknown, wrong: unknown, path = ''): Generator<readonl
   }
 }
 
-test('very many tools that share very many definitions are refused before they fill the memory', () => {
+test('very many tools that share very many definitions are left out before they fill the memory', () => {
   const references = Array.from({ length: 4_000 }, (_, n) => ({ $ref: `#/components/schemas/S${n}` }))
   const schemas = Object.fromEntries(references.map((_, n) => [`S${n}`, { type: 'string', maxLength: n }]))
   const all = { ...schemas, All: { anyOf: references } }
   const requestBody = { content: { 'application/json': { schema: { $ref: '#/components/schemas/All' } } } }
   const paths = Object.fromEntries(Array.from({ length: 2_000 }, (_, n) => [`/p${n}`, { post: { requestBody } }]))
-  assert.match(refusal(documentOf(paths, { components: { schemas: all } })), /too large together/)
+  const { tools, report } = importOf(paths, { components: { schemas: all } })
+  assert.deepEqual([tools.length > 10, tools.length + report.leftOut.length], [true, 2_000])
+  assert.match(report.leftOut[0]?.reason ?? '', /would make more than 48 MiB of tools|refers to large parts/)
+})
+
+test('a body that operations share is translated once, and they share what came of it', () => {
+  const schemas = { B: { type: 'object', properties: { a: { type: 'string', pattern: '(' }, b: { enum: [1, 2] } } } }
+  const post = {
+    requestBody: { required: true, content: { 'application/json': { schema: { $ref: '#/components/schemas/B' } } } },
+  }
+  const { tools, report } = importOf({ '/x': { post }, '/y': { post } }, { components: { schemas } })
+  const [x, y] = tools.map(({ inputSchema }) => (inputSchema as { properties: { a: object; b: object } }).properties)
+  assert.deepEqual(x, { a: { type: 'string' }, b: { enum: [1, 2] } })
+  assert.equal(x?.b, y?.b)
+  assert.deepEqual(
+    report.warnings.map(({ path }) => path),
+    ['/components/schemas/B/properties/a/pattern'],
+  )
+})
+
+test('a small document cannot make large tools without end, wherever it repeats itself', () => {
+  const members = Object.fromEntries(Array.from({ length: 3_000 }, (_, n) => [`p${n}`, { type: 'string' }]))
+  const body = { content: { 'application/json': { schema: { type: 'object', properties: members } } } }
+  const parameters = Array.from({ length: 900 }, (_, n) => ({ name: `q${n}`, in: 'query', schema: { maximum: n } }))
+  const many = (item: object) => Object.fromEntries(Array.from({ length: 1_000 }, (_, n) => [`/p${n}`, item]))
+  const repeated = {
+    body: many({ post: { requestBody: { $ref: '#/components/requestBodies/B' } } }),
+    pathItem: many({ $ref: '#/components/pathItems/P' }),
+  }
+  for (const [name, paths] of Object.entries(repeated)) {
+    const components = { requestBodies: { B: body }, pathItems: { P: { get: { parameters } } } }
+    const { tools, report } = importOf(paths, { components })
+    assert.ok(tools.length > 10 && tools.length < 500, `${name} ${tools.length}`)
+    assert.equal(tools.length + report.leftOut.length, 1_000)
+    assert.match(report.leftOut.at(-1)?.reason ?? '', /refers to large parts of itself too often/)
+  }
+})
+
+test('inputs that only look alike take room too', () => {
+  const input = (own: number) =>
+    Array.from({ length: 900 }, (_, n) => ({ name: `q${own}_${n}`, in: 'query', description: 'd'.repeat(150) }))
+  const paths = Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`/p${n}`, { get: { parameters: input(n) } }]))
+  const { tools, report } = importOf(paths)
+  assert.deepEqual([tools.length > 40, tools.length + report.leftOut.length], [true, 80])
+  assert.match(report.leftOut[0]?.reason ?? '', /would make more than 48 MiB of tools/)
+})
+
+test('definitions within definitions cannot make the whole many times as large as the document', () => {
+  let schema: object = {
+    properties: Object.fromEntries(Array.from({ length: 9_000 }, (_, n) => [`p${n}`, { type: 'string' }])),
+  }
+  for (let level = 0; level < 26; level++) schema = { properties: { a: schema } }
+  const anyOf = Array.from({ length: 27 }, (_, level) => ({
+    $ref: `#/components/schemas/N${'/properties/a'.repeat(level)}`,
+  }))
+  assert.match(bodyOf({ anyOf }, { N: schema }).report.leftOut[0]?.reason ?? '', /refers to large parts of itself/)
+  assert.deepEqual(bodyOf({ anyOf: anyOf.slice(0, 3) }, { N: schema }).report.leftOut, [])
 })
 
 test('names of any length and number stay short in the report and cheap to make', () => {

@@ -6,6 +6,7 @@ import { nameOperations } from './names.ts'
 import { listOperations, type Operation } from './operations.ts'
 import { type Choices, readChoices } from './options.ts'
 import { Report } from './report.ts'
+import { roomForChecks, roomForTools } from './room.ts'
 import { readSecurity } from './security.ts'
 import { readServers } from './servers.ts'
 import { readSource, type Source } from './source.ts'
@@ -28,9 +29,10 @@ export function importOpenapi(document: unknown, options: OpenapiOptions): Opena
   const { name } = options
   const servers = readServers(source, options, report)
   const security = readSecurity(source, name, report)
-  const inputs = createWorkshop(source, 'input', report)
-  const outputs = createWorkshop(source, 'output', report)
-  const shared: Import = { source, name, report, servers, security, inputs, outputs }
+  const room = roomForTools()
+  const inputs = createWorkshop(source, 'input', report, room)
+  const outputs = createWorkshop(source, 'output', report, room)
+  const shared: Import = { source, name, report, servers, security, inputs, outputs, room, checks: roomForChecks() }
   const chosen = chooseOperations(source, choices, report)
   const drafts = [...chosen].flatMap(([operation, tool]) => draftOrLeave(operation, tool, shared))
   inputs.finish()

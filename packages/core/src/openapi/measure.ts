@@ -5,13 +5,21 @@ export interface Size {
   readonly depth: number
 }
 
-export function measure(value: unknown): Size {
+/** Walks a value once; parts whose size is `known` are not walked again. */
+export function measure(value: unknown, known?: WeakMap<object, Size>): Size {
   let [bytes, nodes, deepest] = [0, 0, 0]
   const walk = (item: unknown, depth: number): void => {
     nodes += 1
     deepest = Math.max(deepest, depth)
     if (typeof item !== 'object' || item === null) {
       bytes += typeof item === 'string' ? Buffer.byteLength(item) + 3 : 8
+      return
+    }
+    const part = known?.get(item)
+    if (part !== undefined) {
+      bytes += part.bytes
+      nodes += part.nodes - 1
+      deepest = Math.max(deepest, depth + part.depth)
       return
     }
     bytes += 2

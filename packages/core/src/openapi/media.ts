@@ -27,10 +27,12 @@ export interface Media {
   readonly part: Part
 }
 
-/** The most useful of the media types that a body may have, `application/json` before its relatives. */
+const mostTypes = 100
+
+/** The most useful of the first hundred media types that a body may have, `application/json` before its relatives. */
 export function bestMedia(types: readonly (Part & { readonly key: string })[]): Media | undefined {
   for (const [type, fits, usual] of kinds) {
-    const fitting = types.filter(({ key }) => fits(bare(key)))
+    const fitting = types.slice(0, mostTypes).filter(({ key }) => fits(bare(key)))
     const chosen = fitting.find(({ key }) => bare(key) === usual) ?? fitting[0]
     if (chosen === undefined) continue
     const named = bare(chosen.key)

@@ -4,32 +4,40 @@ import { checkSchema } from '../schema/index.ts'
 import { refused } from './source.ts'
 import type { Sheet } from './workshop.ts'
 
-/** All schemas of a document are checked as one, so the limits are those of a document and not of a tool. */
+/** All definitions of a document are checked as one, so the limits are those of a document and not of a tool. */
 const limits = { nodes: 2_000_000, text: 64_000_000, issues: 10_000 }
 /** Each round mends all that one check reports; a reference that leads in a circle is reported alone. */
 const mostRounds = 10
 
+type Warn = (path: string, message: string) => void
+
 /**
- * Checks definitions and sheets together, and drops each keyword that our compiler refuses, with a warning: a pattern
- * that cannot be bounded costs its tool that pattern and not its life. What cannot be mended gets a fault.
+ * Checks a sheet by itself, whatever its references lead to, and drops each keyword that our compiler refuses, with a
+ * warning: a pattern that cannot be bounded costs its tool that pattern and not its life. What cannot be mended gets a
+ * fault.
  */
-export function mendTogether(
-  definitions: ReadonlyMap<string, Sheet>,
-  sheets: readonly Sheet[],
-  warn: (path: string, message: string) => void,
-): void {
+export function mendAlone(sheet: Sheet, warn: Warn): void {
   // No definition has a space in its name.
-  const all = new Map([...definitions, ...sheets.map((sheet, index) => [`sheet ${index}`, sheet] as const)])
+  mendAll(new Map([['the sheet', sheet]]), sheet.refs, warn)
+}
+
+/** The same for all definitions together, where references may also lead in a circle. */
+export function mendTogether(definitions: ReadonlyMap<string, Sheet>, warn: Warn): void {
+  mendAll(definitions, [], warn)
+}
+
+function mendAll(all: ReadonlyMap<string, Sheet>, elsewhere: Iterable<string>, warn: Warn): void {
   for (let round = 0; round < mostRounds; round++) {
-    const issues = issuesOf(all)
+    const issues = issuesOf(all, elsewhere)
     if (issues.length === 0) return
     for (const issue of issues) mend(issue, all, warn)
   }
   throw refused('The schemas of the OpenAPI document are wrong in too many places.', '')
 }
 
-function issuesOf(all: ReadonlyMap<string, Sheet>): readonly Issue[] {
+function issuesOf(all: ReadonlyMap<string, Sheet>, elsewhere: Iterable<string>): readonly Issue[] {
   const $defs: { [name: string]: JsonSchema } = {}
+  for (const name of elsewhere) $defs[name] = true
   for (const [name, { schema, fault }] of all) $defs[name] = fault === undefined ? schema : {}
   try {
     checkSchema({ $defs }, { limits })
@@ -40,7 +48,7 @@ function issuesOf(all: ReadonlyMap<string, Sheet>): readonly Issue[] {
   }
 }
 
-function mend(issue: Issue, all: ReadonlyMap<string, Sheet>, warn: (path: string, message: string) => void): void {
+function mend(issue: Issue, all: ReadonlyMap<string, Sheet>, warn: Warn): void {
   const [, , name = '', ...inner] = issue.path.split('/').map(unescapeSegment)
   const sheet = all.get(name)
   if (sheet === undefined) throw refused(`The schemas of the OpenAPI document cannot be read: ${issue.message}.`, '')

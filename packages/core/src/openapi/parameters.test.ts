@@ -93,6 +93,30 @@ test('headers that are not for a parameter to set are ignored, with a note', () 
   assert.equal(report.warnings.length, 4)
 })
 
+test('a header that says who sends or how the message is read never becomes an argument', () => {
+  const names = ['Cookie', 'X-Forwarded-For', 'Forwarded', 'X-HTTP-Method-Override', 'X-Original-URL', 'X-Rewrite-URL']
+  const others = ['Content-Encoding', 'Proxy-Authorization', 'Proxy-X', 'Transfer-Encoding', 'a b', ':path', 'a\r\nb']
+  for (const name of [...names, ...others]) {
+    const get = (required: boolean) => ({ get: { parameters: [{ name, in: 'header', required, ...text }] } })
+    const { tools, report } = importOf({ '/optional': get(false), '/required': get(true) })
+    assert.deepEqual([tools.length, bindingOf(tools[0] ?? assert.fail()).params], [1, undefined], name)
+    assert.match(report.warnings[0]?.message ?? '', /is not for a parameter to set; it is ignored/)
+    assert.deepEqual(
+      report.leftOut.map(({ operation, reason }) => [operation, /not for a parameter.*it is required/s.test(reason)]),
+      [['GET /required', true]],
+      name,
+    )
+  }
+})
+
+test('a required header that the backend writes itself costs no operation', () => {
+  const names = ['Authorization', 'Content-Type', 'Host', 'Content-Length', 'Idempotency-Key']
+  const parameters = [...names, 'X-Trace'].map((name) => ({ name, in: 'header', required: true, ...text }))
+  const { tools, report } = importOf({ '/x': { post: { parameters } } })
+  assert.deepEqual(Object.keys(bindingOf(tools[0] ?? assert.fail()).params ?? {}), ['X-Trace'])
+  assert.deepEqual([report.warnings.length, report.leftOut.length], [names.length, 0])
+})
+
 test('a name in the path without a parameter is text, and a path parameter that is not in the path is ignored', () => {
   const { tools, report } = importOf({ '/x/{id}': { get: { parameters: [{ name: 'other', in: 'path', ...text }] } } })
   assert.deepEqual(tools[0]?.inputSchema, {

@@ -1,4 +1,5 @@
 import type { HttpParameter, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
+import { isFramingHeader, isHeaderName, isSensitiveHeader } from '../ids/header-names.ts'
 import type { Argument } from './arguments.ts'
 import { firstExample } from './examples.ts'
 import { isJsonType } from './media.ts'
@@ -25,10 +26,10 @@ const styles: { readonly [place in Where]: readonly ParameterStyle[] } = {
   header: ['simple'],
   cookie: ['form'],
 }
-/** Headers that OpenAPI takes out of parameters, and those that belong to the connection. */
-const ignoredHeaders: ReadonlySet<string> = new Set([
+/** Headers that OpenAPI takes out of parameters, and others that the backend writes anyway. */
+const writtenHeaders: ReadonlySet<string> = new Set([
   ...['accept', 'content-type', 'authorization'],
-  ...['host', 'content-length', 'transfer-encoding', 'connection', 'keep-alive', 'te', 'trailer', 'upgrade', 'expect'],
+  ...['host', 'content-length', 'connection', 'idempotency-key'],
 ])
 const maxNote = 1_000
 const mostParameters = 1_000
@@ -76,8 +77,10 @@ function readParameter(reading: Reading, part: Part<JsonObject>, inPath: Readonl
     throw new Unusable(`the parameter at ${part.path} has no name or no known place`)
   }
   const place = where as Where
-  if (place === 'header' && ignoredHeaders.has(name.toLowerCase())) {
-    return ignore(`the header ${clip(name, 60)} is not for a parameter to set`)
+  if (place === 'header' && !mayBeArgument(name)) {
+    const words = `the header ${clip(name, 60)} is not for a parameter to set`
+    if (required === true && !writtenHeaders.has(name.toLowerCase())) throw new Unusable(`${words}, and it is required`)
+    return ignore(words)
   }
   if (place === 'path' && !inPath.has(name)) return ignore('the parameter is not in the path')
   const content = parts(member(part, 'content'))[0]
@@ -95,6 +98,12 @@ function readParameter(reading: Reading, part: Part<JsonObject>, inPath: Readonl
     place: placeOf(reading, part, place, content !== undefined),
     ...(example === undefined ? {} : { example: example.value }),
   }
+}
+
+/** A model that fills in such a header could pass for another caller, or have the message read as another one. */
+function mayBeArgument(header: string): boolean {
+  const taken = writtenHeaders.has(header.toLowerCase()) || isFramingHeader(header) || isSensitiveHeader(header)
+  return isHeaderName(header) && !taken
 }
 
 function schemaOf({ translate }: Reading, owner: Part): JsonSchema {

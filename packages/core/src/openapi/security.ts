@@ -21,6 +21,7 @@ export function readSecurity(source: Source, name: string, report: Report): Secu
     requirements === undefined ? [] : choice(source, schemes, name, requirements, report)
   const general = attempt(() => choose(member(root, 'security')))
   const usual = 'value' in general ? general.value : []
+  const usualText = JSON.stringify(usual)
   if ('reason' in general) report.warn('/security', general.reason)
   return {
     usual,
@@ -28,7 +29,7 @@ export function readSecurity(source: Source, name: string, report: Report): Secu
       const own = member({ value, path }, 'security')
       if (own === undefined && 'reason' in general) throw new Unusable(general.reason)
       const auth = own === undefined ? usual : choose(own)
-      return JSON.stringify(auth) === JSON.stringify(usual) ? undefined : auth
+      return auth === usual || JSON.stringify(auth) === usualText ? undefined : auth
     },
   }
 }

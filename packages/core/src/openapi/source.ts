@@ -3,6 +3,7 @@ import { quote } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError, type JsonLimits } from '../json/limits.ts'
 import { escapeSegment, unescapeSegment } from '../json/pointer.ts'
+import { measure, type Size } from './measure.ts'
 import { Unusable } from './unusable.ts'
 
 /** Real documents reach 15 MB and half a million members. */
@@ -16,6 +17,13 @@ export interface Source {
   readonly version: '3.0' | '3.1'
   /** `__proto__` keys that were left out. */
   readonly dropped: number
+  /**
+   * Bytes that may be translated in each direction, counted as often as it happens, and half of those that may be read
+   * through references; several times the document, so that many operations cannot share something large for ever.
+   */
+  readonly allowance: number
+  /** What was read through references so far, and how large each of that is. */
+  readonly reads: { bytes: number; readonly sizes: WeakMap<object, Size> }
 }
 
 /** A part of a document and the JSON Pointer to it. */
@@ -37,7 +45,13 @@ export function readSource(document: unknown): Source {
     const found = root.openapi === undefined ? 'says nothing of its version' : `says ${quote(String(root.openapi))}`
     throw refused(`Only OpenAPI 3.0 and 3.1 are read; "openapi" ${found}.`, '/openapi')
   }
-  return { root, version: version as Source['version'], dropped: dropped.count }
+  return {
+    root,
+    version: version as Source['version'],
+    dropped: dropped.count,
+    allowance: 4_000_000 + 3 * measure(root).bytes,
+    reads: { bytes: 0, sizes: new WeakMap() },
+  }
 }
 
 function copied(document: unknown, dropped: { count: number }): Json {
@@ -84,10 +98,23 @@ export function follow(source: Source, part: Part): Part<JsonObject> {
   let { value, path } = part
   for (let hop = 0; hop < mostHops; hop++) {
     if (!isRecord(value)) throw new Unusable(`${path} is not an object`)
-    if (typeof value.$ref !== 'string') return { value, path }
+    if (typeof value.$ref !== 'string') {
+      if (hop > 0) countRead(source, value)
+      return { value, path }
+    }
     ;({ value, path } = lookUp(source, value.$ref))
   }
   throw new Unusable(`the references from ${part.path} lead in a circle`)
+}
+
+/** Why the rest is left when the allowance is used up. */
+export const tooOften = 'the document refers to large parts of itself too often'
+
+function countRead({ reads, allowance }: Source, value: JsonObject): void {
+  const size = reads.sizes.get(value) ?? measure(value)
+  reads.sizes.set(value, size)
+  reads.bytes += size.bytes
+  if (reads.bytes > 2 * allowance) throw new Unusable(tooOften)
 }
 
 /** A member of an object, with its path; undefined when there is none. */

@@ -2,14 +2,15 @@ import type { Json, JsonSchema } from '@gantry/contract'
 import { defaultDialect } from './dialects.ts'
 import { createHidden, type Direction } from './hidden.ts'
 import { measure, type Size } from './measure.ts'
-import { mendTogether } from './mend.ts'
+import { mendAlone, mendTogether } from './mend.ts'
 import { createNamer } from './names.ts'
 import type { Report } from './report.ts'
-import { lookUp, refused, type Source } from './source.ts'
+import type { Room } from './room.ts'
+import { lookUp, type Source, tooOften } from './source.ts'
 import { translateSchema } from './translate.ts'
 import { attempt, Unusable } from './unusable.ts'
 
-/** A schema of its own: the arguments or the output of one tool, or what a reference leads to. */
+/** A schema of the document: a part of what a tool takes or gives, or what a reference leads to. */
 export interface Sheet {
   /** Where it stands in the document. */
   readonly path: string
@@ -21,37 +22,48 @@ export interface Sheet {
   size: Size
 }
 
+/** The arguments or the output of one tool, and the schemas of the document that it is put together from. */
+export interface Work {
+  readonly parts: Set<Sheet>
+  schema: JsonSchema
+  size: Size
+}
+
 /** How large the schemas of one tool may become, all definitions included. */
 const most: { readonly [Name in Direction]: Size } = {
   input: { bytes: 262_144, nodes: 15_000, depth: 60 },
   output: { bytes: 32_768, nodes: 15_000, depth: 60 },
 }
-/** And all tools of a document together; one definition counts for each tool that uses it. */
-const mostInAll = 134_217_728
+/** What tools do not share takes several times the memory of its text. */
+const builtAnew = 4
 const leftOffBytes = 100
 const leftOff: JsonSchema = { description: 'Not described, because the whole schema would be too large.' }
 
 /**
- * Makes the schemas of one direction. First `sheet` and `translate` for every operation, then `finish` once, then `whole`
- * for each sheet. What a reference leads to is translated once, however many tools use it; nothing is ever expanded.
+ * Makes the schemas of one direction. First `begin`, `translate` and `end` for every operation, then `finish` once, then
+ * `whole` for each. A schema of the document is translated, checked and measured once, however many tools use it, and
+ * they share what comes of it; nothing is ever expanded.
  */
 export interface Workshop {
-  sheet(path: string): Sheet
-  /** Translates a schema of the document for a sheet; throws Unusable. */
-  translate(sheet: Sheet, schema: Json, path: string): JsonSchema
-  /** Translates what references lead to, checks everything together and drops keywords that do not hold. */
+  begin(): Work
+  /** Translates a schema of the document, without the keywords that do not hold; throws Unusable. */
+  translate(work: Work, schema: Json, path: string): JsonSchema
+  /** Takes what was put together; throws Unusable when there is no room for it. */
+  end(work: Work, schema: JsonSchema): void
+  /** Translates what references lead to, checks it together and drops keywords that do not hold. */
   finish(): void
   /** The schema with the definitions it uses, nearest first; those beyond the size allow anything. Throws Unusable. */
-  whole(sheet: Sheet): { readonly schema: JsonSchema; readonly cut: number }
+  whole(work: Work): { readonly schema: JsonSchema; readonly cut: number; readonly bytes: number }
 }
 
-export function createWorkshop(source: Source, direction: Direction, report: Report): Workshop {
-  const sheets: Sheet[] = []
+export function createWorkshop(source: Source, direction: Direction, report: Report, room: Room): Workshop {
+  const made = new Map<Json, Sheet>()
+  const sizes = new WeakMap<object, Size>()
   const definitions = new Map<string, Sheet>()
   const free = createNamer(definitions)
   const originals = new Map<string, Json>()
   const names = new Map<string, string>()
-  let total = 0
+  let left = source.allowance
   const dialect = defaultDialect(source)
   const hiddenIn = createHidden(source, direction)
   const warn = (path: string, message: string): void => report.warn(path, message)
@@ -66,46 +78,58 @@ export function createWorkshop(source: Source, direction: Direction, report: Rep
     definitions.set(name, newSheet(path))
     return name
   }
-  const translate = (sheet: Sheet, schema: Json, path: string): JsonSchema => {
+  const fill = (sheet: Sheet, schema: Json): void => {
     const refer = (reference: string): string => {
       const name = nameOf(reference)
       sheet.refs.add(name)
       return name
     }
-    return translateSchema(schema, path, { direction, hiddenIn, dialect, refer, warn })
+    const read = attempt(() => translateSchema(schema, sheet.path, { direction, hiddenIn, dialect, refer, warn }))
+    if ('value' in read && left >= -1e12) {
+      sheet.schema = read.value
+      left -= measure(read.value).bytes
+    } else sheet.fault = 'reason' in read ? read.reason : tooOften
   }
-  const define = (name: string, sheet: Sheet): void => {
-    const made = attempt(() => translate(sheet, originals.get(name) ?? null, sheet.path))
-    if ('value' in made) sheet.schema = made.value
-    else sheet.fault = made.reason
+  const make = (schema: Json, path: string): Sheet => {
+    const sheet = newSheet(path)
+    fill(sheet, schema)
+    if (sheet.fault === undefined) mendAlone(sheet, warn)
+    if (typeof sheet.schema !== 'boolean') sizes.set(sheet.schema, measure(sheet.schema))
+    return sheet
   }
   return {
-    sheet(path) {
-      const sheet = newSheet(path)
-      sheets.push(sheet)
-      return sheet
+    begin: () => ({ parts: new Set(), schema: {}, size: noSize }),
+    translate(work, schema, path) {
+      const sheet = made.get(schema) ?? make(schema, path)
+      made.set(schema, sheet)
+      if (sheet.fault !== undefined) throw new Unusable(sheet.fault)
+      work.parts.add(sheet)
+      return sheet.schema
     },
-    translate,
+    end(work, schema) {
+      work.schema = schema
+      work.size = direction === 'input' ? measure(schema) : measure(schema, sizes)
+      // An input is taken apart and built anew for each tool, even one that is too large; such an output is never used.
+      if (direction === 'input') room.take(work.size.bytes * builtAnew)
+      else if (work.size.bytes <= most.output.bytes) room.take(work.size.bytes)
+    },
     finish() {
       // A map is walked in the order of insertion, and what is added on the way is still met.
-      for (const [name, sheet] of definitions) define(name, sheet)
-      mendTogether(definitions, sheets, warn)
-      for (const sheet of [...definitions.values(), ...sheets]) sheet.size = measure(sheet.schema)
+      for (const [name, sheet] of definitions) fill(sheet, originals.get(name) ?? null)
+      mendTogether(definitions, warn)
+      for (const sheet of definitions.values()) sheet.size = measure(sheet.schema)
     },
-    whole(sheet) {
-      const { bytes, ...whole } = gather(sheet, definitions, most[direction])
-      total += bytes
-      if (total > mostInAll) throw refused('The tools of the OpenAPI document are too large together; choose some.', '')
-      return whole
-    },
+    whole: (work) => gather(work, definitions, most[direction], room),
   }
 }
+
+const noSize: Size = { bytes: 0, nodes: 0, depth: 0 }
 
 /** Stands for a definition that fits nowhere. */
 const nothing: Sheet = { path: '', refs: new Set(), schema: leftOff, size: { bytes: Infinity, nodes: 0, depth: 0 } }
 
 function newSheet(path: string): Sheet {
-  return { path, refs: new Set(), schema: {}, size: { bytes: 0, nodes: 0, depth: 0 } }
+  return { path, refs: new Set(), schema: {}, size: noSize }
 }
 
 /** `Pet` for `/components/schemas/Pet`. */
@@ -114,29 +138,29 @@ function definitionName(path: string): string {
   return last.replaceAll(/[^A-Za-z0-9_.-]+/g, '_').slice(0, 100) || 'Schema'
 }
 
-interface Whole {
-  readonly schema: JsonSchema
-  readonly cut: number
-  readonly bytes: number
-}
-
-function gather(root: Sheet, definitions: ReadonlyMap<string, Sheet>, limit: Size): Whole {
-  const usable = (sheet: Sheet): boolean => sheet.size.depth + 2 <= limit.depth
-  if (root.fault !== undefined) throw new Unusable(root.fault)
+function gather(
+  root: Work,
+  definitions: ReadonlyMap<string, Sheet>,
+  limit: Size,
+  total: Room,
+): ReturnType<Workshop['whole']> {
+  const usable = ({ size }: { readonly size: Size }): boolean => size.depth + 2 <= limit.depth
   if (!usable(root) || root.size.bytes > limit.bytes || root.size.nodes > limit.nodes) {
     throw new Unusable(`its schema is larger than ${limit.bytes} bytes or nested too deeply`)
   }
   let { bytes, nodes } = root.size
   let cut = 0
   const found: { [name: string]: JsonSchema } = {}
-  const names = new Set(root.refs)
+  const names = new Set([...root.parts].flatMap(({ refs }) => [...refs]))
   for (const name of names) {
     const sheet = definitions.get(name)
     if (sheet?.fault !== undefined) throw new Unusable(sheet.fault)
     const { size, schema, refs } = sheet !== undefined && usable(sheet) ? sheet : nothing
     const room = bytes + size.bytes <= limit.bytes && nodes + size.nodes <= limit.nodes
+    const taken = room ? size.bytes : leftOffBytes
+    total.take(taken)
     found[name] = room ? schema : leftOff
-    bytes += room ? size.bytes : leftOffBytes
+    bytes += taken
     nodes += room ? size.nodes : 1
     if (!room) cut += 1
     else for (const next of refs) names.add(next)

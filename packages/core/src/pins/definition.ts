@@ -5,8 +5,10 @@ import type { PinnedDefinition } from './pin.ts'
 /** The part of a tool that is pinned. */
 export function definitionOf(tool: Tool): PinnedDefinition {
   const { name, title, description, inputSchema, outputSchema, annotations } = tool
+  const rawName = tool.backends[0]?.tool
   return {
     name,
+    ...(typeof rawName === 'string' && rawName !== name ? { rawName } : {}),
     description,
     inputSchema,
     ...(title === undefined ? {} : { title }),

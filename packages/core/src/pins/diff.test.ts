@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { differences, diffText } from './diff.ts'
+import { differences, diffText, visible } from './diff.ts'
 
 const before = {
   name: 'read',
@@ -41,4 +41,25 @@ test('a definition that appeared is shown whole, and ten thousand differences ar
   const list = differences(before, { ...before, inputSchema: { type: 'object', properties } })
   assert.equal(list.length, 200)
   assert.match(diffText(list), /only the first 200/)
+})
+
+test('characters that nobody sees are written as their code, in texts and in names alike', () => {
+  const ranges = [
+    [0xfe00, 0xfe0f],
+    [0xe0100, 0xe01ef],
+    [0x115f, 0x1160],
+    [0x3164, 0x3164],
+    [0xffa0, 0xffa0],
+    [0x034f, 0x034f],
+    [0x17b4, 0x17b5],
+    [0x2800, 0x2800],
+  ] as const
+  for (const [first, last] of ranges) {
+    for (let code = first; code <= last; code++) {
+      assert.equal(visible(`a${String.fromCodePoint(code)}b`), `a\\u{${code.toString(16)}}b`)
+    }
+  }
+  assert.equal(visible('grüße 日本 한글 😀'), 'grüße 日本 한글 😀')
+  const named = { ...before, inputSchema: { ...before.inputSchema, 'x\n  + \u001b[2J': true } }
+  assert.equal(diffText(differences(before, named)), '/inputSchema/x\\u{a}  + \\u{1b}[2J\n  + true')
 })

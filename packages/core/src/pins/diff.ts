@@ -48,7 +48,7 @@ function member(value: Container, key: string): Json | undefined {
  */
 export function diffText(list: readonly Difference[]): string {
   const lines = list.flatMap(({ path, before, after }) => [
-    path === '' ? '(everything)' : path,
+    path === '' ? '(everything)' : visible(path),
     ...side('-', before),
     ...side('+', after),
   ])
@@ -62,9 +62,12 @@ function side(mark: '-' | '+', value: Json | undefined): string[] {
   return text.split(/\r\n|\r|\n/).map((line) => `  ${mark} ${visible(line)}`)
 }
 
+/** DI is what Unicode leaves to no font: selectors, fillers, joiners; U+2800 is a Braille letter without a dot. */
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}\p{DI}\u2800]/gu
+
 /** Text with every character that is invisible or acts on a terminal written as `\u{…}`. */
 export function visible(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (character) => {
+  return text.replace(unseen, (character) => {
     return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`
   })
 }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -49,5 +51,48 @@ test('a file that is no file of pins is refused and left as it is', async () => 
     assert.equal((await refused(filePins(file).load('mcp:a', signal))).code, 'CONFIG_INVALID', text)
     await refused(filePins(file).save('mcp:a', {}, signal))
     assert.equal(readFileSync(file, 'utf8'), text)
+  }
+})
+
+test('what three processes save at the same time arrives, all of it', async () => {
+  const file = freshFile()
+  const times = 15
+  const names = ['a', 'b', 'c']
+  const savers = names.map((name) => fork(join(import.meta.dirname, 'saving.fixture.ts'), [file, name]))
+  await Promise.all(savers.map((saver) => once(saver, 'message')))
+  const ends = savers.map((saver) => once(saver, 'exit'))
+  for (const saver of savers) saver.send(times)
+  assert.deepEqual(
+    (await Promise.all(ends)).map(([code]) => code),
+    [0, 0, 0],
+  )
+  const store = filePins(file)
+  const wanted = names.flatMap((name) => Array.from({ length: times }, (_, n) => `${name}${n}`))
+  assert.deepEqual(Object.keys((await store.load('mcp:shared', signal)) ?? {}).sort(), wanted.sort())
+  for (const name of names) assert.deepEqual(await store.load(`mcp:${name}`, signal), {})
+  assert.deepEqual(readdirSync(join(file, '..')), ['pins.json'])
+})
+
+test('a save waits for the lock of another, a signal ends the wait, and the lock is left alone', async () => {
+  const file = freshFile()
+  await filePins(file).save('mcp:a', {}, signal)
+  writeFileSync(`${file}.lock`, '123 on elsewhere')
+  const controller = new AbortController()
+  const waiting = filePins(file).save('mcp:b', {}, controller.signal)
+  setImmediate(() => controller.abort(new Error('enough')))
+  await assert.rejects(waiting, /enough/)
+  assert.deepEqual(await filePins(file).load('mcp:a', signal), {}, 'reading needs no lock')
+  assert.equal(await filePins(file).load('mcp:b', signal), undefined)
+  assert.equal(readFileSync(`${file}.lock`, 'utf8'), '123 on elsewhere')
+})
+
+test('a pin that does not say when or by whom it was pinned is refused', async () => {
+  for (const part of ['at', 'by']) {
+    const file = freshFile()
+    await filePins(file).save('mcp:files', somePins('Reads.'), signal)
+    const book = JSON.parse(readFileSync(file, 'utf8'))
+    delete book.sources['mcp:files'].read[part]
+    writeFileSync(file, JSON.stringify(book))
+    assert.equal((await refused(filePins(file).load('mcp:files', signal))).code, 'CONFIG_INVALID', part)
   }
 })

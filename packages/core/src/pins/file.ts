@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto'
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import { type Issue, ToolError } from '@gantry/contract'
+import { whileLocked } from '../files/lock.ts'
+import { replacePrivate } from '../files/private-file.ts'
 import { JsonError } from '../json/limits.ts'
 import { parseJson } from '../json/parse.ts'
 import { definitionHash } from './definition.ts'
@@ -15,29 +15,29 @@ interface Book {
 const limits = { bytes: 64 * 1024 * 1024, depth: 80, nodes: 5_000_000 }
 
 /**
- * Pins in one JSON file that a person can read and a repository can keep. Writing is whole or not at all; two writers
- * at once in one process take turns, two processes may overwrite each other's newest source, never tear the file.
- * A file that cannot be read as pins is CONFIG_INVALID: guessing would trust what nobody approved.
+ * Pins in one JSON file that a person can read and a repository can keep. Writing is whole or not at all, and under a
+ * lock file, so that processes that save at the same time all arrive; reading needs no lock. A lock that a crash left
+ * behind is CONFIG_INVALID after ten seconds, with the file to remove. A file that cannot be read as pins is
+ * CONFIG_INVALID too: guessing would trust what nobody approved.
  */
 export function filePins(file: string): PinStore {
-  let turn: Promise<unknown> = Promise.resolve()
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const mine = turn.then(work, work)
-    turn = mine.catch(() => undefined)
-    return mine
-  }
   return {
-    load: (source, signal) =>
-      inTurn(async () => {
-        const { sources } = await read(file, signal)
-        return Object.hasOwn(sources, source) ? sources[source] : undefined
-      }),
-    save: (source, pins, signal) =>
-      inTurn(async () => {
-        const { sources } = await read(file, signal)
-        await write(file, { version: 1, sources: { ...sources, [source]: pins } }, signal)
-      }),
+    async load(source, signal) {
+      return pinsOf(await read(file, signal), source)
+    },
+    async save(source, pins, signal) {
+      signal.throwIfAborted()
+      await whileLocked(file, { signal, code: 'CONFIG_INVALID' }, async () => {
+        const book = await read(file, signal)
+        const kept = { ...pinsOf(book, source), ...pins }
+        await write(file, { version: 1, sources: { ...book.sources, [source]: kept } })
+      })
+    },
   }
+}
+
+function pinsOf({ sources }: Book, source: string): Pins | undefined {
+  return Object.hasOwn(sources, source) ? sources[source] : undefined
 }
 
 async function read(file: string, signal: AbortSignal): Promise<Book> {
@@ -70,6 +70,9 @@ function fault(book: unknown): Issue | undefined {
     for (const [name, pin] of Object.entries(pins)) {
       const path = `/sources/${source}/${name}`
       if (!isRecord(pin) || !isRecord(pin.definition)) return { path, message: 'must have a definition' }
+      if (![pin.at, pin.by, pin.since ?? ''].every((part) => typeof part === 'string')) {
+        return { path, message: 'must say when and by whom it was pinned' }
+      }
       if (definitionHash((pin as unknown as Pin).definition) !== pin.hash) {
         return { path: `${path}/hash`, message: 'is not the hash of the definition beside it' }
       }
@@ -82,21 +85,10 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-async function write(file: string, book: Book, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted()
-  const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}.tmp`
+async function write(file: string, book: Book): Promise<void> {
   try {
-    await mkdir(dirname(file), { recursive: true })
-    const handle = await open(draft, 'wx', 0o600)
-    try {
-      await handle.writeFile(`${JSON.stringify(book, undefined, 2)}\n`)
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
-    await rename(draft, file)
+    await replacePrivate(file, `${JSON.stringify(book, undefined, 2)}\n`)
   } catch (error) {
-    await rm(draft, { force: true })
     throw wrong(file, 'cannot be written', error)
   }
 }

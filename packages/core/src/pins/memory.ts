@@ -10,7 +10,7 @@ export function memoryPins(): PinStore {
     },
     save: async (source, pins, signal) => {
       signal.throwIfAborted()
-      kept.set(source, structuredClone(pins))
+      kept.set(source, { ...kept.get(source), ...structuredClone(pins) })
     },
   }
 }

@@ -2,7 +2,7 @@ import type { Stats } from 'node:fs'
 import { lstat, realpath, stat } from 'node:fs/promises'
 import { dirname, join, sep } from 'node:path'
 import { ToolError } from '@gantry/contract'
-import { isAbsent, readPrivate } from './private-file.ts'
+import { isAbsent, readPrivate } from '../files/private-file.ts'
 import type { SecretSource } from './secret.ts'
 import { isSecretName } from './secret-name.ts'
 

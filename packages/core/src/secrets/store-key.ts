@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { ToolError } from '@gantry/contract'
-import { codeOf, createPrivate, readPrivate } from './private-file.ts'
+import { codeOf, createPrivate, readPrivate } from '../files/private-file.ts'
 
 /** What opens a store of secrets: 32 bytes as base64 or hex, from a variable or a file, or a passphrase. */
 export type StoreKey =

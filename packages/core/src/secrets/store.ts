@@ -1,9 +1,9 @@
 import { ToolError } from '@gantry/contract'
+import { whileLocked } from '../files/lock.ts'
 import { shortestSecret } from '../json/redact.ts'
 import { isSecretName } from './secret-name.ts'
 import { openRecord, sealRecord } from './store-document.ts'
 import type { StoreKey } from './store-key.ts'
-import { whileLocked } from './store-lock.ts'
 import { type OpenStore, Vault, type VaultOptions } from './vault.ts'
 
 export interface SecretStoreOptions extends VaultOptions {
@@ -30,18 +30,19 @@ export interface SecretStore {
 
 const mostValueBytes = 65_536
 const never = new AbortController().signal
+const lock = (signal: AbortSignal) => ({ signal, code: 'SECRET_UNAVAILABLE' }) as const
 
 /** Opens a store and tries its key. */
 export async function openSecretStore({ create = false, ...options }: SecretStoreOptions): Promise<SecretStore> {
   const vault = new Vault(options)
   if ((await vault.read()) === undefined) {
     if (!create) throw noStore(vault)
-    await whileLocked(vault.file, never, async () => {
+    await whileLocked(vault.file, lock(never), async () => {
       if ((await vault.read()) === undefined) await vault.write(await vault.fresh())
     })
   }
   const change = (signal: AbortSignal, work: (store: OpenStore) => Promise<void>): Promise<void> =>
-    whileLocked(vault.file, signal, async () => work(await opened(vault)))
+    whileLocked(vault.file, lock(signal), async () => work(await opened(vault)))
 
   return {
     list: async () => (await opened(vault)).document.records.map(({ name }) => name).sort(),

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { ToolError } from '@gantry/contract'
+import { isAbsent, readPrivate, replacePrivate } from '../files/private-file.ts'
 import { canonicalJson } from '../json/canonical.ts'
-import { isAbsent, readPrivate, replacePrivate } from './private-file.ts'
 import { keyOfFile, masterKey, newLock, type StoreLock } from './store-cipher.ts'
 import {
   isSealed,

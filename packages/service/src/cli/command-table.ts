@@ -97,10 +97,13 @@ export const commands = {
     ],
   },
   'tools approve': {
-    summary: 'Trust changed tools as they are now.',
+    summary: 'Trust changed tools as they were shown last.',
     operands: [{ name: 'tool', many: true, completes: 'tools' }],
     options: always,
-    examples: [{ line: 'gantry tools approve files:read', what: 'lets it be called again' }],
+    examples: [
+      { line: 'gantry tools approve files:read', what: 'trusts what tools diff showed' },
+      { line: 'gantry tools approve files:read@0123456789abcdef', what: 'trusts the definition of this hash' },
+    ],
   },
   backends: {
     summary: 'List the backends and whether they answer.',

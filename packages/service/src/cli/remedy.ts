@@ -5,6 +5,8 @@ export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | und
   if (code === 'CANCELLED') return undefined
   // What a command line may not reach is no matter of the configuration; the message says what to do.
   if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
+  // Only a command about quarantine is stale before there is a call.
+  if (code === 'CATALOG_STALE' && stage === 'admit') return undefined
   if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'
   const { remedy }: CodeInfo = codes[code]
   // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.

@@ -1,4 +1,5 @@
 import type { Executor } from '@gantry/core'
+import type { LoadedConfig } from '../config/config.ts'
 import { loadConfig } from '../config/load.ts'
 import { reading } from '../config/problem.ts'
 import type { Io } from './io.ts'
@@ -9,7 +10,7 @@ import { safeLine } from './terminal.ts'
 export async function withExecutor<T>(
   { config }: OptionValues,
   io: Io,
-  work: (gantry: Executor) => Promise<T>,
+  work: (gantry: Executor, loaded: LoadedConfig) => Promise<T>,
 ): Promise<T> {
   const { environment, folder, signal } = io
   const loaded = await loadConfig({ environment, folder, signal, ...(config === undefined ? {} : { file: config }) })
@@ -21,16 +22,20 @@ export async function withExecutor<T>(
     io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
   })
   try {
-    return await work(gantry)
+    return await work(gantry, loaded)
   } finally {
     await gantry.close()
   }
 }
 
 /** The same, with the tools of every backend there; those that could not be asked are named on stderr. */
-export function withSources<T>(options: OptionValues, io: Io, work: (gantry: Executor) => Promise<T>): Promise<T> {
-  return withExecutor(options, io, async (gantry) => {
+export function withSources<T>(
+  options: OptionValues,
+  io: Io,
+  work: (gantry: Executor, loaded: LoadedConfig) => Promise<T>,
+): Promise<T> {
+  return withExecutor(options, io, async (gantry, loaded) => {
     for (const { error } of await gantry.ready({ signal: io.signal })) io.err(`warning: ${safeLine(error.message)}\n`)
-    return work(gantry)
+    return work(gantry, loaded)
   })
 }

@@ -1,8 +1,9 @@
-/** Characters that move the cursor, hide text or turn its direction; a tool's text may hold them to deceive. */
-const unsafe =
-  /[\p{Cc}\p{Cs}\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu
-const unsafeJson =
-  /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g
+/**
+ * Characters that move the cursor, hide text or turn its direction; a tool's text may hold them to deceive. DI is what
+ * Unicode leaves to no font: selectors, fillers, joiners; U+2800 is a Braille letter without a dot.
+ */
+const unsafe = /[\p{Cc}\p{Cs}\p{DI}\u2028-\u202e\u2800\ufff9-\ufffb]/gu
+const unsafeJson = /[\u007f-\u009f\p{DI}\u2028-\u202e\u2800\ufff9-\ufffb]/gu
 
 /** Text from outside, on one line, with everything shown that a terminal would obey. */
 export function safeLine(text: string): string {

@@ -36,6 +36,7 @@ export async function composeConfig(
   const sources = secretSources({ secrets, store, folder, environment })
   return {
     file,
+    data: place,
     ...(store === undefined ? {} : { secretStore: store }),
     demo: demo === true,
     options: {

@@ -31,6 +31,8 @@ export interface LoadedConfig {
   readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo' | 'secretStore'>>
   /** The encrypted store that `options.secrets` asks, when there is one. */
   readonly secretStore?: SecretStoreOptions
+  /** The folder of what Gantry remembers between runs; absent when there is no file. */
+  readonly data?: string
   /** Whether the demo tools are served too. */
   readonly demo: boolean
   readonly warnings: readonly string[]

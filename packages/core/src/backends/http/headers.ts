@@ -1,27 +1,17 @@
+import { isFramingHeader, isHeaderName, isSensitiveHeader } from '../../ids/header-names.ts'
 import { badArgument } from './check.ts'
 
-/** Names that belong to the connection or to the framing of the message; nobody but the guard sets them. */
-const framing: ReadonlySet<string> = new Set([
-  ...['host', 'content-length', 'transfer-encoding', 'connection', 'keep-alive', 'proxy-connection', 'te', 'trailer'],
-  ...['upgrade', 'expect', 'proxy-authorization', 'proxy-authenticate', 'http2-settings'],
-])
-/** Names that say who sends or how the body is read; an argument gets there only when the binding writes the name out. */
-const sensitive: ReadonlySet<string> = new Set([
-  ...['authorization', 'cookie', 'set-cookie', 'content-type', 'content-encoding', 'accept-encoding', 'forwarded'],
-  ...['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-http-method-override', 'x-original-url'],
-])
-const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$/
 const visible = /^[\t\x20-\x7e]*$/
 
 /** What is wrong with the name of a header that the configuration sets. */
 export function headerNameFault(name: string): string | undefined {
-  if (!token.test(name)) return 'is not the name of a header'
-  return framing.has(name.toLowerCase()) ? 'is a header that belongs to the connection and cannot be set' : undefined
+  if (!isHeaderName(name)) return 'is not the name of a header'
+  return isFramingHeader(name) ? 'is a header that belongs to the connection and cannot be set' : undefined
 }
 
 /** What is wrong with a header whose name is that of an argument, because the binding writes no other. */
 export function impliedHeaderFault(name: string): string | undefined {
-  if (!sensitive.has(name.toLowerCase())) return headerNameFault(name)
+  if (!isSensitiveHeader(name)) return headerNameFault(name)
   return `puts an argument into the header ${name}; if that is meant, write its name out`
 }
 

@@ -34,6 +34,8 @@ export interface AuthorizerOptions {
 
 /** No document of an authorization server is this large. */
 const mostBytes = 1_048_576
+/** No token is; each is looked for in every answer. */
+const longestToken = 16_384
 
 /**
  * Discovery, registration, the check of issuer and resource and the exchange are the SDK's; this decides when they
@@ -41,7 +43,9 @@ const mostBytes = 1_048_576
  */
 export function createAuthorizer(options: AuthorizerOptions): Authorizer {
   const { server, oauth } = options
-  const memory = tokenMemory(oauth.store ?? memoryTokenStore(), server)
+  // By address, because a token for one server must not be shown to whoever has its name next.
+  const { origin, pathname } = options.url
+  const memory = tokenMemory(oauth.store ?? memoryTokenStore(), `${server} ${origin}${pathname}`)
   let scope: string | undefined
   let running: Promise<void> | undefined
   const authorize = (challenge: Challenge, force: boolean): Promise<void> => {
@@ -105,13 +109,31 @@ async function secretsOf({ oauth, host, life }: AuthorizerOptions) {
   return {
     clientSecret: await fill(oauth.clientSecret),
     privateKey: await fill(oauth.privateKey),
-    conceal: (value: string) => host.conceal(value),
+    conceal(value: string) {
+      if (value.length > longestToken)
+        throw refused(`An authorization server sent more than ${longestToken} characters.`)
+      host.conceal(value)
+    },
   }
 }
 
-function authFetch({ fetch, life }: AuthorizerOptions): typeof globalThis.fetch {
-  return async (input, init) =>
-    boundedResponse(await fetch(input, { ...init, signal: init?.signal ?? life }), mostBytes)
+/**
+ * Requests to authorization servers. What carries credentials goes only to the origins that the host named for that,
+ * where it named any: a server must not have them sent to itself by naming itself.
+ */
+function authFetch({ fetch, life, oauth }: AuthorizerOptions): typeof globalThis.fetch {
+  return async (input, init) => {
+    const { origin } = new URL(input instanceof Request ? input.url : input)
+    const method = (init?.method ?? (input instanceof Request ? input.method : 'GET')).toUpperCase()
+    const named = oauth.origins ?? []
+    if (method !== 'GET' && named.length > 0 && !named.includes(origin)) {
+      throw new ToolError(
+        'EGRESS_DENIED',
+        `Credentials go only to ${named.join(', ')}, not to ${origin}; see oauth.origins.`,
+      )
+    }
+    return boundedResponse(await fetch(input, { ...init, signal: init?.signal ?? life }), mostBytes)
+  }
 }
 
 /** Sends the person on their way and reads what they came back with. */

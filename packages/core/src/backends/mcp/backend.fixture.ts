@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { JsonObject, Tool } from '@gantry/contract'
 import { fakeContext } from '../../conformance/backend.ts'
@@ -73,6 +74,15 @@ export function published(name: string, ...args: readonly string[]): readonly st
 /** Resolves when a condition holds that something else brings about; the test's own time limit ends it. */
 export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
+/** Gone, or dead and only waiting for its parent to notice. */
+export function isGone(pid: number): boolean {
+  try {
+    return /^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  } catch {
+    return true
+  }
 }
 
 /** Tries until it works; the test's own time limit ends it. */

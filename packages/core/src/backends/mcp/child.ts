@@ -16,6 +16,8 @@ export interface ChildPlan {
   /** Never told, whatever the program prints. */
   readonly hidden: readonly string[]
   readonly maxLineBytes: number
+  /** When it aborts, the program is killed within that very turn, with all that it started. */
+  readonly kill: AbortSignal
   onLine(line: string): void
   /** A line of its error output, made safe to show. */
   onLog(line: string): void
@@ -49,16 +51,19 @@ const drainMs = 250
  * then *ended*, when `onEnd` has been told why. Nothing leads back.
  */
 export async function startChild(plan: ChildPlan): Promise<Child> {
+  plan.kill.throwIfAborted()
   const program = launch(plan)
   const errors = errorOutput(plan.hidden, plan.onLog)
   const gone = Promise.withResolvers<void>()
   let reason: string | undefined
   let ended = false
+  let stopping = false
 
   const end = (why: string): void => {
     reason ??= why
     if (ended) return
     ended = true
+    release()
     signalGroup(program, 'SIGKILL')
     const tail = errors.tail()
     plan.onEnd(tail === '' ? reason : `${reason} The last it said: ${quote(tail, 1_000)}`)
@@ -69,9 +74,10 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
     reason ??= why
     signalGroup(program, 'SIGKILL')
   }
+  const release = whenNoMoreTime(plan.kill, () => fail(`The MCP server ${plan.server} was stopped.`))
 
   const reader = lineReader(plan.maxLineBytes, (line) => {
-    if (!ended && reason === undefined) plan.onLine(line)
+    if (!ended && !stopping && reason === undefined) plan.onLine(line)
   })
   program.stdout.on('data', (chunk: Buffer) => {
     if (reason !== undefined || reader.push(chunk)) return
@@ -84,7 +90,8 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
     setTimeout(() => fail(`The MCP server ${plan.server} closed its output and was stopped.`), drainMs).unref()
   })
   program.on('exit', (code, signal) => {
-    const how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`
+    // Who is asked to stop may have ended by itself before, and its exit code is then all there is to go by.
+    const how = signal === null ? `ended with exit code ${code}` : stopping ? 'was stopped' : `was ended by ${signal}`
     reason ??= `The MCP server ${plan.server} ${how}.`
     const why = reason
     // Something it started may hold its output open for ever.
@@ -95,13 +102,26 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
     })
   })
 
-  await started(program, plan)
+  try {
+    await started(program, plan)
+  } catch (error) {
+    release()
+    throw error
+  }
   return {
     pid: program.pid,
-    write: (line) => write(program, plan, line, ended || reason !== undefined, fail),
+    async write(line) {
+      try {
+        await write(program, plan, line, ended || stopping || reason !== undefined, fail)
+      } catch (error) {
+        // A broken pipe is mostly the first sign of an exit, and the exit says more.
+        await within(gone.promise, 2 * drainMs)
+        throw error
+      }
+    },
     fail,
     async stop() {
-      reason ??= `The MCP server ${plan.server} was stopped.`
+      stopping = true
       program.stdin.end()
       if (await within(gone.promise, inputGraceMs)) return
       signalGroup(program, 'SIGTERM')
@@ -129,6 +149,25 @@ function launch(plan: ChildPlan): Program {
     // Node's words would show the value of a variable that it refuses.
     const message = `The MCP server ${plan.server} could not be started: its command or environment holds a NUL character.`
     throw new ToolError('BACKEND_UNAVAILABLE', message, { retryable: false })
+  }
+}
+
+/**
+ * Does the work when the signal aborts or this process exits, whichever comes first; the result lets go of both. Each
+ * makes room for its own listener, because many programs are no leak.
+ */
+function whenNoMoreTime(signal: AbortSignal, work: () => void): () => void {
+  const room = (more: number): void => {
+    const most = process.getMaxListeners()
+    if (most > 0) process.setMaxListeners(Math.max(1, most + more))
+  }
+  room(1)
+  process.once('exit', work)
+  signal.addEventListener('abort', work, { once: true })
+  return () => {
+    process.off('exit', work)
+    signal.removeEventListener('abort', work)
+    room(-1)
   }
 }
 

@@ -66,20 +66,37 @@ function answerQuestions(client: Client, { name, handlers }: McpSettings): void 
     client.setRequestHandler('elicitation/create', ({ params }, { mcpReq }) =>
       answer(async () => {
         if (params.mode === 'url') checkWebAddress(params.url)
-        return (await onElicitation(params as unknown as JsonObject, mcpReq)) as never
+        return answerOf('onElicitation', await onElicitation(params as unknown as JsonObject, mcpReq)) as never
       }),
     )
   }
   if (onSampling !== undefined) {
     client.setRequestHandler('sampling/createMessage', ({ params }, { mcpReq }) =>
-      answer(async () => (await onSampling(params as unknown as JsonObject, mcpReq)) as never),
+      answer(async () => answerOf('onSampling', await onSampling(params as unknown as JsonObject, mcpReq)) as never),
     )
   }
   if (onRoots !== undefined) {
     client.setRequestHandler('roots/list', (_request, { mcpReq }) =>
-      answer(async () => ({ roots: (await onRoots(mcpReq)).map((root) => ({ ...root })) })),
+      answer(async () => ({ roots: rootsOf(await onRoots(mcpReq)) })),
     )
   }
+}
+
+/** What a handler gave, as long as it can be a result at all; the SDK checks the rest of it. */
+function answerOf(handler: string, result: unknown): object {
+  if (typeof result === 'object' && result !== null && !Array.isArray(result)) return result
+  throw new ToolError('BACKEND_FAILED', `The client cannot answer: its ${handler} gave no result of the protocol.`)
+}
+
+/** The places that a handler names, as a list or as the protocol's result. */
+function rootsOf(result: unknown): { uri: string; name?: string }[] {
+  const roots: unknown = Array.isArray(result) ? result : (answerOf('onRoots', result) as { roots?: unknown }).roots
+  if (Array.isArray(roots) && roots.every(isRoot)) return roots.map((root) => ({ ...root }))
+  throw new ToolError('BACKEND_FAILED', 'The client cannot answer: its onRoots gave no list of places with a `uri`.')
+}
+
+function isRoot(root: unknown): root is { uri: string; name?: string } {
+  return typeof root === 'object' && root !== null && 'uri' in root && typeof root.uri === 'string'
 }
 
 /** An address that a server wants a person to open; anything but a web page could run something instead. */

@@ -15,6 +15,12 @@ export interface Connection {
   readonly modern: boolean
   /** Why it is over, in a sentence; undefined while it lives. */
   ended(): string | undefined
+  /** Why it is probably of no use any more, though it has not ended. */
+  lost(): string | undefined
+  /** Does work over it, and keeps it open until the work is done. */
+  during<T>(work: () => Promise<T>): Promise<T>
+  /** Closes it when nobody works over it any more. */
+  retire(): void
   close(): Promise<void>
 }
 
@@ -76,7 +82,8 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
     await link.transport.close().catch(() => undefined)
     signal.throwIfAborted()
     const reason = link.ended()
-    if (reason !== undefined && !leftOnQuestion(parts, cause)) {
+    // What the server answered says more than how it ended after it was told to.
+    if (reason !== undefined && !leftOnQuestion(parts, cause) && !sdk.ProtocolError.isInstance(cause)) {
       throw new ToolError('BACKEND_UNAVAILABLE', reason, { cause })
     }
     throw cause
@@ -84,15 +91,39 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
     signal.removeEventListener('abort', onAbort)
   }
   up = true
+  const close = async (): Promise<void> => {
+    over ??= `The connection to the MCP server ${settings.name} was closed.`
+    await link.leave?.()
+    await client.close()
+  }
   return {
     client,
     incoming,
     modern: client.getProtocolEra() === 'modern',
     ended: () => over,
-    close: async () => {
-      over ??= `The connection to the MCP server ${settings.name} was closed.`
-      await link.leave?.()
-      await client.close()
+    lost: () => link.lost?.(),
+    ...untilUnused(() => void close().catch(() => undefined)),
+    close,
+  }
+}
+
+/** Counts those who work over a connection, so that one that is given up is not closed under them. */
+function untilUnused(close: () => void): Pick<Connection, 'during' | 'retire'> {
+  let working = 0
+  let retired = false
+  return {
+    async during(work) {
+      working += 1
+      try {
+        return await work()
+      } finally {
+        working -= 1
+        if (retired && working === 0) close()
+      }
+    },
+    retire() {
+      retired = true
+      if (working === 0) close()
     },
   }
 }

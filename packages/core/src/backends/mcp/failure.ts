@@ -1,11 +1,15 @@
 import { type ErrorCode, ToolError, type ToolErrorOptions } from '@gantry/contract'
+import { quote } from '../../ids/quote.ts'
 import { plainText } from './log-lines.ts'
 import type { Sdk } from './sdk.ts'
 
 const longestMessage = 4_000
 const deepestCause = 8
+const longestExcerpt = 300
 /** Statuses of a request that nobody looked into. */
 const turnedAway: ReadonlySet<number> = new Set([404, 405, 406, 413, 415])
+
+type HttpFault = InstanceType<Sdk['SdkHttpError']>
 
 /**
  * Names what ended a request that was handed to the SDK. `over` says why the connection is gone, when it is: what had
@@ -21,7 +25,7 @@ export function failureOf(sdk: Sdk, server: string, error: unknown, over: string
     return new ToolError('BACKEND_FAILED', asked(server, Object.keys(error.requiredCapabilities)), { cause: error })
   }
   if (sdk.ProtocolError.isInstance(error)) return answered(error)
-  if (sdk.SdkHttpError.isInstance(error)) return fromHttp(server, error.status, error)
+  if (sdk.SdkHttpError.isInstance(error)) return fromHttp(server, error)
   if (sdk.UnauthorizedError.isInstance(error) || sdk.InsufficientScopeError.isInstance(error)) {
     return refused(server, 'does not accept the credentials of this backend', error)
   }
@@ -56,15 +60,42 @@ function answered(error: Error & { readonly code: number }): ToolError {
   return new ToolError('BACKEND_FAILED', message, { details: { rpcCode: error.code } })
 }
 
-function fromHttp(server: string, status: number | undefined, cause: unknown): ToolError {
+/**
+ * Whether a server says that it does not know the session of the request: by 404, as the protocol wants it, or by 400
+ * with an error about the session, as the servers of its own authors do. The call cannot have begun: what would serve
+ * it belongs to the session that the server could not find, and a tool that fails is answered with 200.
+ */
+export function isForgotten(sdk: Sdk, error: unknown, hadSession: boolean): boolean {
+  if (!sdk.SdkHttpError.isInstance(error)) return false
+  return error.status === 404 || (error.status === 400 && hadSession && /session/i.test(wordsOf(error)))
+}
+
+/** What a refusal says: the message of an error of the protocol, else the text as it is. */
+function wordsOf({ data }: HttpFault): string {
+  const { text } = data as { readonly text?: unknown }
+  if (typeof text !== 'string') return ''
+  try {
+    const message: unknown = JSON.parse(text)?.error?.message
+    return typeof message === 'string' ? message : text
+  } catch {
+    return text
+  }
+}
+
+function fromHttp(server: string, cause: HttpFault): ToolError {
+  const { status } = cause
   const details = status === undefined ? {} : { details: { status } }
-  if (status === 401 || status === 403) return refused(server, `refuses the credentials with HTTP ${status}`, cause)
+  const words = wordsOf(cause).trim()
+  const said = words === '' ? '' : `: ${quote(words, longestExcerpt)}`
+  if (status === 401 || status === 403)
+    return refused(server, `refuses the credentials with HTTP ${status}${said}`, cause)
   if (status === 429) {
-    return new ToolError('RATE_LIMITED', `The MCP server ${server} takes no more calls now.`, { cause, ...details })
+    const message = `The MCP server ${server} takes no more calls now${said}.`
+    return new ToolError('RATE_LIMITED', message, { cause, ...details })
   }
   const code: ErrorCode = status !== undefined && turnedAway.has(status) ? 'BACKEND_UNAVAILABLE' : 'BACKEND_FAILED'
   const options: ToolErrorOptions = { cause, ...details, retryable: false }
-  return new ToolError(code, `The MCP server ${server} answered with HTTP ${status ?? 'trouble'}.`, options)
+  return new ToolError(code, `The MCP server ${server} answered with HTTP ${status ?? 'trouble'}${said}.`, options)
 }
 
 function refused(server: string, how: string, cause: unknown): ToolError {

@@ -53,3 +53,13 @@ test('header marks that break a rule are named', () => {
   ]
   for (const [schema, expected] of wrong) assert.match(headerMarkFault(schema) ?? 'nothing', expected)
 })
+
+test('a tool that the host keeps out stays out under every spelling that leads to its name', () => {
+  const strict = readOptions({ name: 'test', command: ['x'], exclude: ['delete_file'] })
+  const named = (name: string) => ({ name, description: 'It.', inputSchema: { type: 'object' } })
+  const { tools } = translateTools(['delete_file', 'delete file', 'delete/file', 'read'].map(named), strict, false)
+  assert.deepEqual(
+    tools.map(({ name }) => name),
+    ['read'],
+  )
+})

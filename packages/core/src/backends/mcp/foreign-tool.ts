@@ -30,6 +30,8 @@ export function translateTools(foreign: readonly ForeignTool[], settings: McpSet
     const copied = plainCopy(one)
     const made = typeof copied === 'string' ? copied : translate(copied, settings, overHttp)
     const key = typeof made === 'string' ? '' : made.name.toLowerCase()
+    // What the host keeps out is kept out under the name it would be called by, too.
+    if (typeof made !== 'string' && !settings.wants(made.name)) continue
     if (typeof made === 'string')
       left.push(`The tool ${shown} of the MCP server ${settings.name} was left out: ${made}.`)
     else if (tools.has(key))

@@ -208,6 +208,38 @@ test('a question is refused when there is no handler, and answered when there is
   assert.deepEqual(asked, ['Who?'])
 })
 
+test('places are named as a list or as the result of the protocol', async () => {
+  const roots = [{ uri: 'file:///tmp', name: 'here' }]
+  for (const given of [roots, { roots }]) {
+    await using server = open({ command: raw('plain'), onRoots: async () => given })
+    assert.deepEqual(JSON.parse((await server.call('ask-roots')).content[0]?.text ?? '{}').result, { roots })
+  }
+})
+
+test('a server is told in words when a handler gives nonsense', async () => {
+  const nonsense = [undefined, null, 7, 'here', [7], { roots: 'here' }, { roots: [{ uri: 7 }] }, {}] as never[]
+  for (const given of nonsense) {
+    await using server = open({ command: raw('plain'), onRoots: async () => given })
+    const { error } = JSON.parse((await server.call('ask-roots')).content[0]?.text ?? '{}')
+    assert.match(error.message, /^The client cannot answer: its onRoots gave no /, JSON.stringify(given))
+  }
+  const command = raw('plain')
+  const give = async () => undefined as never
+  await using server = open({ command, onElicitation: give, onSampling: give })
+  for (const [tool, handler] of [
+    ['ask', 'onElicitation'],
+    ['ask-model', 'onSampling'],
+  ] as const) {
+    const { error } = JSON.parse((await server.call(tool)).content[0]?.text ?? '{}')
+    assert.equal(error.message, `The client cannot answer: its ${handler} gave no result of the protocol.`)
+  }
+})
+
+test('a server that refuses the handshake is named with its words', async () => {
+  await using server = open({ command: raw('refuses') })
+  await assert.rejects(server.call('add'), { code: 'BACKEND_UNAVAILABLE', message: 'nobody may come in' })
+})
+
 test('an address that a server wants a person to open must be of the web', async () => {
   const shown: unknown[] = []
   await using server = open({

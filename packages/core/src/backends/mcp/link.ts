@@ -5,6 +5,8 @@ export interface Link {
   readonly transport: Transport
   /** Why it is over, in a sentence; undefined while it may still work. */
   ended(): string | undefined
+  /** Why there is probably nobody at the other end any more, though nothing has closed; undefined after an answer. */
+  lost?(): string | undefined
   /** Hears that a request has its answer. */
   answered?(id: unknown): void
   /** Takes leave of a server that keeps something for this link; need not succeed. */

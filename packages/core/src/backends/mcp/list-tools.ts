@@ -34,10 +34,14 @@ export async function listTools(connection: Connection, settings: McpSettings, s
   const tools: ForeignTool[] = []
   const cursors = new Set<string>()
   let cursor: string | undefined
+  let characters = 0
   do {
     const params = cursor === undefined ? {} : { cursor }
     const options = { signal, timeout: settings.timeoutMs }
     const answer = await client.request({ method: 'tools/list', params }, page, options)
+    // Each page is bounded as a message; together they may be no more than one.
+    characters += JSON.stringify(answer.tools).length
+    if (characters > settings.maxResponseBytes) throw tooLong(settings.name, settings.maxResponseBytes)
     tools.push(
       ...answer.tools.filter((tool) => typeof tool === 'object' && tool !== null).map((tool) => tool as ForeignTool),
     )
@@ -48,6 +52,10 @@ export async function listTools(connection: Connection, settings: McpSettings, s
     if (cursors.size >= mostPages) throw endless(settings.name)
   } while (cursor !== undefined)
   return { tools, cut: false }
+}
+
+function tooLong(server: string, most: number): ToolError {
+  return new ToolError('BACKEND_FAILED', `The list of tools of the MCP server ${server} is longer than ${most} bytes.`)
 }
 
 function endless(server: string): ToolError {

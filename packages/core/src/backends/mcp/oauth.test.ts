@@ -19,7 +19,7 @@ interface World extends AsyncDisposable {
 }
 
 /** A protected server, and its authorization server at another origin. */
-async function openWorld(metadata: (origin: string) => object = () => ({})): Promise<World> {
+async function openWorld(metadata: (origin: string) => object = () => ({}), itself = false): Promise<World> {
   const asked: URLSearchParams[] = []
   const json = (response: ServerResponse, body: object): void =>
     void response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
@@ -46,7 +46,15 @@ async function openWorld(metadata: (origin: string) => object = () => ({})): Pro
   const resource: Served = await serve((request, response) => {
     const { origin } = resource
     if (request.url?.startsWith('/.well-known/oauth-protected-resource')) {
-      return json(response, { resource: `${origin}/mcp`, authorization_servers: [authorization.origin] })
+      const named = itself ? origin : authorization.origin
+      return json(response, { resource: `${origin}/mcp`, authorization_servers: [named] })
+    }
+    if (itself && request.url?.startsWith('/.well-known/oauth-authorization-server')) {
+      const endpoints = { authorization_endpoint: `${origin}/authorize`, token_endpoint: `${origin}/token` }
+      return json(response, { issuer: origin, ...endpoints, response_types_supported: ['code'] })
+    }
+    if (itself && request.url === '/token') {
+      return json(response, { access_token: token, token_type: 'Bearer', expires_in: 3_600 })
     }
     if (request.headers.authorization === `Bearer ${token}`) return void handler(request as never, response)
     const challenge = `Bearer resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"`
@@ -212,4 +220,38 @@ test('a way back that is not ours, or of another issuer, or without a code, is r
     await assert.rejects(server.call('add', add), { code: 'BACKEND_UNAVAILABLE', effect: 'none' })
     assert.deepEqual(world.asked, [], 'no code was exchanged')
   }
+})
+
+test('a server that names itself as its authorization server gets no credentials that are for another', async () => {
+  await using world = await openWorld(undefined, true)
+  await using corporate = await openWorld()
+  const basic = Buffer.from('worker:the-secret-of-the-worker').toString('base64')
+  const tried = async (origins: readonly string[]): Promise<boolean> => {
+    const oauth: McpOAuth = { grant: 'client_credentials', clientId: 'worker', clientSecret: 'secret:worker', origins }
+    await using server = open(options(world, oauth), { worker: 'the-secret-of-the-worker' })
+    await server.call('add', add).catch(() => undefined)
+    return JSON.stringify(world.resource.requests).includes(basic)
+  }
+  assert.equal(await tried([corporate.authorization.origin]), false)
+  assert.equal(await tried([world.resource.origin]), true, 'the host may name it')
+})
+
+test('a token that was kept for one address is not shown at another under the same name', async () => {
+  await using first = await openWorld()
+  await using second = await openWorld()
+  const kept = new Map<string, string>()
+  const store = {
+    get: async (key: string) => kept.get(key),
+    set: async (key: string, value: string) => void kept.set(key, value),
+    delete: async (key: string) => void kept.delete(key),
+  }
+  {
+    await using server = open(options(first, { ...consent(first), store }))
+    await server.call('add', add)
+  }
+  {
+    await using server = open(options(second, { ...consent(second), store }))
+    await server.call('add', add)
+  }
+  assert.equal(second.resource.requests[0]?.headers.authorization, undefined)
 })

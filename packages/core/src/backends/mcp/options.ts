@@ -82,6 +82,8 @@ export interface McpOptions {
   /** Answers requests to a model; without it the server is told that there is none. */
   readonly onSampling?: McpHandler
   /** Names places that the server may use; without it the server is told of none. */
-  readonly onRoots?: (context: { readonly signal: AbortSignal }) => Promise<readonly McpRoot[]>
+  readonly onRoots?: (context: {
+    readonly signal: AbortSignal
+  }) => Promise<readonly McpRoot[] | { readonly roots: readonly McpRoot[] }>
   readonly restart?: McpRestart
 }

@@ -21,6 +21,8 @@ export interface ProgramLinkOptions {
   readonly hidden: readonly string[]
   readonly maxResponseBytes: number
   readonly sdk: Sdk
+  /** Kills the program at once when it aborts. */
+  readonly kill: AbortSignal
   log(line: string): void
   /** The server says that its tools changed. */
   toolsChanged(): void
@@ -56,7 +58,7 @@ export function programLink(options: ProgramLinkOptions): Link {
       return child?.pid ?? null
     },
     async start() {
-      const { server, env, hidden, maxResponseBytes, log } = options
+      const { server, env, hidden, maxResponseBytes, kill, log } = options
       const { command, cwd } = options.place
       child = await startChild({
         server,
@@ -64,6 +66,7 @@ export function programLink(options: ProgramLinkOptions): Link {
         env,
         hidden,
         maxLineBytes: maxResponseBytes,
+        kill,
         ...(cwd === undefined ? {} : { cwd }),
         onLine,
         onLog: log,

@@ -75,7 +75,7 @@ const tools: { readonly [mode: string]: (cursor: string | undefined) => object }
 function list(cursor: string | undefined): object {
   return (
     tools[mode]?.(cursor) ?? {
-      tools: ['add', 'fail', 'wait', 'die', 'env', 'meta', 'bang', 'log', 'ask', 'error-result'].map((name) =>
+      tools: ['add', 'fail', 'wait', 'die', 'env', 'meta', 'bang', 'log', 'ask', 'error-result', 'pid'].map((name) =>
         tool(name),
       ),
     }
@@ -132,6 +132,15 @@ const calls: { readonly [name: string]: (id: number | string, params: NonNullabl
     send({ id: 'question-1', method: 'elicitation/create', params })
   },
   'error-result': (id) => send({ id, result: { ...text('it did not work'), isError: true } }),
+  'ask-roots': (id) => {
+    asking = id
+    send({ id: 'question-1', method: 'roots/list' })
+  },
+  'ask-model': (id) => {
+    asking = id
+    const messages = [{ role: 'user', content: { type: 'text', text: 'Six times seven?' } }]
+    send({ id: 'question-1', method: 'sampling/createMessage', params: { messages, maxTokens: 10 } })
+  },
 }
 let asking: number | string | undefined
 let cancelled = 0
@@ -155,6 +164,8 @@ function answer(message: Message): void {
     cancelled += 1
   } else if (id === undefined || mode === 'mute') {
     return
+  } else if (method === 'initialize' && mode === 'refuses') {
+    send({ id, error: { code: -32_602, message: 'nobody may come in' } })
   } else if (method === 'initialize') {
     const capabilities = { tools: { listChanged: true }, logging: {} }
     send({ id, result: { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'raw', version: '1' } } })

@@ -1,15 +1,21 @@
-import type { JSONRPCMessage, Transport, TransportSendOptions } from '@modelcontextprotocol/client'
+import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '../backend.ts'
 import type { Authorizer } from './authorizer.ts'
 import { boundedResponse } from './bounded.ts'
 import type { Link } from './link.ts'
+import { type OpenRequests, openRequests } from './open-requests.ts'
+import { refusalOf } from './refusal.ts'
 import type { Sdk } from './sdk.ts'
 import { fillAll } from './secrets.ts'
 import type { RemotePlace } from './settings.ts'
 
 const leaveMs = 1_000
+/** Refusals that the SDK answers with a new token. */
+const forToken: ReadonlySet<number> = new Set([401, 403])
 
 export interface RemoteLinkOptions {
+  /** Named in messages. */
+  readonly server: string
   readonly place: RemotePlace
   readonly maxResponseBytes: number
   readonly sdk: Sdk
@@ -21,22 +27,40 @@ export interface RemoteLinkOptions {
   readonly life: AbortSignal
 }
 
-/** A line to a server that speaks streamable HTTP; reconnecting a broken stream is the SDK's part. */
+/** A line to a server that speaks streamable HTTP; taking a stream up again that ended early is the SDK's part. */
 export function remoteLink(options: RemoteLinkOptions): Link {
-  const { sdk, place, authorizer } = options
+  const { server, sdk, place, authorizer } = options
+  let lost: string | undefined
+  const fetch = watched(serverFetch(options), {
+    reached: () => {
+      lost = undefined
+    },
+    unreachable: (reason) => {
+      lost = reason
+    },
+    notResumed: (eventId) => {
+      if (requests.notResumed(eventId)) lost = `The connection to the MCP server ${server} broke.`
+    },
+  })
   const transport = new sdk.StreamableHTTPClientTransport(place.url, {
-    fetch: serverFetch(options),
+    fetch,
     ...(authorizer === undefined ? {} : { authProvider: authorizer.provider }),
     onInsufficientScope: 'throw',
     reconnectionOptions: {
-      initialReconnectionDelay: 1_000,
-      reconnectionDelayGrowFactor: 1.5,
+      initialReconnectionDelay: 100,
+      reconnectionDelayGrowFactor: 2,
       maxReconnectionDelay: 30_000,
       maxRetries: 10,
     },
   })
-  const answered = endOpenRequests(transport)
-  return { transport, ended: () => undefined, answered, leave: () => leave(transport) }
+  const requests: OpenRequests = openRequests(transport)
+  return {
+    transport,
+    ended: () => undefined,
+    lost: () => lost,
+    answered: requests.answered,
+    leave: () => leave(transport),
+  }
 }
 
 /** Lets the server forget the session, if that is quick. */
@@ -51,45 +75,43 @@ async function leave(transport: { terminateSession(): Promise<void> }): Promise<
 function serverFetch({ place, host, fetch, maxResponseBytes, life }: RemoteLinkOptions): typeof globalThis.fetch {
   return async (input, init) => {
     const headers = new Headers(init?.headers)
-    const own = await fillAll(place.headers, (name) => host.secret(name, init?.signal ?? life))
-    for (const [name, value] of Object.entries(own)) headers.set(name, value)
-    return boundedResponse(await fetch(input, { ...init, headers }), maxResponseBytes)
-  }
-}
-
-/**
- * Ends requests that the SDK leaves open: one whose stream ended without the answer would wait until the call's time is
- * over, and one that was cancelled would, before 2026-07-28, keep its connection until the server lets go. Returns what
- * is to hear of answers.
- */
-function endOpenRequests(transport: Transport): (id: unknown) => void {
-  const open = new Map<unknown, AbortController>()
-  const send = transport.send.bind(transport)
-  transport.send = async (message: JSONRPCMessage, options: TransportSendOptions = {}) => {
-    if (!('method' in message)) return send(message, options)
-    if (!('id' in message)) {
-      await send(message, options)
-      if (message.method === 'notifications/cancelled') open.get(message.params?.requestId)?.abort()
-      return
-    }
-    const { id } = message
-    const stop = new AbortController()
-    const { requestSignal, onRequestStreamEnd } = options
-    open.set(id, stop)
-    await send(message, {
-      ...options,
-      requestSignal: requestSignal === undefined ? stop.signal : AbortSignal.any([requestSignal, stop.signal]),
-      onRequestStreamEnd: () => {
-        onRequestStreamEnd?.()
-        // For a request that has its answer this is one answer too many, which the SDK ignores.
-        if (typeof id === 'number') transport.onmessage?.({ jsonrpc: '2.0', id, error: noAnswer })
-      },
-    }).catch((error: unknown) => {
-      open.delete(id)
-      throw error
+    const secrets: string[] = []
+    const own = await fillAll(place.headers, async (name) => {
+      const value = await host.secret(name, init?.signal ?? life)
+      secrets.push(value)
+      return value
     })
+    for (const [name, value] of Object.entries(own)) headers.set(name, value)
+    const response = await fetch(input, { ...init, headers })
+    if (response.status >= 400)
+      return refusalOf(response, secrets, [...Object.values(own), headers.get('authorization') ?? ''])
+    return boundedResponse(response, maxResponseBytes)
   }
-  return (id) => void open.delete(id)
 }
 
-const noAnswer = { code: -32_000, message: 'The server closed the stream without an answer.' }
+interface Watcher {
+  /** The server took a message. */
+  reached(): void
+  /** No connection came about for a message. */
+  unreachable(reason: string): void
+  /** A stream could not be taken up again after this event. */
+  notResumed(eventId: string): void
+}
+
+/** Tells what becomes of messages and of streams that are taken up again. */
+function watched(fetch: typeof globalThis.fetch, watcher: Watcher): typeof globalThis.fetch {
+  return async (input, init) => {
+    const message = init?.method === 'POST'
+    const eventId = new Headers(init?.headers).get('last-event-id')
+    try {
+      const response = await fetch(input, init)
+      if (message && response.ok) watcher.reached()
+      if (eventId !== null && !response.ok && !forToken.has(response.status)) watcher.notResumed(eventId)
+      return response
+    } catch (error) {
+      if (message && ToolError.is(error) && error.code === 'BACKEND_UNAVAILABLE') watcher.unreachable(error.message)
+      if (eventId !== null && init?.signal?.aborted !== true) watcher.notResumed(eventId)
+      throw error
+    }
+  }
+}

@@ -3,7 +3,7 @@ import type { BackendCall, BackendContext, BackendHost, Health } from '../backen
 import { isStepUp } from './authorizer.ts'
 import { sendCall } from './call.ts'
 import { type Connection, connect } from './connection.ts'
-import { beforeAnyCall, failureOf } from './failure.ts'
+import { beforeAnyCall, failureOf, isForgotten } from './failure.ts'
 import { translateTools } from './foreign-tool.ts'
 import { listTools } from './list-tools.ts'
 import { keepListening } from './listen.ts'
@@ -21,6 +21,7 @@ export class McpServer {
   readonly #settings: McpSettings
   readonly #host: BackendHost
   readonly #life = new AbortController()
+  readonly #kill = new AbortController()
   readonly #supervisor: Supervisor
   readonly #logs: Logs
   readonly #way: Way
@@ -37,7 +38,8 @@ export class McpServer {
     this.#settings = settings
     this.#host = host
     this.#logs = new Logs(settings.name, host)
-    this.#way = wayTo(settings, host, this.#life.signal, {
+    const times = { life: this.#life.signal, kill: this.#kill.signal }
+    this.#way = wayTo(settings, host, times, {
       log: (line) => this.#logs.line(line),
       toolsChanged: () => this.#refresher.wish(),
     })
@@ -79,10 +81,19 @@ export class McpServer {
     }
   }
 
-  async close(): Promise<void> {
+  /** Ends what it started in good order; when the signal aborts, at once. */
+  async close(signal: AbortSignal): Promise<void> {
+    const closed = new ToolError('BACKEND_UNAVAILABLE', `The MCP backend ${this.#settings.name} is closed.`)
+    const kill = (): void => this.#kill.abort(closed)
     this.#refresher.stop()
-    this.#life.abort(new ToolError('BACKEND_UNAVAILABLE', `The MCP backend ${this.#settings.name} is closed.`))
-    await this.#supervisor.close()
+    this.#life.abort(closed)
+    signal.addEventListener('abort', kill, { once: true })
+    try {
+      if (signal.aborted) kill()
+      await this.#supervisor.close()
+    } finally {
+      signal.removeEventListener('abort', kill)
+    }
   }
 
   /** Kept, because importing again takes longer than much of a call. */
@@ -117,12 +128,14 @@ export class McpServer {
     while (true) {
       const connection = await this.#supervisor.need(signal)
       try {
-        return await this.#authorized(sdk, () => work(connection))
+        return await this.#authorized(sdk, () => connection.during(() => work(connection)))
       } catch (error) {
+        const over = connection.ended()
+        const forgotten = isForgotten(sdk, error, connection.client.transport?.sessionId !== undefined)
+        const lost = forgotten ? `The MCP server ${this.#settings.name} has forgotten the session.` : connection.lost()
+        if (lost !== undefined) this.#supervisor.drop(connection, lost)
         signal.throwIfAborted()
-        const forgotten = sdk.SdkHttpError.isInstance(error) && error.status === 404
-        if (forgotten) this.#supervisor.drop(connection)
-        if (!forgotten || renewed) throw failureOf(sdk, this.#settings.name, error, connection.ended())
+        if (!forgotten || renewed) throw failureOf(sdk, this.#settings.name, error, over)
         renewed = true
       }
     }

@@ -62,10 +62,11 @@ export class Supervisor {
   }
 
   /** Gives a connection up that turned out to be of no use, so that the next need makes another at once. */
-  drop(connection: Connection): void {
+  drop(connection: Connection, reason: string): void {
     if (this.current !== connection) return
     this.#state = { kind: 'idle' }
-    connection.close().catch(() => undefined)
+    this.#parts.report({ kind: 'down', message: reason })
+    connection.retire()
   }
 
   async close(): Promise<void> {
@@ -174,7 +175,7 @@ function unavailable({ name }: McpSettings, cause: unknown): ToolError {
 }
 
 function refusal(why: ToolError, leftMs: number): ToolError {
-  const { code, message, retryable } = why
-  const details = { retryAfterMs: Math.ceil(leftMs) }
-  return new ToolError(code, message, { cause: why.cause, details, retryable, effect: 'none' })
+  const { code, message, retryable, stage } = why
+  const details = { ...why.details, retryAfterMs: Math.ceil(leftMs) }
+  return new ToolError(code, message, { cause: why.cause, details, retryable, stage, effect: 'none' })
 }

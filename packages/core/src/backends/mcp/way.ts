@@ -6,6 +6,7 @@ import { remoteLink } from './remote-link.ts'
 import type { Sdk } from './sdk.ts'
 import { fillAll } from './secrets.ts'
 import type { McpSettings, RemotePlace } from './settings.ts'
+import { spacedGets } from './spaced-gets.ts'
 
 const shortestHidden = 8
 
@@ -23,10 +24,17 @@ export interface Asides {
   toolsChanged(): void
 }
 
-/** `life` ends with the backend. */
-export function wayTo(settings: McpSettings, host: BackendHost, life: AbortSignal, asides: Asides): Way {
+/** How long a way is open. */
+export interface WayTimes {
+  /** Ends with the backend. */
+  readonly life: AbortSignal
+  /** Aborts when the time for an orderly end is over. */
+  readonly kill: AbortSignal
+}
+
+export function wayTo(settings: McpSettings, host: BackendHost, times: WayTimes, asides: Asides): Way {
   const { name, place, maxResponseBytes } = settings
-  if (place.kind === 'remote') return remoteWay(settings, place, host, life)
+  if (place.kind === 'remote') return remoteWay(settings, place, host, times.life)
   return {
     authorizer: undefined,
     async open(sdk, signal) {
@@ -38,7 +46,7 @@ export function wayTo(settings: McpSettings, host: BackendHost, life: AbortSigna
       })
       // People write tokens into an environment as they are, too.
       const hidden = [...secrets, ...Object.values(env).filter((value) => value.length >= shortestHidden)]
-      return programLink({ server: name, place, env, hidden, maxResponseBytes, sdk, ...asides })
+      return programLink({ server: name, place, env, hidden, maxResponseBytes, sdk, kill: times.kill, ...asides })
     },
   }
 }
@@ -50,11 +58,13 @@ function remoteWay(settings: McpSettings, place: RemotePlace, host: BackendHost,
   const own = origins.map((origin) => ({ origin, private: place.private }))
   const scope = { owner: `mcp:${name}`, own, redirects: 0 }
   // A tool may take its time before it answers and while it does; the call's deadline ends it.
-  const fetch = host.egress.fetch({ ...scope, headersMs: 0, idleMs: 0 })
-  const asking = { server: name, url, host, fetch: host.egress.fetch(scope), life }
+  const fetch = spacedGets(host.egress.fetch({ ...scope, only: [url.origin], headersMs: 0, idleMs: 0 }), life)
+  // Where the host names origins, discovery stays within them, whatever else the executor's rules allow to others.
+  const asked = oauth?.origins === undefined ? scope : { ...scope, only: origins }
+  const asking = { server: name, url, host, fetch: host.egress.fetch(asked), life }
   const authorizer = oauth === undefined ? undefined : createAuthorizer({ ...asking, oauth })
   return {
     authorizer,
-    open: async (sdk) => remoteLink({ place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
+    open: async (sdk) => remoteLink({ server: name, place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
   }
 }
