@@ -85,7 +85,7 @@ export function createWorkshop(source: Source, direction: Direction, report: Rep
       return name
     }
     const read = attempt(() => translateSchema(schema, sheet.path, { direction, hiddenIn, dialect, refer, warn }))
-    if ('value' in read && left >= -1e12) {
+    if ('value' in read && left >= 0) {
       sheet.schema = read.value
       left -= measure(read.value).bytes
     } else sheet.fault = 'reason' in read ? read.reason : tooOften
