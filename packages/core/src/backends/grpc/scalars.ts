@@ -133,7 +133,7 @@ function floating(size: 4 | 8): ScalarForm {
 function shortest(value: number): number {
   for (let digits = 6; digits < 9; digits++) {
     const short = Number(value.toPrecision(digits))
-    if (Math.fround(short) === value) return short
+    if (Object.is(Math.fround(short), value)) return short
   }
   return value
 }
