@@ -7,6 +7,9 @@ import { backendKey } from './pipeline/registry.ts'
 import { fetchSecret } from './pipeline/resolve-secrets.ts'
 import type { SecretSource } from './secrets/secret.ts'
 
+/** Cut here, after secrets are out, and not by the backends before. */
+const longestReport = 10_000
+
 export interface HostParts {
   readonly egress: Egress
   readonly secrets: SecretSource
@@ -23,20 +26,20 @@ export function createHost(backend: Backend, parts: HostParts): BackendHost {
     egress: parts.egress,
     async secret(name, signal) {
       const value = await fetchSecret(parts.secrets, name, { tool: key, identity, signal })
-      parts.held.add(backend, value)
+      parts.held.add(backend, value, 'named')
       return value
     },
     conceal: (value) => {
-      if (value.length >= shortestSecret) parts.held.add(backend, value)
+      if (value.length >= shortestSecret) parts.held.add(backend, value, 'passing')
     },
     publish: (tools) => parts.publish(backend, withoutSecrets(tools, parts.held.of(backend))),
     report: (report) => parts.report(key, { ...report, message: shownText(parts.held, backend, report.message) }),
   }
 }
 
-/** A text of a backend without the secrets of its connection. */
+/** A text of a backend without the secrets of its connection, and not too long to be shown. */
 export function shownText(held: HeldSecrets, backend: Backend, text: string): string {
-  return held.redactor(backend)?.text(text) ?? text
+  return (held.redactor(backend)?.text(text) ?? text).slice(0, longestReport)
 }
 
 /** A server may repeat its credentials in what it says of its tools, which is shown, searched and pinned. */

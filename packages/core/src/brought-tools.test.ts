@@ -317,3 +317,16 @@ test('the reason why a backend could not be asked is told without the secrets of
   assert.ok(!inspect(kept, { depth: 20 }).includes(canary), inspect(kept, { depth: 20 }))
   assert.match(inspect(kept, { depth: 20 }), /401 for \[redacted\]/)
 })
+
+test('a secret that the host named stays out however many tokens come after it', async () => {
+  const canary = 'canary-4711-secret'
+  const backend = new Offering(offered('echo'))
+  backend.discover = async () => {
+    await backend.host?.secret('token', AbortSignal.timeout(1_000))
+    for (let n = 0; n < 200; n++) backend.host?.conceal(`renewed-token-${n}-${'x'.repeat(2_000)}`)
+    await backend.refresh()
+  }
+  backend.call = (): unknown => ({ text: canary })
+  const gantry = createExecutor({ backends: [backend], secrets: { token: canary } })
+  assert.deepEqual((await gantry.run('files:echo')).output, { text: '[redacted]' })
+})

@@ -41,9 +41,12 @@ function addPlain(secret: string, forms: Set<string>): void {
   const sound = secret.toWellFormed()
   const strict = encodeURIComponent(sound).replace(/[!'()*]/g, percent)
   const inForm = strict.replace(/%20/g, '+')
+  const inQuery = encodeURIComponent(sound).replaceAll("'", '%27')
+  forms.add(encodeURIComponent(strict).replaceAll('~', '%7E'))
   for (const inUrl of [
     encodeURIComponent(sound),
     encodeURI(sound),
+    inQuery,
     strict,
     inForm,
     inForm.replaceAll('%2A', '*').replaceAll('~', '%7E'),

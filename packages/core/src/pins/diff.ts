@@ -10,18 +10,19 @@ export interface Difference {
   readonly after: Json | undefined
 }
 
-/** Beyond this the rest is left out: a hostile definition must not fill a terminal. */
+/** Beyond this the definitions are shown whole instead, because what is left out of a diff would be trusted unseen. */
 const mostDifferences = 200
 
 /** Every place where the definitions differ, as deep as the difference lies. */
 export function differences(before: PinnedDefinition | undefined, after: PinnedDefinition): readonly Difference[] {
   const found: Difference[] = []
-  compare(before as unknown as Json | undefined, after as unknown as Json, '', found)
-  return found
+  const [was, is] = [before as unknown as Json | undefined, after as unknown as Json]
+  compare(was, is, '', found)
+  return found.length > mostDifferences ? [{ path: '', before: was, after: is }] : found
 }
 
 function compare(before: Json | undefined, after: Json | undefined, path: string, found: Difference[]): void {
-  if (found.length >= mostDifferences || before === after) return
+  if (found.length > mostDifferences || before === after) return
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) {
     if (JSON.stringify(before) !== JSON.stringify(after)) found.push({ path, before, after })
     return
@@ -52,7 +53,6 @@ export function diffText(list: readonly Difference[]): string {
     ...side('-', before),
     ...side('+', after),
   ])
-  if (list.length >= mostDifferences) lines.push(`(only the first ${mostDifferences} differences are shown)`)
   return lines.join('\n')
 }
 

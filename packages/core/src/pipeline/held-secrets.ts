@@ -6,15 +6,18 @@ export interface HeldSecrets {
   of(backend: Backend): readonly string[] | undefined
   /** Takes them out; undefined while there are none. Made once for each change, because making it is costly. */
   redactor(backend: Backend): Redactor | undefined
-  add(backend: Backend, value: string): void
+  /** One that the host named stays for good; a token that came and will be renewed may make way for newer ones. */
+  add(backend: Backend, value: string, kind: 'named' | 'passing'): void
 }
 
-/** Values and characters kept for one backend; a token that is renewed must not make the search ever longer. */
+/** Passing values and characters kept for one backend; a token that is renewed must not make the search ever longer. */
 const mostHeld = 64
 const mostCharacters = 65_536
 
 export function createHeldSecrets(): HeldSecrets {
   const held = new Map<Backend, readonly string[]>()
+  const named = new Map<Backend, readonly string[]>()
+  const passing = new Map<Backend, readonly string[]>()
   const redactors = new Map<Backend, Redactor>()
   return {
     of: (backend) => (held.size === 0 ? undefined : held.get(backend)),
@@ -25,11 +28,13 @@ export function createHeldSecrets(): HeldSecrets {
       redactors.set(backend, made)
       return made
     },
-    add(backend, value) {
-      const known = held.get(backend) ?? []
+    add(backend, value, kind) {
+      const list = kind === 'named' ? named : passing
+      const known = list.get(backend) ?? []
       if (known.includes(value)) return
+      list.set(backend, kind === 'named' ? [...known, value] : newest([...known, value]))
       redactors.delete(backend)
-      held.set(backend, newest([...known, value]))
+      held.set(backend, [...(named.get(backend) ?? []), ...(passing.get(backend) ?? [])])
     },
   }
 }

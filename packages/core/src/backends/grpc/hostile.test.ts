@@ -218,7 +218,7 @@ test('too many headers and a long message end the call, not the process', async 
   const { backend } = await against(t, (stream) => stream.respond({ ...ok, ...many }))
   assert.equal((await errorOf(backend)).effect, 'possible')
   const long = await against(t, answering(Buffer.alloc(0), { 'grpc-status': '3', 'grpc-message': '%zz'.repeat(4_000) }))
-  assert.equal((await errorOf(long.backend)).message.length, 4_000)
+  assert.ok((await errorOf(long.backend)).message.length <= 65_536)
 })
 
 test('a server that says goodbye gets no new call on that connection', async (t) => {

@@ -125,8 +125,8 @@ function authFetch({ fetch, life, oauth }: AuthorizerOptions): typeof globalThis
   return async (input, init) => {
     const { origin } = new URL(input instanceof Request ? input.url : input)
     const method = (init?.method ?? (input instanceof Request ? input.method : 'GET')).toUpperCase()
-    const named = oauth.origins ?? []
-    if (method !== 'GET' && named.length > 0 && !named.includes(origin)) {
+    const named = oauth.origins
+    if (method !== 'GET' && named !== undefined && !named.includes(origin)) {
       throw new ToolError(
         'EGRESS_DENIED',
         `Credentials go only to ${named.join(', ')}, not to ${origin}; see oauth.origins.`,
@@ -142,6 +142,10 @@ async function askPerson(
   errand: { readonly url: URL; readonly state: string },
   signal: AbortSignal,
 ): Promise<{ readonly authorizationCode: string; readonly iss?: string }> {
+  // A page at another origin could ask the person for anything.
+  if (oauth.origins !== undefined && !oauth.origins.includes(errand.url.origin)) {
+    throw refused(`The person is not sent to ${errand.url.origin}, which is not among oauth.origins.`)
+  }
   const back = URL.parse((await oauth.onRedirect?.(errand.url.href, signal)) ?? '')?.searchParams
   const [code, iss] = [back?.get('code'), back?.get('iss')]
   if (back?.get('state') !== errand.state) throw refused('The way back from the authorization server is not ours.')

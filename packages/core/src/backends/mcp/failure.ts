@@ -3,7 +3,8 @@ import { quote } from '../../ids/quote.ts'
 import { plainText } from './log-lines.ts'
 import type { Sdk } from './sdk.ts'
 
-const longestMessage = 4_000
+/** Ten times what is shown of a message: a cut that could halve a secret must lie behind what anybody sees. */
+const longestMessage = 100_000
 const deepestCause = 8
 const longestExcerpt = 300
 /** Statuses of a request that nobody looked into. */
@@ -67,8 +68,13 @@ function answered(error: Error & { readonly code: number }): ToolError {
  */
 export function isForgotten(sdk: Sdk, error: unknown, hadSession: boolean): boolean {
   if (!sdk.SdkHttpError.isInstance(error)) return false
-  return error.status === 404 || (error.status === 400 && hadSession && /session/i.test(wordsOf(error)))
+  if (!hadSession) return false
+  return error.status === 404 || (error.status === 400 && unknownSession.test(wordsOf(error)))
 }
+
+/** As servers say it; a refusal that only speaks of some session may come from the tool itself. */
+const unknownSession =
+  /(?:no valid|unknown|invalid|expired|unrecognized|missing) (?:mcp[- ]?)?session|session(?: id)? (?:is |was )?(?:not found|unknown|invalid|expired|does not exist)/i
 
 /** What a refusal says: the message of an error of the protocol, else the text as it is. */
 function wordsOf({ data }: HttpFault): string {

@@ -25,7 +25,7 @@ export function translateTools(foreign: readonly ForeignTool[], settings: McpSet
   const tools = new Map<string, Tool>()
   const left: string[] = []
   for (const one of foreign) {
-    const shown = typeof one.name === 'string' ? quote(one.name) : 'without a name'
+    const shown = typeof one.name === 'string' ? quote(one.name, longestDescription) : 'without a name'
     if (typeof one.name === 'string' && !settings.wants(one.name)) continue
     const copied = plainCopy(one)
     const made = typeof copied === 'string' ? copied : translate(copied, settings, overHttp)
