@@ -116,3 +116,35 @@ test('no key of any object can change a prototype', () => {
     ),
   )
 })
+
+test('a frozen copy is as plain as any other: read once, without symbols, undefined or foreign objects', () => {
+  let reads = 0
+  const inner = { list: [1, { deep: true }] }
+  const given = {
+    get value() {
+      return ++reads
+    },
+    inner,
+    none: undefined,
+    [Symbol('hidden')]: { alive: true },
+  }
+  const copied = copyJson(given, { freeze: true }) as { value: number; inner: typeof inner }
+  assert.deepEqual(copied, { value: 1, inner: { list: [1, { deep: true }] } })
+  assert.equal(reads, 1)
+  assert.deepEqual(Object.getOwnPropertySymbols(copied), [])
+  assert.notEqual(copied.inner, inner)
+  for (const part of [copied, copied.inner, copied.inner.list, copied.inner.list[1]]) assert.ok(Object.isFrozen(part))
+  const throwing = {
+    a: {
+      get b(): never {
+        throw new Error('boom')
+      },
+    },
+  }
+  assert.equal(faultOf(() => copyJson(throwing, { freeze: true })).path, '/a/b')
+  const hostile: unknown = JSON.parse('{"a":{"__proto__":{"polluted":true}}}')
+  assert.equal(faultOf(() => copyJson(hostile, { freeze: true })).path, '/a/__proto__')
+  const dropped = { count: 0 }
+  assert.deepEqual(copyJson(hostile, { freeze: true, dropped }), { a: {} })
+  assert.equal(dropped.count, 1)
+})
