@@ -10,8 +10,9 @@ import { readOptions } from './mcp/settings.ts'
  * - Concurrency: any number of calls at once over one connection.
  * - Cancellation: the server is told, and the call ends whether it listens or not.
  * - Errors: BACKEND_UNAVAILABLE for a call that was certainly not sent, BACKEND_FAILED for one that was.
- * - Ownership: it ends the program that it started, with everything that the program started, when it is closed or the
- *   process exits. When the host itself is killed, the program only sees its input close; most end then, and nobody can make the others.
+ * - Ownership: it ends the program that it started, with its process group, when it is closed or the process exits. A
+ *   program that leaves its group (`setsid`) stays; and when the host itself is killed, the program only sees its input
+ *   close: most end then, and nobody can make the others.
  */
 export function mcp(options: McpOptions): Backend {
   const settings = readOptions(options)

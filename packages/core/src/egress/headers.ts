@@ -1,13 +1,9 @@
 import { ToolError } from '@gantry/contract'
+import { isFramingHeader, isHeaderName } from '../ids/header-names.ts'
 
 /** Headers by name in lower case. */
 export type HeaderMap = ReadonlyMap<string, string>
 
-/** They say where a message ends or who is meant; set by a caller they would let one request carry another. */
-const forbidden = new Set([
-  ...['host', 'content-length', 'transfer-encoding', 'connection', 'keep-alive', 'upgrade', 'te', 'trailer', 'expect'],
-  ...['proxy-authorization', 'proxy-connection', 'proxy-authenticate', 'http2-settings'],
-])
 /** All that follows a redirect to another origin: any other header could be a credential. */
 const anonymous = new Set(['accept', 'accept-encoding', 'accept-language', 'user-agent'])
 const mostHeaders = 200
@@ -47,8 +43,9 @@ export function withoutBody(headers: HeaderMap): HeaderMap {
 }
 
 function headerFault(name: string, value: unknown): string | undefined {
-  if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$/.test(name)) return 'A header has a name that is not allowed.'
-  if (forbidden.has(name.toLowerCase())) return `The header ${name} may not be set.`
+  if (!isHeaderName(name)) return 'A header has a name that is not allowed.'
+  // They say where a message ends or who is meant; set by a caller they would let one request carry another.
+  if (isFramingHeader(name)) return `The header ${name} may not be set.`
   if (typeof value !== 'string') return `The value of the header ${name} is not a text.`
   if (/[^\t\x20-\x7e\x80-\xff]/.test(value))
     return `The value of the header ${name} has a character that is not allowed.`

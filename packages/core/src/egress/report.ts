@@ -13,6 +13,8 @@ export function createReport(onEvent: ((event: EgressEvent) => void) | undefined
   return (owner, { scheme, host, port }, end) => {
     try {
       onEvent?.({ owner, scheme, host, port, ...end })
-    } catch {}
+    } catch {
+      // Whoever listens must not decide whether a connection comes about.
+    }
   }
 }

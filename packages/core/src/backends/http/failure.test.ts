@@ -1,17 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Json, ToolError } from '@gantry/contract'
 import { retryAfter } from './failure.ts'
-import { openWorld } from './server.fixture.ts'
-
-async function failure(work: Promise<Json>): Promise<ToolError> {
-  const outcome = await work.then(
-    () => undefined,
-    (error: ToolError) => error,
-  )
-  assert.ok(outcome !== undefined, 'it did not fail')
-  return outcome
-}
+import { failure, openWorld } from './server.fixture.ts'
 
 test('each status becomes the code that says what may be done', async (t) => {
   let status = 0

@@ -2,22 +2,13 @@ import assert from 'node:assert/strict'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import type { Json, ToolError } from '@gantry/contract'
+import type { Json } from '@gantry/contract'
 import { fakeContext } from '../../conformance/backend.ts'
 import { fakeHost } from '../../conformance/backend-host.ts'
 import { createEgress } from '../../egress/guard.ts'
 import type { BackendContext } from '../backend.ts'
 import { http } from '../http.ts'
-import { listen, openWorld, outputOf, sendJson, toolWith } from './server.fixture.ts'
-
-async function failure(work: Promise<Json>): Promise<ToolError> {
-  const outcome = await work.then(
-    () => undefined,
-    (error: ToolError) => error,
-  )
-  assert.ok(outcome !== undefined, 'it did not fail')
-  return outcome
-}
+import { failure, listen, openWorld, outputOf, sendJson, toolWith } from './server.fixture.ts'
 
 /** A server that writes bytes of the test's choice once a request came, and a call to it. */
 async function rawServer(t: TestContext, answer: (socket: Socket) => void): Promise<() => Promise<Json>> {

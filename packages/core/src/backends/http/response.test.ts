@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import type { HttpBinding, Json, ToolError } from '@gantry/contract'
-import { openWorld } from './server.fixture.ts'
+import type { HttpBinding } from '@gantry/contract'
+import { failure, openWorld } from './server.fixture.ts'
 
 type Body = string | Uint8Array | readonly Uint8Array[]
 
@@ -77,15 +77,6 @@ test('a number of 64 bits keeps its digits, and a long text is read whole', asyn
   assert.deepEqual(await ask('application/json', '{"id":1234567890123456789}'), { id: '1234567890123456789' })
   assert.equal(((await ask('application/json', `"${'x'.repeat(9_000_000)}"`)) as string).length, 9_000_000)
 })
-
-async function failure(work: Promise<Json>): Promise<ToolError> {
-  const outcome = await work.then(
-    () => undefined,
-    (error: ToolError) => error,
-  )
-  assert.ok(outcome !== undefined, 'it did not fail')
-  return outcome
-}
 
 test('server-sent events are chunks, and the output is the last data that is JSON', async (t) => {
   const { ask, world } = await answering(t)

@@ -1,6 +1,7 @@
+import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { HttpBinding, Json, JsonObject, Tool } from '@gantry/contract'
+import type { HttpBinding, Json, JsonObject, Tool, ToolError } from '@gantry/contract'
 import { fakeContext } from '../../conformance/backend.ts'
 import { fakeHost } from '../../conformance/backend-host.ts'
 import type { Egress } from '../../egress/egress.ts'
@@ -123,4 +124,14 @@ export async function listen(
 
 export function sendJson(response: ServerResponse, value: unknown, status = 200): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+}
+
+/** What a call failed with. */
+export async function failure(work: Promise<Json>): Promise<ToolError> {
+  const outcome = await work.then(
+    () => undefined,
+    (error: ToolError) => error,
+  )
+  assert.ok(outcome !== undefined, 'it did not fail')
+  return outcome
 }
