@@ -21,6 +21,14 @@ export type {
   Usage,
   Warning,
 } from './result.ts'
+export type {
+  Isolation,
+  SandboxFile,
+  SandboxLimit,
+  SandboxLimits,
+  SandboxNetwork,
+  SandboxOutput,
+} from './sandbox.ts'
 export type { LogLevel, Report, StreamEnd, StreamEvent } from './stream.ts'
 export type {
   BackendBinding,

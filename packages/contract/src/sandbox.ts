@@ -1,0 +1,41 @@
+import type { Json } from './json.ts'
+
+/** What a sandboxed run may use; every one is a ceiling. */
+export interface SandboxLimits {
+  readonly wallMs: number
+  /** Time on processors, of all processes together. */
+  readonly cpuMs: number
+  /** Memory of all processes together, files of the workspace included. */
+  readonly memoryBytes: number
+  /** Processes and threads alive at a time. */
+  readonly pids: number
+  readonly diskBytes: number
+  /** Bytes that are kept; what goes beyond is dropped and marked, and a flood ends the run. */
+  readonly stdoutBytes: number
+  readonly stderrBytes: number
+}
+
+export type SandboxLimit = keyof SandboxLimits
+
+/** What stands between a program and the host, weakest first. */
+export type Isolation = 'none' | 'wasm' | 'namespaces' | 'container' | 'kernel' | 'microvm'
+
+/** What a program may reach: nothing, or origins through the guarded dialer, as egress rules name them. */
+export type SandboxNetwork = 'none' | { readonly allow: readonly string[] }
+
+/** A file for, or from, a sandbox, by path relative to its workspace. */
+export type SandboxFile = string | { readonly base64: string } | { readonly artifact: string }
+
+/** Output of `code:run` and `shell:run`. */
+export interface SandboxOutput {
+  /** Absent when a signal ended the program. */
+  readonly exitCode?: number
+  readonly signal?: string
+  readonly stdout: string
+  readonly stderr: string
+  /** Streams of which not everything is here. */
+  readonly truncated?: readonly ('stdout' | 'stderr' | 'files')[]
+  /** What the program handed over beside its output. */
+  readonly value?: Json
+  readonly files?: { readonly [path: string]: SandboxFile }
+}

@@ -1,0 +1,137 @@
+import type { Isolation, Json, SandboxLimit, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+
+/**
+ * Where untrusted programs run. Each sibling file is one runtime; each passes `conformance/runtime.ts` and the attacks
+ * of `conformance/attacks.ts`. This folder knows programs and limits; it does not know tools, catalogs or transports.
+ */
+export interface Runtime {
+  /** As written in configuration, results and audit records: `process`, `wasm`, `unsafe_host`. */
+  readonly kind: string
+  readonly isolation: Isolation
+  /** Relative price of a fresh sandbox: of those that meet a request the cheapest is chosen. */
+  readonly cost: number
+  /**
+   * Tries whether the runtime works on this machine and holds: starts it for real and runs the self-test attacks.
+   * Never rejects but for its signal; whoever asks keeps the answer.
+   */
+  probe(signal: AbortSignal): Promise<Probe>
+  /** Why a sandbox for this cannot be had here, in a sentence with a remedy; undefined when it can. Cheap, no I/O. */
+  refuses(spec: SandboxSpec): Refusal | undefined
+  /**
+   * Opens a fresh sandbox with an empty workspace, its interpreter started where the spec names a language.
+   * - Cancellation: `signal` aborts the opening only.
+   * - Errors: SANDBOX_INIT_FAILED when it did not start; nothing of it is left then.
+   * - Ownership: the caller disposes it; an open sandbox that is never run holds memory.
+   */
+  open(spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox>
+  /** Ends every sandbox and removes what belongs to the runtime; after it `open` rejects. */
+  close(): Promise<void>
+}
+
+/** What must be known when a sandbox starts, so that one can be started before there is a program for it. */
+export interface SandboxSpec {
+  /** The language whose interpreter waits inside; absent for commands, shell scripts and WASI modules. */
+  readonly language?: string
+  readonly limits: SandboxLimits
+  readonly network: SandboxNetwork
+  /** Keeps the interpreter and its state over several runs, until the sandbox is disposed. */
+  readonly session?: boolean
+  /** The same program gives the same result: random numbers from this seed, a clock that stands at this time. */
+  readonly deterministic?: { readonly seed: number; readonly nowMs: number }
+  /** Every limit must be held by the kernel, and nothing may be reached: what the profile `hardened` asks for. */
+  readonly strict?: boolean
+}
+
+/**
+ * One started sandbox. Without `session` it runs one program and is then only good to be disposed.
+ * - Concurrency: one run at a time.
+ * - Cancellation: when `signal` aborts, everything in the sandbox is killed and `run` rejects with the reason.
+ * - Errors: what the program does is an Outcome. A sandbox that breaks is BACKEND_FAILED, before the program began
+ *   SANDBOX_INIT_FAILED.
+ */
+export interface Sandbox {
+  readonly id: string
+  /** Resolves when the sandbox is gone, for whatever reason; a pool gives none out after that. */
+  readonly ended: Promise<void>
+  run(job: SandboxJob, signal: AbortSignal): Promise<Outcome>
+  /** Kills what is left and removes every trace; waits until that is done. Harmless when repeated; never rejects. */
+  dispose(): Promise<void>
+}
+
+/** What to run. */
+export type Program =
+  | { readonly kind: 'code'; readonly language: string; readonly code: string }
+  | { readonly kind: 'argv'; readonly argv: readonly [string, ...string[]] }
+  /** Read by a POSIX shell. */
+  | { readonly kind: 'script'; readonly script: string }
+  /** A WASI preview 1 module. */
+  | { readonly kind: 'wasi'; readonly module: Uint8Array; readonly argv?: readonly string[] }
+
+export interface SandboxJob {
+  readonly program: Program
+  readonly stdin?: Uint8Array
+  /** By path relative to the workspace; checked paths only (see `checkPath`). */
+  readonly files?: ReadonlyMap<string, Uint8Array>
+  /** The whole environment besides what the runtime itself needs (PATH, HOME, TMPDIR, LANG). */
+  readonly env?: { readonly [name: string]: string }
+  /** How much of the workspace is brought out; nothing when absent. */
+  readonly collect?: { readonly files: number; readonly bytes: number }
+  /** Called while the program runs, in order, up to the stream's limit; must not throw. */
+  readonly onOutput?: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => void
+  /** Called for each message on the program's own channel that is not its value; must not throw. */
+  readonly onMessage?: (message: ProgramMessage) => void
+}
+
+/**
+ * What a program says on descriptor 3, one JSON object a line: `{"progress":1,"total":3,"message":"…"}`,
+ * `{"log":"…"}`, and its result as `{"value":…}`, of which the last counts.
+ */
+export type ProgramMessage =
+  | { readonly kind: 'progress'; readonly progress: number; readonly total?: number; readonly message?: string }
+  | { readonly kind: 'log'; readonly message: string }
+
+/** One stream as it was kept. */
+export interface Captured {
+  readonly bytes: Uint8Array
+  /** Bytes that the program wrote, as far as they were counted. */
+  readonly total: number
+  readonly truncated: boolean
+}
+
+/** What became of a program, and what it used, as measured. */
+export interface Outcome {
+  readonly exit: { readonly code: number } | { readonly signal: string }
+  readonly stdout: Captured
+  readonly stderr: Captured
+  readonly value?: Json
+  readonly files: ReadonlyMap<string, Uint8Array>
+  /** Files that were not brought out: links, devices, sockets, and what was over the limit. */
+  readonly skipped: readonly { readonly path: string; readonly reason: string }[]
+  readonly usage: { readonly wallMs: number; readonly cpuMs?: number; readonly memoryPeakBytes?: number }
+  /** Which limits were held, and by what: `cgroup v1 memory`, `tmpfs size`, `timer`. */
+  readonly enforced: { readonly [Limit in SandboxLimit]?: string }
+  /** The limit that ended the program. */
+  readonly hit?: SandboxLimit
+}
+
+/** Whether a runtime works here. */
+export type Probe =
+  | {
+      readonly available: true
+      readonly version: string
+      /** Time from nothing to a program's end, of the fastest of three. */
+      readonly startMs: number
+      /** Which limits it holds here, and by what. */
+      readonly limits: { readonly [Limit in SandboxLimit]?: string }
+      /** Languages whose toolchain is there. */
+      readonly languages: readonly string[]
+      /** Self-test attacks that ran, all of them refused. */
+      readonly attacks: readonly string[]
+    }
+  | ({ readonly available: false; readonly version?: string } & Refusal)
+
+/** Why not, and what would help. */
+export interface Refusal {
+  readonly reason: string
+  readonly remedy: string
+}
