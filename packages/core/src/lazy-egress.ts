@@ -8,20 +8,23 @@ export function lazyEgress(options: EgressOptions): Egress {
   settingsOf(options)
   let allow = options.allow
   let guard: Promise<Egress> | undefined
+  let built: Egress | undefined
   const load = (): Promise<Egress> => {
     guard ??= import('./egress/guard.ts').then(({ createEgress }) => {
-      return createEgress(allow === undefined ? options : { ...options, allow })
+      built = createEgress(allow === undefined ? options : { ...options, allow })
+      return built
     })
     return guard
   }
   return {
-    request: async (request) => (await load()).request(request),
+    request: (request) => built?.request(request) ?? load().then((made) => made.request(request)),
     connect: async (target) => (await load()).connect(target),
     fetch: (scope) => async (input, init) => (await load()).fetch(scope)(input, init),
     setRules(rules: EgressAllow) {
       parseRules(rules, '/egress/allow')
       allow = rules
-      void guard?.then((built) => built.setRules(rules))
+      // At once, because the next request may follow without a wait; a guard still to be built takes up what is set.
+      built?.setRules(rules)
     },
     close: async () => (await guard)?.close(),
   }

@@ -95,9 +95,9 @@ function createGuards(key: string, options: BackendSafeguards, onEvent: (event: 
     budget: retryBudget === false ? undefined : createRetryBudget(retryBudget),
     enter(tool, signal) {
       limit?.take()
-      const circuit = breakers?.get(`${tool} @ ${key}`)
+      const pace = paceOf(paces, tool, key)
+      const circuit = breakers?.get(pace.circuit)
       const place = places?.enter(signal)
-      const pace = paceOf(paces, tool)
       if (place === undefined || typeof place === 'function') return passage(circuit, place, pace)
       return place.then((release) => passageOrBack(circuit, release, pace, signal))
     },
@@ -113,17 +113,19 @@ function passageOrBack(circuit: Breaker | undefined, release: Release, pace: Pac
 
 /** How long a tool took where it answered, lately. */
 interface Pace {
+  /** The name of its circuit, put together once. */
+  readonly circuit: string
   slowestMs: number
 }
 
 /** Tools whose pace is kept at one backend; a caller cannot make it grow, because tools are the host's. */
 const mostPaces = 10_000
 
-function paceOf(paces: Map<string, Pace>, tool: string): Pace {
+function paceOf(paces: Map<string, Pace>, tool: string, key: string): Pace {
   const known = paces.get(tool)
   if (known !== undefined) return known
   if (paces.size >= mostPaces) paces.clear()
-  const pace = { slowestMs: 0 }
+  const pace = { circuit: `${tool} @ ${key}`, slowestMs: 0 }
   paces.set(tool, pace)
   return pace
 }

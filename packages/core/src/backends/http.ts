@@ -51,9 +51,7 @@ export function http(options: HttpOptions): Backend {
       host = given
     },
     check: (binding, tool) => void readBinding(binding, `${tool.namespace}:${tool.name}`),
-    async call(call, context) {
-      return answer({ host: hostOf(), settings, scope, prepared: planOf(call), call, context })
-    },
+    call: (call, context) => answer({ hostOf, planOf, settings, scope, call, context }),
     health: async (signal) => healthOf(hostOf(), settings, signal),
     async close() {
       closed = true
@@ -72,10 +70,10 @@ interface Prepared {
 type Scope = Omit<EgressRequest, 'url' | 'signal'>
 
 interface Exchange {
-  readonly host: BackendHost
+  readonly hostOf: () => BackendHost
+  readonly planOf: (call: BackendCall) => Prepared
   readonly settings: Settings
   readonly scope: Scope
-  readonly prepared: Prepared
   readonly call: BackendCall
   readonly context: BackendContext
 }
@@ -85,16 +83,16 @@ interface Exchange {
  * configuration adds its part with its secrets, and the guard sends it all. A status that is no success becomes an
  * error; any other answer is read as the binding or its media type says: whole, or by a generator of chunks.
  */
-async function answer({ host, settings, scope, prepared, call, context }: Exchange): Promise<unknown> {
-  const { plan, fixed } = prepared
+async function answer({ hostOf, planOf, settings, scope, call, context }: Exchange): Promise<unknown> {
+  const { egress } = hostOf()
+  const { plan, fixed } = planOf(call)
   const draft = draftRequest(plan, call.args, context.idempotencyKey, settings, call.tool.effect)
   const secrets = fixed.secrets.length === 0 ? none : await fetchSecrets(fixed.secrets, context.secret)
   const request = sealRequest(draft, plan, settings, fixed, secrets)
-  const basic = /^Basic (.+)$/.exec(secrets.size === 0 ? '' : (request.headers.authorization ?? ''))?.[1]
-  if (basic !== undefined) context.conceal(basic)
+  if (secrets.size > 0) concealBasic(request.headers.authorization, context)
   const excerpt = createExcerpt([...secrets.values()])
   const only = call.tool.egress === undefined ? scope : { ...scope, only: call.tool.egress }
-  const response = await host.egress.request({ ...only, ...request, signal: context.signal })
+  const response = await egress.request({ ...only, ...request, signal: context.signal })
   const { status } = response
   if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)
   const reading = readingOf(plan.response, response)
@@ -102,6 +100,12 @@ async function answer({ host, settings, scope, prepared, call, context }: Exchan
 }
 
 const none: ReadonlyMap<string, string> = new Map()
+
+/** Basic credentials are made of secrets, and look like none of them. */
+function concealBasic(authorization = '', context: BackendContext): void {
+  const basic = /^Basic (.+)$/.exec(authorization)?.[1]
+  if (basic !== undefined) context.conceal(basic)
+}
 
 /** The call's own time bounds how long an answer may take, so the guard sets no other. */
 function scopeOf({ name, own, redirects, maxBytes }: Settings): Scope {

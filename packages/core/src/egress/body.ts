@@ -1,4 +1,4 @@
-import { pipeline, type Readable, type Transform } from 'node:stream'
+import { pipeline, type Transform } from 'node:stream'
 import { ToolError } from '@gantry/contract'
 import { broken } from './failures.ts'
 
@@ -26,8 +26,13 @@ const decoders: { readonly [encoding: string]: Decoder } = {
   zstd: (zlib) => zlib.createZstdDecompress({ params: { [zlib.constants.ZSTD_d_windowLogMax]: 23 } }),
 }
 
+/** Where the pieces come from; `destroy` lets go of those that were not read. */
+export interface BodySource extends AsyncIterable<Uint8Array> {
+  destroy(): void
+}
+
 /** The decoded pieces of a body. The source is destroyed when reading ends, however it ends. */
-export async function* readBody(source: Readable, options: BodyOptions): AsyncGenerator<Uint8Array, void, undefined> {
+export async function* readBody(source: BodySource, options: BodyOptions): AsyncGenerator<Uint8Array, void, undefined> {
   const { origin, limit, safe, signal } = options
   const tooLarge = (): ToolError => tooLargeBody(origin, limit, safe)
   try {

@@ -46,6 +46,8 @@ export interface EgressRequest extends EgressScope, EgressBounds {
 export interface EgressResponse {
   readonly status: number
   readonly headers: Headers
+  /** What `headers` says of the media type; there without the cost of them all. */
+  readonly contentType: string | undefined
   /** Whether a request that led here by a redirect may have changed something. */
   readonly changed: boolean
   /** Where the response came from, after redirects. */

@@ -1,12 +1,10 @@
 import { Readable } from 'node:stream'
-import type { Dispatcher } from 'undici'
 import type { EgressRequest } from './egress.ts'
 import { broken, unreachable } from './failures.ts'
 import type { HeaderMap } from './headers.ts'
+import { Incoming } from './incoming.ts'
 import type { HeldPool } from './pools.ts'
 import type { Target } from './target.ts'
-import { unlessAborted } from './unless-aborted.ts'
-import { Watch, watchKey } from './watch.ts'
 
 /** One request to one origin, checked. */
 export interface Exchange {
@@ -28,30 +26,33 @@ export function isSafe(method: string): boolean {
 }
 
 /** Sends a request and gives the response as soon as its headers are there. */
-export async function exchange({ pool, retired }: HeldPool, asked: Exchange): Promise<Dispatcher.ResponseData> {
+export async function exchange({ pool, retired }: HeldPool, asked: Exchange): Promise<Incoming> {
   const { target, url, method, headers, body, signal, safe } = asked
-  const watch = new Watch(target.origin, safe, asked.headersMs, retired)
+  signal.throwIfAborted()
+  const sending = body !== undefined && isStream(body) ? streamOf(body) : undefined
+  const incoming = new Incoming(asked, retired, sending)
+  const path = `${url.pathname}${url.search}`
+  const sent = sending ?? (body as string | Uint8Array | undefined) ?? null
+  pool.dispatch({ path, method, headers: flat(headers), body: sent, bodyTimeout: asked.idleMs }, incoming)
   try {
-    const sending = pool.request({
-      path: `${url.pathname}${url.search}`,
-      method,
-      headers: headers as Iterable<[string, string]>,
-      body: body === undefined ? null : isStream(body) ? Readable.from(body) : body,
-      signal,
-      bodyTimeout: asked.idleMs,
-      [watchKey]: watch,
-    } as Dispatcher.RequestOptions<null>)
-    // While a request waits for a connection, undici does not look at the signal; later it drops what was aborted.
-    const response = await unlessAborted(sending, signal)
-    // The body may break before anybody reads it, and an error without a listener would end the process.
-    response.body.on('error', () => {})
-    return response
+    await incoming.answered
+    return incoming
   } catch (error) {
     if (signal.aborted) throw signal.reason
-    throw watch.sent ? broken(target.origin, safe, error) : unreachable(target, error)
-  } finally {
-    watch.end()
+    throw incoming.sent ? broken(target.origin, safe, error) : unreachable(target, error)
   }
+}
+
+/** Names and values in turn, as undici takes them quickest. */
+function flat(headers: HeaderMap): string[] {
+  const list: string[] = []
+  for (const [name, value] of headers) list.push(name, value)
+  return list
+}
+
+/** A stream that may break at any time, also when undici no longer listens. */
+function streamOf(body: AsyncIterable<Uint8Array>): Readable {
+  return Readable.from(body).on('error', () => {})
 }
 
 function isStream(body: NonNullable<EgressRequest['body']>): body is AsyncIterable<Uint8Array> {

@@ -56,8 +56,8 @@ async function bodyOf(asked: Request, given: unknown): Promise<EgressRequest['bo
 }
 
 /** Reads when it is asked to, and lets go of a body that is cancelled before it was read. */
-function streamOf({ body, cancel }: EgressResponse): ReadableStream<Uint8Array> {
-  const pieces = body[Symbol.asyncIterator]()
+function streamOf(response: EgressResponse): ReadableStream<Uint8Array> {
+  const pieces = response.body[Symbol.asyncIterator]()
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -65,7 +65,7 @@ function streamOf({ body, cancel }: EgressResponse): ReadableStream<Uint8Array> 
         if (done === true) controller.close()
         else controller.enqueue(value)
       },
-      cancel,
+      cancel: () => response.cancel(),
     },
     { highWaterMark: 0 },
   )

@@ -6,16 +6,17 @@ export type HeaderMap = ReadonlyMap<string, string>
 
 /** All that follows a redirect to another origin: any other header could be a credential. */
 const anonymous = new Set(['accept', 'accept-encoding', 'accept-language', 'user-agent'])
+const everyRequest: HeaderMap = new Map([
+  ['accept', '*/*'],
+  ['accept-encoding', 'gzip, deflate, br, zstd'],
+  ['user-agent', 'gantry'],
+])
 const mostHeaders = 200
 const mostBytes = 65_536
 
 /** Checks a caller's headers and adds what every request has, or throws INPUT_INVALID; values are never repeated. */
 export function requestHeaders(given: { readonly [name: string]: string } | undefined): HeaderMap {
-  const headers = new Map([
-    ['accept', '*/*'],
-    ['accept-encoding', 'gzip, deflate, br, zstd'],
-    ['user-agent', 'gantry'],
-  ])
+  const headers = new Map(everyRequest)
   const entries = Object.entries(given ?? {})
   let bytes = 0
   for (const [name, value] of entries) {

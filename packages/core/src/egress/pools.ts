@@ -3,7 +3,6 @@ import type { Pool } from 'undici'
 import type { Admitted } from './admit.ts'
 import type { Dialer } from './dial.ts'
 import type { EgressSettings } from './options.ts'
-import { watchedPool } from './watch.ts'
 
 type Undici = typeof import('undici')
 
@@ -25,7 +24,7 @@ interface Held extends HeldPool {
  */
 export interface Pools {
   /** Loads what `get` needs: not before the first request, because that takes longer than most programs to start. */
-  load(): Promise<Undici>
+  load(): Undici | Promise<Undici>
   /** Without a wait between what was admitted and what is held, so that no change of the rules can fall between. */
   get(admitted: Admitted, undici: Undici): HeldPool
   /** Lets go of those that no longer fit: what runs on them ends, nothing new begins. */
@@ -36,13 +35,11 @@ export interface Pools {
 
 export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   const pools = new Map<string, Held>()
-  let undici: Promise<Undici> | undefined
-  let watched: typeof Pool | undefined
+  let undici: Undici | Promise<Undici> | undefined
 
   const make = (admitted: Admitted, { Pool }: Undici): Held => {
     const stop = new AbortController()
-    watched ??= watchedPool(Pool)
-    const pool = new watched(admitted.target.origin, {
+    const pool = new Pool(admitted.target.origin, {
       connections: settings.maxConnectionsPerOrigin,
       connect: (_, callback) => {
         dialer.dial(admitted, { signal: stop.signal }).then(
@@ -69,7 +66,10 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   }
   return {
     load() {
-      undici ??= import('undici')
+      undici ??= import('undici').then((loaded) => {
+        undici = loaded
+        return loaded
+      })
       return undici
     },
     get(admitted, loaded) {

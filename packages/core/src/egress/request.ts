@@ -27,7 +27,8 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
   const { signal, redirects = 0, headersMs = settings.headersMs, idleMs = settings.idleMs } = asked
   let hop = firstHop(asked)
   let safe = true
-  const undici = await pools.load()
+  const loading = pools.load()
+  const undici = loading instanceof Promise ? await loading : loading
   signal.throwIfAborted()
   try {
     for (let left = Math.min(redirects, mostRedirects); ; left -= 1) {
@@ -38,11 +39,11 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
       const response = await exchange(pools.get(admitted, undici), step)
       safe = step.safe
       const { location } = response.headers
-      const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.statusCode)
+      const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.status)
       if (!follow) return present(response, step, limitOf(asked, settings), changed)
-      response.body.destroy()
+      response.destroy()
       if (!(left > 0)) throw new ToolError('BACKEND_FAILED', `${target.origin} redirects too often.`)
-      hop = reported(ports.report, asked.owner, step, () => nextHop(step, response.statusCode, location))
+      hop = reported(ports.report, asked.owner, step, () => nextHop(step, response.status, location))
     }
   } catch (error) {
     throw !safe && !signal.aborted && ToolError.is(error) ? afterChange(error) : error

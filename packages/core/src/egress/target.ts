@@ -26,9 +26,15 @@ export function parseUrl(url: string | URL, base?: URL): URL {
 export function targetOf(url: URL): Target | undefined {
   const scheme = url.protocol.slice(0, -1)
   if (scheme !== 'http' && scheme !== 'https') return undefined
-  const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
+  const host = plainHost(url.hostname)
   const port = url.port === '' ? usualPorts[scheme] : Number(url.port)
   return { scheme, host, port, origin: originOf(scheme, host, port) }
+}
+
+/** Without the brackets of an IPv6 address, or the dot that may end a name. */
+function plainHost(hostname: string): string {
+  if (hostname.startsWith('[')) return hostname.slice(1, -1)
+  return hostname.endsWith('.') ? hostname.slice(0, -1) : hostname
 }
 
 /** The target of a host and a port that did not come as a URL. */

@@ -26,7 +26,7 @@ export async function statusFailure(
   const { status, headers, changed } = response
   const refused = { effect: changed ? 'possible' : 'none', retryable: status === 429 && !changed } as const
   const body = await beginningOf(response)
-  const explained = explanation(body, mediaOf(headers).type)
+  const explained = explanation(body, mediaOf(response).type)
   const reason = explained === undefined ? '' : `: ${excerpt(explained, limits.message)}`
   const retryAfterMs = retryAfter(headers.get('retry-after'), Date.now())
   const details: ErrorDetails = {
@@ -71,7 +71,7 @@ async function beginningOf(response: EgressResponse): Promise<string> {
     response.cancel()
   }
   const bytes = Buffer.concat(chunks).subarray(0, limits.readBytes)
-  return decodeText(bytes, mediaOf(response.headers).charset)
+  return decodeText(bytes, mediaOf(response).charset)
 }
 
 async function read(response: EgressResponse, chunks: Uint8Array[]): Promise<void> {

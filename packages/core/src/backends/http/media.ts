@@ -1,4 +1,5 @@
 import { TextDecoder } from 'node:util'
+import type { EgressResponse } from '../../egress/egress.ts'
 
 /** The media type of an answer, in small letters, and the charset it names. */
 export interface Media {
@@ -8,15 +9,15 @@ export interface Media {
 
 const plainJson: Media = { type: 'application/json', charset: undefined }
 
-export function mediaOf(headers: Headers): Media {
-  const whole = headers.get('content-type')
-  if (whole === 'application/json') return plainJson
-  const [type = '', ...parameters] = (whole ?? '').slice(0, 1_000).split(';')
+export function mediaOf({ contentType = '' }: Pick<EgressResponse, 'contentType'>): Media {
+  if (contentType === 'application/json') return plainJson
+  const [type = '', ...parameters] = contentType.slice(0, 1_000).split(';')
   const charset = parameters.map((one) => /^\s*charset\s*=\s*"?([^"\s]+)"?\s*$/i.exec(one)?.[1]).find((one) => one)
   return { type: type.trim().toLowerCase() || undefined, charset }
 }
 
 export function isJson(type: string | undefined): boolean {
+  if (type === plainJson.type) return true
   return type !== undefined && /^[^/]+\/(?:json|.*\+json)$/.test(type)
 }
 

@@ -40,23 +40,33 @@ export function draftRequest(
   const rest = restOf(plan, args)
   const inQuery = bodiless.has(plan.method) && (plan.body === undefined || plan.body.arg !== undefined)
   const body = bodyOf(plan, args, inQuery ? {} : rest)
-  const key = plan.idempotencyHeader ?? settings.idempotencyHeader
-  const keyed =
-    key === false || (safe.has(plan.method) && effect === 'read')
-      ? []
-      : [[key.toLowerCase(), headerSafe(idempotencyKey)] as const]
+  const named = plan.idempotencyHeader ?? settings.idempotencyHeader
+  const key = named === false || (safe.has(plan.method) && effect === 'read') ? undefined : named.toLowerCase()
   return {
     method: plan.method,
     path: expandPath(plan.path, args),
-    query: [
-      ...plan.query.flatMap((place) => pairsOf(place, args)),
-      ...Object.entries(inQuery ? rest : {}).flatMap(([name, value]) => writePairs(loose(name, value), value)),
-    ],
-    headers: new Map([...keyed, ...plan.header.flatMap((place) => headerOf(place, args))]),
-    cookies: plan.cookie.flatMap((place) => pairsOf(place, args)),
+    query: queryOf(plan, args, inQuery ? rest : undefined),
+    headers: headersFrom(plan, args, key, idempotencyKey),
+    cookies: plan.cookie.length === 0 ? none : plan.cookie.flatMap((place) => pairsOf(place, args)),
     body,
-    key: keyed[0]?.[0],
+    key,
   }
+}
+
+const none: readonly Pair[] = []
+
+/** What the binding places in the query, then the arguments that go nowhere else when they go there. */
+function queryOf(plan: Plan, args: JsonObject, rest: JsonObject | undefined): readonly Pair[] {
+  const placed = plan.query.length === 0 ? none : plan.query.flatMap((place) => pairsOf(place, args))
+  if (rest === undefined) return placed
+  return [...placed, ...Object.entries(rest).flatMap(([name, value]) => writePairs(loose(name, value), value))]
+}
+
+function headersFrom(plan: Plan, args: JsonObject, key: string | undefined, idempotencyKey: string): Draft['headers'] {
+  const headers = new Map<string, string>()
+  if (key !== undefined) headers.set(key, headerSafe(idempotencyKey))
+  for (const place of plan.header) addHeader(headers, place, args)
+  return headers
 }
 
 /** Methods that ask for nothing to change; with a tool that says so too, they need no key. */
@@ -87,10 +97,10 @@ function pairsOf(place: Place, args: JsonObject): Pair[] {
   return value === undefined ? [] : writePairs(place, value)
 }
 
-function headerOf(place: Place, args: JsonObject): [name: string, value: string][] {
+function addHeader(headers: Map<string, string>, place: Place, args: JsonObject): void {
   const value = Object.hasOwn(args, place.argument) ? args[place.argument] : undefined
-  if (value === undefined || value === null) return []
-  return [[place.name.toLowerCase(), writeText(place, value, headerFromArgument)]]
+  if (value === undefined || value === null) return
+  headers.set(place.name.toLowerCase(), writeText(place, value, headerFromArgument))
 }
 
 /** What the configuration sends with every call of one binding, put together once. */
@@ -102,6 +112,8 @@ export interface Fixed {
   readonly cookies: readonly (readonly [name: string, text: string])[]
   /** The secrets that all of it refers to. */
   readonly secrets: readonly string[]
+  /** Where calls without a query go, when no argument is part of the path. */
+  readonly url: URL | undefined
 }
 
 export function fixedOf(plan: Plan, settings: Settings): Fixed {
@@ -112,7 +124,10 @@ export function fixedOf(plan: Plan, settings: Settings): Fixed {
   const query = Object.entries({ ...settings.constants, ...plan.constants, ...named(auth, 'query') })
   const cookies = Object.entries(named(auth, 'cookie'))
   const texts = [...headers, ...query, ...cookies].map(([, text]) => text)
-  return { auth, headers, query, cookies, secrets: secretNames([...texts, ...auth.flatMap(textsOf)]) }
+  const secrets = secretNames([...texts, ...auth.flatMap(textsOf)])
+  const literal = plan.path.every((segment) => segment.every((part) => typeof part === 'string'))
+  const url = literal ? urlBelow(settings.base, expandPath(plan.path, {}), '') : undefined
+  return { auth, headers, query, cookies, secrets, url }
 }
 
 function textsOf(auth: HttpAuth): string[] {
@@ -135,11 +150,12 @@ export function sealRequest(
   refuseDoubles(draft.cookies, fixed.cookies, 'cookie')
   refuseFixedHeaders(draft, plan, fixed)
   const headers = headersOf(draft, plan, fixed, secrets)
-  const cookies = [...draft.cookies, ...pairsWith(fixed.cookies, secrets)]
+  const cookies = joined(draft.cookies, fixed.cookies, secrets)
   if (cookies.length > 0)
     headers.cookie = [...(headers.cookie ? [headers.cookie] : []), joinPairs(cookies, '; ')].join('; ')
-  const query = joinPairs([...draft.query, ...pairsWith(fixed.query, secrets)])
-  const url = urlBelow(settings.base, draft.path, query)
+  const query = joined(draft.query, fixed.query, secrets)
+  const url =
+    query.length === 0 && fixed.url !== undefined ? fixed.url : urlBelow(settings.base, draft.path, joinPairs(query))
   const { method, body } = draft
   return body === undefined ? { url, method, headers } : { url, method, headers, body: body.data }
 }
@@ -172,8 +188,9 @@ function authHeaderName(auth: HttpAuth): string[] {
   return auth.type === 'query' ? [] : ['authorization']
 }
 
-function pairsWith(fixed: Fixed['query'], secrets: Secrets): Pair[] {
-  return fixed.map(([name, text]) => constantPair(name, fillSecrets(text, secrets)))
+function joined(pairs: readonly Pair[], fixed: Fixed['query'], secrets: Secrets): readonly Pair[] {
+  if (fixed.length === 0) return pairs
+  return [...pairs, ...fixed.map(([name, text]) => constantPair(name, fillSecrets(text, secrets)))]
 }
 
 /** Later ones win: defaults, the backend's, the binding's, the arguments', the body's type, proof of who calls. */

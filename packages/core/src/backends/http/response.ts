@@ -13,11 +13,11 @@ export type Streaming = 'sse' | 'ndjson' | 'chunks'
 /** How an answer is read: as the binding says, else by its media type. */
 export function readingOf(asked: Plan['response'], response: EgressResponse): Reading {
   if (asked !== 'auto') return asked
-  const { type } = mediaOf(response.headers)
+  const { type } = mediaOf(response)
   if (type === undefined) return 'guess'
   if (type === 'text/event-stream') return 'sse'
-  if (isJsonLines(type)) return 'ndjson'
   if (isJson(type)) return 'json'
+  if (isJsonLines(type)) return 'ndjson'
   return isText(type) ? 'text' : 'content'
 }
 
@@ -32,7 +32,7 @@ export async function readWhole(
   excerpt: Excerpt,
 ): Promise<Json> {
   const bytes = await response.bytes()
-  const { type, charset } = mediaOf(response.headers)
+  const { type, charset } = mediaOf(response)
   if (bytes.byteLength === 0) return null
   if (reading === 'json') return jsonOf(decodeText(bytes, charset), excerpt)
   if (reading === 'text') return decodeText(bytes, charset)

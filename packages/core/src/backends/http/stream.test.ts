@@ -14,6 +14,7 @@ function inPieces(pieces: readonly Uint8Array[], type = 'text/plain'): EgressRes
     changed: false,
     status: 200,
     headers: new Headers({ 'content-type': type }),
+    contentType: type,
     url: 'https://example.com/',
     body: (async function* () {
       yield* pieces

@@ -17,7 +17,7 @@ export function readStream(reading: Streaming, response: EgressResponse, excerpt
 const readers: { readonly [reading in Streaming]: (response: EgressResponse, excerpt: Excerpt) => Chunks } = {
   sse: events,
   ndjson: values,
-  chunks: (response) => pieces(response, mediaOf(response.headers).charset),
+  chunks: (response) => pieces(response, mediaOf(response).charset),
 }
 
 /** The text of the body, piece by piece; its output is all of it, which the pipeline joins. */
