@@ -49,6 +49,7 @@ import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
 import { createPreparedTools } from './pipeline/prepare.ts'
 import { type BackendInfo, createBackendRegistry } from './pipeline/registry.ts'
+import { createRunDeadlines } from './pipeline/run-deadlines.ts'
 import { streamCall } from './pipeline/stream.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
@@ -164,7 +165,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     clock: systemClock(),
     random: options.random ?? Math.random,
     limits,
-    deadlines: createDeadlines(),
+    deadlines: createRunDeadlines(createDeadlines()),
   }
   for (const backend of registry.all()) {
     backend.attach?.(

@@ -57,9 +57,10 @@ interface Admitted {
 
 class MemoryCatalog implements Catalog {
   readonly #versions = new Map<string, Versions>()
-  readonly #keys = new SortedStrings()
   readonly #names = new Names()
-  readonly #hash = new CatalogHash()
+  /** Made when first asked for, like the hash: a program that only calls its tools by name needs neither. */
+  #keys: SortedStrings | undefined
+  #hash: CatalogHash | undefined
   readonly #found = new Map<string, CatalogEntry>()
   readonly #changes: Changes
   readonly #search: CatalogSearch
@@ -77,6 +78,7 @@ class MemoryCatalog implements Catalog {
   }
 
   get hash(): string {
+    this.#hash ??= this.#hashOfAll()
     return this.#hash.read()
   }
 
@@ -132,7 +134,7 @@ class MemoryCatalog implements Catalog {
   }
 
   list(query: ListQuery = {}): Page<CatalogEntry> {
-    return listPage(this.#keys, this.#versions, query)
+    return listPage(this.#sortedKeys(), this.#versions, query)
   }
 
   async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {
@@ -154,9 +156,10 @@ class MemoryCatalog implements Catalog {
     const { tool: checked, version } = checkTool(tool)
     const { namespace, name, aliases = [] } = checked
     const key = `${namespace}:${name}`
-    const conflicts = this.#names.conflicts(key, namespace, aliases)
+    const claim = this.#names.claimOf(key)
+    const conflicts = this.#names.conflicts(claim, key, namespace, aliases)
     if (conflicts.length > 0) throw invalid(tool, conflicts)
-    const versions = this.#versions.get(key)
+    const versions = claim && this.#versions.get(key)
     const owner = versions?.head?.source ?? source
     if (owner !== source) throw invalid(tool, [{ path: '/name', message: `belongs to the source ${quote(owner)}` }])
     const id = `${key}:${checked.version}`
@@ -169,7 +172,7 @@ class MemoryCatalog implements Catalog {
     const replaced = versions.put(entry, version)
     if (replaced !== undefined) this.#forget(replaced)
     this.#names.claim(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
-    this.#hash.add(entry)
+    this.#hash?.add(entry)
     this.#size += 1
     this.#emit(replaced === undefined ? 'registered' : 'updated', entry.key, [entry], shown)
     return entry
@@ -178,7 +181,7 @@ class MemoryCatalog implements Catalog {
   #open(key: string): Versions {
     const versions = new Versions()
     this.#versions.set(key, versions)
-    this.#keys.add(key)
+    this.#keys?.add(key)
     return versions
   }
 
@@ -187,14 +190,27 @@ class MemoryCatalog implements Catalog {
     this.#forget(entry)
     if (versions.size > 0) return
     this.#versions.delete(entry.key)
-    this.#keys.delete(entry.key)
+    this.#keys?.delete(entry.key)
   }
 
   /** Gives back what one entry held in the shared tables. */
   #forget(entry: CatalogEntry): void {
     this.#names.release(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
-    this.#hash.remove(entry)
+    this.#hash?.remove(entry)
     this.#size -= 1
+  }
+
+  #sortedKeys(): SortedStrings {
+    if (this.#keys !== undefined) return this.#keys
+    this.#keys = new SortedStrings()
+    for (const key of this.#versions.keys()) this.#keys.add(key)
+    return this.#keys
+  }
+
+  #hashOfAll(): CatalogHash {
+    const hash = new CatalogHash()
+    for (const versions of this.#versions.values()) for (const entry of versions.entries) hash.add(entry)
+    return hash
   }
 
   #emit(
@@ -219,7 +235,7 @@ class MemoryCatalog implements Catalog {
   }
 
   #notFound(id: string, parsed: ToolId): ToolError {
-    const near = nearestKeys(parsed, this.namespaces(), this.#keys, (key) => this.#versions.has(key))
+    const near = nearestKeys(parsed, this.namespaces(), this.#sortedKeys(), (key) => this.#versions.has(key))
     const hint = near.length === 0 ? 'search the catalog' : `did you mean ${near.join(', ')}?`
     return new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; ${hint}`, { details: { nearest: near } })
   }

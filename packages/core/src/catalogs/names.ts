@@ -2,7 +2,8 @@ import type { Issue } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
 import type { NamespaceInfo } from './catalog.ts'
 
-interface Claim {
+/** A name that is taken. */
+export interface Claim {
   /** The name as it was first written. */
   readonly text: string
   /** Key of the tool that it finds. */
@@ -19,17 +20,21 @@ export class Names {
   readonly #claims = new Map<string, Claim>()
   readonly #namespaces = new Map<string, { readonly namespace: string; tools: number }>()
 
-  /** What would keep this key with these aliases from being claimed. */
-  conflicts(key: string, namespace: string, aliases: readonly string[]): readonly Issue[] {
+  /** The claim on a name, in whatever case it was written; a key without one has no versions. */
+  claimOf(name: string): Claim | undefined {
+    return this.#claims.get(name.toLowerCase())
+  }
+
+  /** What would keep this key, on which there is that claim, from being claimed with these aliases. */
+  conflicts(own: Claim | undefined, key: string, namespace: string, aliases: readonly string[]): readonly Issue[] {
     const issues: Issue[] = []
-    const own = this.#claims.get(key.toLowerCase())
     if (own !== undefined && (own.text !== key || own.key !== key)) issues.push(collision('/name', key, own))
     const space = this.#namespaces.get(namespace.toLowerCase())
     if (space !== undefined && space.namespace !== namespace) {
       issues.push({ path: '/namespace', message: `differs only in case from ${quote(space.namespace)}` })
     }
     aliases.forEach((alias, index) => {
-      const claim = this.#claims.get(alias.toLowerCase())
+      const claim = this.claimOf(alias)
       if (alias.toLowerCase() === key.toLowerCase()) {
         issues.push({ path: `/aliases/${index}`, message: 'is the name of the tool itself' })
       } else if (claim !== undefined && (claim.key !== key || claim.text !== alias)) {
@@ -51,7 +56,7 @@ export class Names {
 
   /** The key that an alias, written exactly, stands for. */
   target(alias: string): string | undefined {
-    const claim = this.#claims.get(alias.toLowerCase())
+    const claim = this.claimOf(alias)
     return claim?.text === alias ? claim.key : undefined
   }
 

@@ -25,7 +25,9 @@ export interface SearchParts {
 export class CatalogSearch {
   readonly #index = new TextIndex()
   readonly #vectors: Vectors | undefined
-  /** Keys that changed since the index last saw them: registering costs nothing that only a search needs. */
+  /** All keys, as far as the first search has not read them: registering costs nothing that only a search needs. */
+  #first: Iterator<string> | undefined
+  /** Keys that changed since the first search began. */
   readonly #unread = new Set<string>()
 
   readonly #parts: SearchParts
@@ -40,20 +42,31 @@ export class CatalogSearch {
     if (this.#vectors !== undefined && before !== undefined && before.digest !== this.#parts.shown(key)?.digest) {
       this.#vectors.forget(before.digest)
     }
-    this.#unread.add(key)
+    if (this.#first !== undefined) this.#unread.add(key)
   }
 
   /** Reads what changed since the last search, in slices, so that a large catalog does not hold up everything else. */
   async #catchUp(signal: AbortSignal | undefined): Promise<void> {
     let count = 0
-    for (const key of this.#unread) {
-      this.#unread.delete(key)
+    for (let key = this.#nextUnread(); key !== undefined; key = this.#nextUnread()) {
       this.#read(key)
       count += 1
       if (count % slice !== 0) continue
       await new Promise((resolve) => setImmediate(resolve))
       if (signal?.aborted) throw cancelled(signal)
     }
+  }
+
+  /** A key to read; searches that run at once share them. A key that is registered meanwhile comes up in any case. */
+  #nextUnread(): string | undefined {
+    this.#first ??= this.#parts.keys()[Symbol.iterator]()
+    const { value, done } = this.#first.next()
+    if (!done) return value
+    for (const key of this.#unread) {
+      this.#unread.delete(key)
+      return key
+    }
+    return undefined
   }
 
   #read(key: string): void {

@@ -142,3 +142,22 @@ test('a message about hostile text holds plain characters only', () => {
   const { message } = fault(sampleTool({ namespace: 'a\u001b[31m\u202e'.repeat(1_000) }))
   assert.match(message, /^[\x20-\x7e…]{1,400}$/)
 })
+
+test('each member is read once, and symbols, functions and what is undefined are left out', () => {
+  let reads = 0
+  const given = {
+    ...sampleTool(),
+    get title() {
+      reads += 1
+      return reads === 1 ? 'Add' : 5
+    },
+    docs: undefined,
+    run: () => 1,
+    [Symbol('own')]: 1,
+  }
+  const { tool } = checkTool(given as unknown as Tool)
+  assert.deepEqual(tool, { ...sampleTool(), title: 'Add' })
+  assert.deepEqual([Reflect.ownKeys(tool).length, reads], [Object.keys(sampleTool()).length + 1, 1])
+  const hostile: unknown = JSON.parse(JSON.stringify(sampleTool()).replace('{', '{"__proto__":{"docs":"x"},'))
+  assert.deepEqual(paths(hostile), ['/__proto__'])
+})

@@ -87,13 +87,14 @@ export interface CheckedTool {
 export function checkTool(tool: Tool): CheckedTool {
   if (!isRecord(tool)) throw new ToolError('TOOL_INVALID', 'A tool definition must be an object.')
   const issues = new IssueList()
-  const copy: Record<string, unknown> = {}
-  for (const name of Object.keys(tool)) {
-    const value = (tool as unknown as Record<string, unknown>)[name]
+  const copy = ownMembers(tool)
+  for (const name of Object.keys(copy)) {
+    const value = copy[name]
     const field = known.get(name)
-    if (value === undefined) continue
-    if (field !== undefined) copy[name] = field(value, `/${name}`, issues)
-    else if (typeof value !== 'function') {
+    if (value !== undefined && field !== undefined) copy[name] = field(value, `/${name}`, issues)
+    else {
+      delete copy[name]
+      if (value === undefined || typeof value === 'function') continue
       issues.add(`/${name.slice(0, 64)}`, `is not a known property of a tool${didYouMean(name, known.keys())}`)
     }
   }
@@ -102,6 +103,13 @@ export function checkTool(tool: Tool): CheckedTool {
   if (version === undefined) issues.add('/version', 'must be a semantic version such as `1.0.0`')
   if (issues.list.length > 0 || version === undefined) throw invalid(tool, issues.list)
   return { tool: Object.freeze(copy) as unknown as Tool, version }
+}
+
+/** The members with text for a key, each read once, in an object of the same shape, which is the fastest to make. */
+function ownMembers(value: object): Record<string, unknown> {
+  const copy: Record<string | symbol, unknown> = { ...value }
+  for (const symbol of Object.getOwnPropertySymbols(copy)) delete copy[symbol]
+  return copy
 }
 
 /** The error for a definition that is wrong at the given paths. */
@@ -173,11 +181,14 @@ function aliasFault(id: string): string | undefined {
   return parseToolId(id).version === undefined ? undefined : 'must not name a version'
 }
 
+const bindingKind = text(64)
+const bindingName = text(128)
+
 /** A binding's options are the host's own: plain data is copied, a function or a client object stays what it is. */
 function binding(value: unknown, path: string, issues: Issues): unknown {
   if (!isRecord(value)) return issues.add(path, 'must be an object')
-  text(64)(value.kind, `${path}/kind`, issues)
-  if (value.name !== undefined) text(128)(value.name, `${path}/name`, issues)
+  bindingKind(value.kind, `${path}/kind`, issues)
+  if (value.name !== undefined) bindingName(value.name, `${path}/name`, issues)
   const copy: Record<string, unknown> = {}
   for (const [key, option] of Object.entries(value)) {
     if (key === '__proto__') issues.add(`${path}/__proto__`, 'is a key that is not allowed')

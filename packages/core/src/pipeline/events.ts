@@ -89,6 +89,6 @@ export function createEvents(): Events {
         }
       }
     },
-    has: (name) => listeners.has(name),
+    has: (name) => listeners.size > 0 && listeners.has(name),
   }
 }

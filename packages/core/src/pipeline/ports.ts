@@ -2,7 +2,6 @@ import type { CallLimits, Identity, Report, RetryRule, ToolError } from '@gantry
 import type { Audit } from '../audits/audit.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
-import type { Deadlines } from '../resilience/deadlines.ts'
 import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
 import type { Clock } from './clock.ts'
@@ -10,7 +9,7 @@ import type { Events } from './events.ts'
 import type { HeldSecrets } from './held-secrets.ts'
 import type { PreparedTools } from './prepare.ts'
 import type { BackendRegistry } from './registry.ts'
-import type { Run } from './run.ts'
+import type { RunDeadlines } from './run-deadlines.ts'
 import type { Safeguards } from './safeguards.ts'
 import type { Sources } from './sources.ts'
 
@@ -64,5 +63,5 @@ export interface Ports {
   readonly random: () => number
   readonly limits: PipelineLimits
   /** Holds every call that waits for something, and ends it in time. */
-  readonly deadlines: Deadlines<Run>
+  readonly deadlines: RunDeadlines
 }

@@ -33,7 +33,7 @@ export class Run implements Waiter {
   attempts = 0
   sentBytes = 0
   output: Json = null
-  content: readonly Content[] = []
+  content: readonly Content[] = none
   warnings: readonly Warning[] = none
   effects: readonly Effect[] = none
   #controller: AbortController | undefined
@@ -173,7 +173,7 @@ export class Run implements Waiter {
       signal.addEventListener('abort', this.#onAbort, { once: true })
     }
     this.timed = true
-    this.ports.deadlines.add(this, this.timeoutMs(), this.startedMonotonic)
+    this.ports.deadlines.begin(this)
   }
 
   /** Called when the time is over: the call's own, or that of whoever is asked aside. */
