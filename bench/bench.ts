@@ -12,6 +12,7 @@ import { installPeers } from './peers.ts'
 import { endProgress } from './progress.ts'
 import { type Section, sectionText } from './report.ts'
 import { safeguards } from './safeguards.ts'
+import { sandboxes } from './sandboxes.ts'
 import { stream } from './stream.ts'
 
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
@@ -23,6 +24,7 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['backends', backends],
   ['safeguards', safeguards],
   ['openapi-import', openapiImport],
+  ['sandboxes', sandboxes],
 ])
 
 await bench(process.argv.slice(2))

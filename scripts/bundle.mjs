@@ -19,8 +19,8 @@ export async function bundleProgram(entry, outfile, options = {}) {
       platform: 'node',
       target: 'node24',
       format: 'cjs',
-      // Loaded when a file or a backend needs them, and larger than all the rest together.
-      external: ['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'],
+      // Loaded when a file or a backend needs them, and larger than all the rest together; runtimes bring files along.
+      external: ['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*', '@gantry/core/runtimes'],
       legalComments: 'none',
       minifyWhitespace: true,
       minifySyntax: true,

@@ -1,12 +1,16 @@
 import { spawn } from 'node:child_process'
-import { globSync } from 'node:fs'
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { installShells } from './engines/shells.ts'
+import type { MatrixCase } from '../packages/core/src/conformance/matrix.ts'
+import { runtimesPage } from './docs/runtimes-page.ts'
+import { installPrograms } from './engines/packages.ts'
 import { engineTable, missingEngines } from './engines/table.ts'
 
 /**
  * Runs every test file with `node --test`, then says which engines were used and which are missing.
- * With GANTRY_ENGINES=required, as in CI, it installs what it can and fails when an engine is missing all the same.
+ * Debian programs that are missing are installed where we may; with GANTRY_ENGINES=required, as in CI, it fails when an
+ * engine is missing all the same.
  */
 const root = dirname(import.meta.dirname)
 const required = process.env.GANTRY_ENGINES === 'required'
@@ -17,13 +21,24 @@ if (files.length === 0) {
   console.error(`No test file matches ${patterns.join(' ')}.`)
   process.exit(2)
 }
-if (required) installShells()
+installPrograms()
 const setup = join(import.meta.dirname, 'property-setup.ts')
 const flags = ['--import', setup, '--test', '--test-concurrency=2', '--test-reporter=spec']
-const child = spawn(process.execPath, [...flags, ...files], { cwd: root, stdio: 'inherit' })
+const notes = mkdtempSync(join(tmpdir(), 'gantry-matrix-'))
+const env = { ...process.env, GANTRY_MATRIX: join(notes, 'cases') }
+const child = spawn(process.execPath, [...flags, ...files], { cwd: root, stdio: 'inherit', env })
 child.on('exit', (code) => {
+  const whole = asked.length === 0 && missingEngines(root).length === 0
+  if (code === 0 && whole) writeMatrix()
+  rmSync(notes, { recursive: true })
   console.log(engineTable(root))
   const missing = required ? missingEngines(root) : []
   if (missing.length > 0) console.error(`\nGANTRY_ENGINES=required, but these are missing: ${missing.join(', ')}.`)
   process.exitCode = missing.length > 0 ? 1 : (code ?? 1)
 })
+
+/** Keeps how each case of each runtime ended, when all of them ran. */
+function writeMatrix(): void {
+  const lines = readFileSync(env.GANTRY_MATRIX, 'utf8').split('\n').filter(Boolean)
+  writeFileSync(join(root, 'docs/runtimes.md'), runtimesPage(lines.map((line) => JSON.parse(line) as MatrixCase)))
+}

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { hasProgram, shells } from './shells.ts'
+import { hasProgram, programs } from './packages.ts'
 
 interface Engine {
   readonly name: string
@@ -19,10 +19,10 @@ function engines(root: string): Engine[] {
       use: 'schema',
       ...(suite ? {} : { missing: 'no ../shared/data/json-schema-test-suite beside the checkout' }),
     },
-    ...shells.map((name) => ({
+    ...programs.map(({ name, package: from, use }) => ({
       name,
-      use: 'completion',
-      ...(hasProgram(name) ? {} : { missing: `not installed; GANTRY_ENGINES=required installs it where it can` }),
+      use,
+      ...(hasProgram(name) ? {} : { missing: `not installed; apt-get install ${from}` }),
     })),
   ]
 }

@@ -1,3 +1,4 @@
+import type { SandboxFile, SandboxLimits } from './sandbox.ts'
 import type { BackendBinding } from './tool.ts'
 
 /** How an argument is written into a path, a query, a header or a cookie, as OpenAPI names the styles. */
@@ -63,4 +64,29 @@ export interface GrpcBinding extends BackendBinding {
   readonly method: string
   /** Sent with every call; `secret:name` is put in at the last moment. */
   readonly metadata?: { readonly [name: string]: string }
+}
+
+/**
+ * How a tool is a program in a sandbox. Its arguments come as one JSON text on stdin, never in a command line; `profile`,
+ * `runtime` and `egress` of the tool say where it runs and what it reaches.
+ */
+export interface SandboxedBinding extends BackendBinding {
+  readonly kind: 'sandboxed'
+  /** The program: a command, a script for a POSIX shell, or code in a language. */
+  readonly command?: readonly [string, ...string[]]
+  readonly script?: string
+  readonly code?: string
+  /** Of `code`. */
+  readonly language?: string
+  /** For the built-in tools: the arguments themselves say what to run. */
+  readonly takes?: 'code' | 'shell'
+  /** Put into the workspace of every run. */
+  readonly files?: { readonly [path: string]: SandboxFile }
+  readonly env?: { readonly [name: string]: string }
+  readonly limits?: Partial<SandboxLimits>
+  /**
+   * What becomes the output: `auto`, the default, is the value on descriptor 3, else stdout read as JSON where it is
+   * JSON, else its text.
+   */
+  readonly output?: 'auto' | 'json' | 'text'
 }

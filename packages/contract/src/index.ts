@@ -1,4 +1,12 @@
-export type { GrpcBinding, HttpAuth, HttpBinding, HttpBody, HttpParameter, ParameterStyle } from './bindings.ts'
+export type {
+  GrpcBinding,
+  HttpAuth,
+  HttpBinding,
+  HttpBody,
+  HttpParameter,
+  ParameterStyle,
+  SandboxedBinding,
+} from './bindings.ts'
 export type { Call, Identity, TraceContext } from './call.ts'
 export type { ChainCall, ChainParallel, ChainResult, ChainStep, Condition, StepResult } from './chain.ts'
 export { type CodeInfo, codes, type EffectRisk, type ErrorCode, type Stage } from './codes.ts'

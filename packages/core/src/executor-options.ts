@@ -11,6 +11,7 @@ import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
 import type { Rule } from './policies/rules.ts'
+import type { SandboxOptions, SandboxRuntimes } from './runtimes/sandbox-options.ts'
 import type { SafeguardOptions } from './safeguards.ts'
 import { didYouMean } from './search/did-you-mean.ts'
 import type { SecretSource } from './secrets/secret.ts'
@@ -34,6 +35,8 @@ export interface ExecutorOptions {
   readonly safeguards?: SafeguardOptions
   /** Which definitions of foreign tools are trusted; kept in memory when absent, so from one run to the next nothing is. */
   readonly pins?: PinStore
+  /** Where programs run: profiles, limits, what is started ahead; ready-made runtimes stay the host's to close. */
+  readonly runtimes?: SandboxOptions | SandboxRuntimes
   readonly limits?: Partial<ExecutorLimits>
   /** Who calls when a call does not say: by default the owner of this process, who may do everything. */
   readonly identity?: Identity
@@ -110,6 +113,7 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
     fits: (value) => isObject(value) && isFunction(value.load) && isFunction(value.save),
     words: 'a store of pins with load and save',
   },
+  runtimes: { fits: isObject, words: 'an object of options for sandboxes, or what createSandboxes returns' },
   limits: { fits: isObject, words: 'an object of limits' },
   identity: { fits: isIdentity, words: 'an identity with principal, tenant and a list of permissions' },
   catalog: { fits: (value) => isObject(value) && isFunction(value.find), words: 'a catalog' },

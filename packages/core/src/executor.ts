@@ -12,6 +12,7 @@ import { createHost, shownText } from './backend-host.ts'
 import { createSources, type SourceFault } from './backend-sources.ts'
 import type { Backend, Health } from './backends/backend.ts'
 import { localBackend } from './backends/local.ts'
+import { sandboxedBackend } from './backends/sandboxed.ts'
 import { type ApproveOptions, BroughtTools, type QuarantinedTool } from './brought-tools.ts'
 import { createCallIds } from './call-ids.ts'
 import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
@@ -55,6 +56,7 @@ import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
 import { type CircuitControl, createSafeguards } from './safeguards.ts'
+import { lazySandboxes, type RuntimeControl } from './sandboxes.ts'
 import { shutDown } from './shut-down.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
@@ -99,6 +101,8 @@ export interface Executor {
   readonly backends: BackendControl
   readonly quarantine: QuarantineControl
   readonly circuits: CircuitControl
+  /** Which sandboxes there are for programs. */
+  readonly runtimes: RuntimeControl
   /** The guarded way out; its rules may be changed while calls run. */
   readonly egress: Egress
   readonly on: Events['on']
@@ -129,12 +133,13 @@ export interface QuarantineControl {
 export function createExecutor(options: ExecutorOptions = {}): Executor {
   checkOptions(options)
   const local = localBackend()
-  const registry = createBackendRegistry([local, ...(options.backends ?? [])])
+  const life = new AbortController()
+  const sandboxes = lazySandboxes(options.runtimes, life.signal)
+  const registry = createBackendRegistry([local, sandboxedBackend(sandboxes.source), ...(options.backends ?? [])])
   const catalog = options.catalog ?? memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
   const limits: PipelineLimits = { ...defaultLimits, ...options.limits }
   const policy = asPolicy(options.policy)
   const events = createEvents()
-  const life = new AbortController()
   const egress = asEgress(options.egress, (event) => events.emit('egress:attempted', event))
   const safeguards = createSafeguards(options.safeguards ?? {}, registry.all(), (event) => {
     events.emit('circuit:changed', event)
@@ -274,6 +279,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       approve: (id, how = {}) => brought.approve(id, how, how.signal ?? life.signal),
     },
     circuits: safeguards.circuits,
+    runtimes: sandboxes.control,
     egress,
     on: events.on,
     close: (how = {}) => {
@@ -281,6 +287,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
         await shutDown(ports, isPositive(how.graceMs) ? how.graceMs : 5_000)
         life.abort(closed())
         unsubscribe()
+        await sandboxes.close()
         if (egress !== options.egress) await egress.close()
       }
       closing ??= closeAll()

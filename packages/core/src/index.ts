@@ -20,6 +20,7 @@ export {
   type HttpBody,
   type HttpParameter,
   type Identity,
+  type Isolation,
   type Issue,
   type Json,
   type JsonObject,
@@ -28,6 +29,11 @@ export {
   type Result,
   type ResultStatus,
   type RetryRule,
+  type SandboxedBinding,
+  type SandboxFile,
+  type SandboxLimits,
+  type SandboxNetwork,
+  type SandboxOutput,
   type StepResult,
   type StreamEvent,
   type Tool,
@@ -114,7 +120,10 @@ export { createRateLimits, type RateLimits, type RateLimitsOptions } from './res
 export { isRepeatable, type RetryOptions, retry } from './resilience/retry.ts'
 export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
 export type { RunOptions } from './run-options.ts'
+export type { RuntimeInfo, Runtimes } from './runtimes/runtimes.ts'
+export type { SandboxOptions, SandboxRuntimes } from './runtimes/sandbox-options.ts'
 export type { BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
+export type { RuntimeControl } from './sandboxes.ts'
 export { nearest } from './search/near.ts'
 export { encryptedSecrets } from './secrets/encrypted.ts'
 export { environmentSecrets } from './secrets/environment.ts'
@@ -124,5 +133,6 @@ export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
 export { createKeyFile, type StoreKey } from './secrets/store-key.ts'
+export { builtinTools } from './tools/builtin.ts'
 export { demoTools } from './tools/demo.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'

@@ -1,4 +1,14 @@
-import type { BackendBinding, Identity, Json, JsonObject, LogLevel, Tool } from '@gantry/contract'
+import type {
+  BackendBinding,
+  Identity,
+  Json,
+  JsonObject,
+  LogLevel,
+  Result,
+  Tool,
+  ToolError,
+  Usage,
+} from '@gantry/contract'
 import type { Egress } from '../egress/egress.ts'
 
 /** One progress report, when the positional form does not fit. */
@@ -41,6 +51,18 @@ export interface BackendContext extends ToolContext {
   secret(name: string): Promise<string>
   /** Keeps a text that was made of secrets, such as basic credentials, out of everything that leaves the call. */
   conceal(value: string): void
+  /** Says what is known of the run besides its output, once, before the output is returned. */
+  measured(facts: Measured): void
+}
+
+/** What a backend knows of a run besides its output. */
+export interface Measured {
+  readonly runtime?: NonNullable<Result['runtime']>
+  readonly usage?: Usage
+  /** Ends the call as failed although there is an output, which its Result then carries. */
+  readonly failure?: ToolError
+  /** Nothing in the output says whether the call succeeded: an `exitCode` in it is a value like any other. */
+  readonly plain?: boolean
 }
 
 /** What happened to the tools that a backend brought. */

@@ -80,6 +80,7 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     secrets: {},
     secret: async (name) => `value-of-${name}`,
     conceal: () => undefined,
+    measured: () => undefined,
     progress: () => undefined,
     log: () => undefined,
     send: () => undefined,

@@ -12,6 +12,7 @@ import type { Report } from './report.ts'
 /** What a connection is opened with, beside where it goes. */
 export interface DialOptions {
   readonly tls?: EgressTarget['tls']
+  readonly tunnel?: EgressTarget['tunnel']
   readonly signal: AbortSignal
 }
 
@@ -57,7 +58,7 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
       const ms = Math.ceil(settings.connectMs / (addresses.length - index))
       signal.throwIfAborted()
       try {
-        const socket = await openSocket(target, address, { tls: options.tls, ms, signal })
+        const socket = await openSocket(target, address, { tls: options.tls, tunnel: options.tunnel, ms, signal })
         report(owner, target, { outcome: 'connected', address })
         return socket
       } catch (error) {

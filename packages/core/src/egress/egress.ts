@@ -105,5 +105,7 @@ export interface EgressTarget extends EgressScope {
     readonly alpn?: readonly string[]
     readonly servername?: string
   }
+  /** Somebody else encrypts, as a program does behind a proxy: judged as `https`, dialled without encryption of ours. */
+  readonly tunnel?: true
   readonly signal: AbortSignal
 }

@@ -20,14 +20,15 @@ export function createEgress(options: EgressOptions = {}): Egress {
   const ports = { settings, admission, pools, report }
 
   const connect = async (asked: EgressTarget): Promise<Socket> => {
-    const { host, port, tls, signal } = asked
+    const { host, port, tls, tunnel, signal } = asked
     signal.throwIfAborted()
-    const target = targetOfHost(tls === undefined ? 'http' : 'https', host, port)
+    const target = targetOfHost(tls === undefined && tunnel === undefined ? 'http' : 'https', host, port)
     const admitted = admission.connection(target, asked)
     const revoke = new AbortController()
     raw.set(revoke, admitted)
     try {
-      const socket = await dialer.dial(admitted, { tls, signal: AbortSignal.any([signal, revoke.signal]) })
+      const options = { tls, tunnel, signal: AbortSignal.any([signal, revoke.signal]) }
+      const socket = await dialer.dial(admitted, options)
       const end = (): void => void socket.destroy(revoke.signal.reason)
       revoke.signal.addEventListener('abort', end, { once: true })
       socket.once('close', () => raw.delete(revoke))

@@ -5,6 +5,7 @@ import type { Target } from './target.ts'
 
 export interface SocketOptions {
   readonly tls: EgressTarget['tls']
+  readonly tunnel: EgressTarget['tunnel']
   /** For this one attempt. */
   readonly ms: number
   readonly signal: AbortSignal
@@ -27,8 +28,8 @@ export function createOpenSocket(ca: readonly (string | Uint8Array)[]): OpenSock
     usual ??= createSecureContext({ minVersion: 'TLSv1.2', ...trusted })
     return usual
   }
-  return async ({ scheme, host, port }, address, { tls, ms, signal }) => {
-    if (scheme === 'http') return ready(connectTcp({ host: address, port }), 'connect', ms, signal)
+  return async ({ scheme, host, port }, address, { tls, tunnel, ms, signal }) => {
+    if (scheme === 'http' || tunnel === true) return ready(connectTcp({ host: address, port }), 'connect', ms, signal)
     const library = await import('node:tls')
     const servername = tls?.servername ?? host
     const socket = library.connect({

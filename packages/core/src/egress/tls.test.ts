@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:https'
+import { createServer as createRawServer } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
@@ -118,4 +119,19 @@ test('a raw connection brings its own certificates, name and protocols', async (
     fails('BACKEND_UNAVAILABLE'),
   )
   await assert.rejects(egress.connect(target), fails('EGRESS_DENIED'))
+})
+
+test('a tunnel is judged as https and dialled without encryption, and rules for http or for methods do not allow it', async (t) => {
+  const plain = createRawServer((socket) => socket.end('hello'))
+  const { port } = await listen(t, plain)
+  const target = { owner: 'sandbox:1', host: '127.0.0.1', port, tunnel: true, signal: t.signal } as const
+  const { egress } = guard(t, { allow: here({ origin: `https://127.0.0.1:${port}` }) })
+  assert.equal(await text(await egress.connect(target)), 'hello')
+  await assert.rejects(egress.connect({ ...target, only: [`http://127.0.0.1:${port}`] }), fails('EGRESS_DENIED'))
+
+  const other = guard(t, { allow: here({ origin: `http://127.0.0.1:${port}` }) })
+  await assert.rejects(other.egress.connect(target), fails('EGRESS_DENIED'))
+  other.egress.setRules([{ origin: `https://127.0.0.1:${port}`, private: true, methods: ['GET'] }])
+  await assert.rejects(other.egress.connect(target), fails('EGRESS_DENIED'))
+  assert.equal(await text(await egress.connect(target)), 'hello')
 })

@@ -45,6 +45,12 @@ export class CallContext implements BackendContext {
     return (value) => this.#run.conceal([value])
   }
 
+  get measured(): BackendContext['measured'] {
+    return (facts) => {
+      if (!this.#run.ended) this.#run.measured = facts
+    }
+  }
+
   get progress(): ToolContext['progress'] {
     return (progress, total, message) => {
       const report: ProgressReport = typeof progress === 'object' ? progress : given(progress, total, message)

@@ -135,6 +135,7 @@ test('health tells of every backend, also of one that cannot be asked or fails w
     health.map(({ key, status, message }) => [key, status, message]),
     [
       ['local', 'unknown', undefined],
+      ['sandboxed', 'unknown', undefined],
       ['remote:a', 'up', undefined],
       ['remote:b', 'down', 'no answer'],
       ['remote:c', 'unknown', undefined],

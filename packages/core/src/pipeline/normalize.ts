@@ -1,4 +1,5 @@
 import { type Content, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import type { PreparedTool } from './prepare.ts'
@@ -11,10 +12,15 @@ import type { Run } from './run.ts'
 export function normalize(run: Run, tool: PreparedTool, raw: unknown): void {
   const value = plainOutput(run, tool, raw)
   run.output = value
+  const { failure: ended, plain } = run.measured ?? nothing
+  if (ended !== undefined) throw ended
+  if (plain === true) return
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return
   const failure = isMcpResult(value) ? fromMcp(run, value) : structuralFailure(value)
   if (failure !== undefined) throw failure
 }
+
+const nothing: Measured = Object.freeze({})
 
 function plainOutput(run: Run, tool: PreparedTool, raw: unknown): Json {
   if (raw === undefined) return null

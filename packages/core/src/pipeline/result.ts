@@ -1,4 +1,5 @@
 import { codes, type Result, type ResultTool, type ToolError, type Usage } from '@gantry/contract'
+import type { Measured } from '../backends/backend.ts'
 import { errorInfo } from './failure.ts'
 import type { Run } from './run.ts'
 
@@ -28,14 +29,21 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
   // One literal for all Results keeps calls fast; what there is not goes again, which only refused calls pay for.
   if (tool === undefined) delete result.tool
   if (backend === undefined) delete result.backend
+  if (run.measured !== undefined) addMeasured(result, run.measured)
   return failure === undefined ? result : { ...result, ...endOf(run, result, failure) }
+}
+
+/** What was measured where the work was done stands in for what the pipeline saw from outside. */
+function addMeasured(result: Mutable<Result>, { runtime, usage }: Measured): void {
+  if (runtime !== undefined) result.runtime = runtime
+  if (usage !== undefined) result.usage = usage
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
 function endOf(run: Run, { usage }: Result, failure: ToolError): Pick<Result, 'error' | 'usage'> {
   const error = errorInfo(run, failure)
-  return { error, usage: failure.code === 'TIMEOUT' ? { ...usage, hit: 'wallMs' } : usage }
+  return { error, usage: failure.code === 'TIMEOUT' ? { ...usage, hit: usage.hit ?? 'wallMs' } : usage }
 }
 
 /** A ToolError of another version of Gantry may have a code that this one does not know. */

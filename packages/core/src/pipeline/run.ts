@@ -1,5 +1,5 @@
 import { type Content, type Effect, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
-import type { Backend } from '../backends/backend.ts'
+import type { Backend, Measured } from '../backends/backend.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { CallRequest, Ports } from './ports.ts'
@@ -23,6 +23,8 @@ export class Run implements Waiter {
   readonly startedMonotonic: number
   tool: PreparedTool | undefined
   backend: Backend | undefined
+  /** What the backend said of the run besides its output. */
+  measured: Measured | undefined
   approvedBy: string | undefined
   /** Whether a tool may have begun to act. */
   begun = false

@@ -1,4 +1,5 @@
 import type { Isolation, Json, SandboxLimit, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+import type { Egress } from '../egress/egress.ts'
 
 /**
  * Where untrusted programs run. Each sibling file is one runtime; each passes `conformance/runtime.ts` and the attacks
@@ -10,6 +11,10 @@ export interface Runtime {
   readonly isolation: Isolation
   /** Relative price of a fresh sandbox: of those that meet a request the cheapest is chosen. */
   readonly cost: number
+  /** Kinds of program that it can run. */
+  readonly programs: readonly Program['kind'][]
+  /** About how many bytes a sandbox holds while it waits for its program, as measured. */
+  idleBytes?(spec: SandboxSpec): number
   /**
    * Tries whether the runtime works on this machine and holds: starts it for real and runs the self-test attacks.
    * Never rejects but for its signal; whoever asks keeps the answer.
@@ -34,6 +39,8 @@ export interface SandboxSpec {
   readonly language?: string
   readonly limits: SandboxLimits
   readonly network: SandboxNetwork
+  /** The guarded way out, for sandboxes with a network, and in whose name it is used. */
+  readonly dial?: { readonly egress: Egress; readonly owner: string }
   /** Keeps the interpreter and its state over several runs, until the sandbox is disposed. */
   readonly session?: boolean
   /** The same program gives the same result: random numbers from this seed, a clock that stands at this time. */
@@ -128,7 +135,12 @@ export type Probe =
       /** Self-test attacks that ran, all of them refused. */
       readonly attacks: readonly string[]
     }
-  | ({ readonly available: false; readonly version?: string } & Refusal)
+  | ({
+      readonly available: false
+      readonly version?: string
+      /** Self-test attacks that succeeded; such a runtime stays refused, because another try would not make it hold. */
+      readonly breached?: readonly string[]
+    } & Refusal)
 
 /** Why not, and what would help. */
 export interface Refusal {

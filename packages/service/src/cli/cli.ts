@@ -14,6 +14,7 @@ const modules: { readonly [Name in CommandName]: () => Promise<{ readonly execut
   'tools diff': () => import('./commands/tools-diff.ts'),
   'tools approve': () => import('./commands/tools-approve.ts'),
   backends: () => import('./commands/backends.ts'),
+  doctor: () => import('./commands/doctor.ts'),
   search: () => import('./commands/search.ts'),
   describe: () => import('./commands/describe.ts'),
   'secrets init': () => import('./commands/secrets.ts'),

@@ -48,6 +48,7 @@ export const commands = {
       { line: `gantry run demo:add '{"a":5,"b":3}' --json`, what: 'prints one Result as JSON' },
       { line: `gantry run demo:sleep '{"ms":1000}' --timeout 200ms`, what: 'ends with exit code 4' },
       { line: 'gantry run demo:echo @value.json', what: 'takes the arguments from a file' },
+      { line: `gantry run code:run '{"language":"python","code":"print(6*7)"}'`, what: 'runs code in a sandbox' },
     ],
   },
   stream: {
@@ -110,6 +111,16 @@ export const commands = {
     operands: [],
     options: always,
     examples: [{ line: 'gantry backends', what: 'asks each of them' }],
+  },
+  doctor: {
+    summary: 'Say which sandboxes work here, what they hold, and what would help where one does not.',
+    notes: ['Every runtime is started for real and attacked; one that does not hold is refused.'],
+    operands: [],
+    options: always,
+    examples: [
+      { line: 'gantry doctor', what: 'prints a line or more for each runtime' },
+      { line: 'gantry doctor --json', what: 'prints {"runtimes": […]}' },
+    ],
   },
   search: {
     summary: 'Find tools by words, best first.',

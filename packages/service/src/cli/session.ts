@@ -15,8 +15,9 @@ export async function withExecutor<T>(
   const { environment, folder, signal } = io
   const loaded = await loadConfig({ environment, folder, signal, ...(config === undefined ? {} : { file: config }) })
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
-  const { createExecutor, demoTools } = await import('@gantry/core')
-  const tools = [...(loaded.demo ? demoTools() : []), ...(loaded.options.tools ?? [])]
+  const { builtinTools, createExecutor, demoTools } = await import('@gantry/core')
+  const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
+  const tools = [...shipped, ...(loaded.options.tools ?? [])]
   const gantry = reading(loaded.file, () => createExecutor({ ...loaded.options, tools }))
   gantry.on('tool:quarantined', ({ id }) => {
     io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { createKeyFile, openSecretStore } from '@gantry/core'
+import { builtinTools, createKeyFile, openSecretStore } from '@gantry/core'
 import { type ConfigSummary, checkConfig } from './check-config.ts'
 import { folderWith } from './config.fixture.ts'
 
@@ -29,6 +29,8 @@ const api = { kind: 'http', name: 'api', baseUrl: 'https://api.example.com' }
 function configOf(config: object): { 'gantry.config.json': string } {
   return { 'gantry.config.json': JSON.stringify(config) }
 }
+
+const builtins = builtinTools().length
 
 test('a tool that names a backend which is not there is refused, with the nearest', async () => {
   const bound = (name: string, binding: object) => ({ ...tool, name, backends: [binding] })
@@ -70,7 +72,7 @@ test('the tools that an HTTP backend brings are tried and counted', async () => 
   })
   const good = [brought('a', { path: '/a' }), brought('b', { path: '/b' })]
   using folder = folderWith(configOf({ backends: [{ ...api, tools: good }], tools: [] }))
-  assert.equal((await check(folder.path)).tools, 2)
+  assert.equal((await check(folder.path)).tools, 2 + builtins)
   const wrong = [
     good[0],
     brought('c', { paht: '/c' }),
@@ -87,7 +89,7 @@ test('a module’s own function needs no backend', async () => {
   const text = `import { defineTool } from '@gantry/core'
     export default { tools: [defineTool({ ...${JSON.stringify(tool)}, run: () => 1 })] }`
   using folder = folderWith({ 'gantry.config.mjs': text })
-  assert.equal((await check(folder.path)).tools, 1)
+  assert.equal((await check(folder.path)).tools, 1 + builtins)
 })
 
 test('the store of secrets must be there and open', async () => {

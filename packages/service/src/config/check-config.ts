@@ -1,6 +1,7 @@
 import type { Issue } from '@gantry/contract'
 import {
   type Backend,
+  builtinTools,
   createExecutor,
   type DefinedTool,
   demoTools,
@@ -37,7 +38,7 @@ export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary
   const { file } = loaded
   const { tools = [], ...options } = loaded.options
   const { backends = [] } = options
-  const builtIn = loaded.demo ? demoTools() : []
+  const builtIn = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
   const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
     const issues = [

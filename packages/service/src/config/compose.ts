@@ -8,6 +8,7 @@ import { type Overrides, override, wrongEnvironment } from './environment.ts'
 import { liveKeys, separate } from './live-parts.ts'
 import { partIssues } from './part-issues.ts'
 import { configError, throwingValue } from './problem.ts'
+import { runtimeOptions } from './runtime-options.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
 import { configIssues } from './validate.ts'
 
@@ -29,7 +30,7 @@ export async function composeConfig(
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(document, backends, issues)))
   if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
-  const { demo, $schema: _schema, secrets, secretStore, pins, ...options } = document
+  const { demo, builtins, $schema: _schema, secrets, secretStore, pins, profiles, runtimes, ...options } = document
   const folder = dirname(file)
   const place = dataFolder(folder, environment)
   const store = storeOptions(secretStore, folder, place, environment)
@@ -38,9 +39,11 @@ export async function composeConfig(
     file,
     data: place,
     ...(store === undefined ? {} : { secretStore: store }),
+    builtins: builtins !== false,
     demo: demo === true,
     options: {
       ...options,
+      runtimes: runtimeOptions({ runtimes, profiles }, folder, environment),
       pins: filePins(typeof pins === 'string' ? resolve(folder, pins) : join(place, 'pins.json')),
       ...(sources === undefined ? {} : { secrets: sources }),
       ...(tools.length === 0 ? {} : { tools }),

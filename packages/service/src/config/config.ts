@@ -13,6 +13,9 @@ export type ConfigKey =
   | 'egress'
   | 'safeguards'
   | 'pins'
+  | 'runtimes'
+  | 'profiles'
+  | 'builtins'
   | 'demo'
 
 /** Where to look, and who may stop it. */
@@ -28,11 +31,13 @@ export interface ConfigRequest {
 export interface LoadedConfig {
   /** Absent when there is none. */
   readonly file: string | undefined
-  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo' | 'secretStore'>>
+  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo' | 'builtins' | 'profiles' | 'secretStore'>>
   /** The encrypted store that `options.secrets` asks, when there is one. */
   readonly secretStore?: SecretStoreOptions
   /** The folder of what Gantry remembers between runs; absent when there is no file. */
   readonly data?: string
+  /** Whether the built-in tools are served. */
+  readonly builtins: boolean
   /** Whether the demo tools are served too. */
   readonly demo: boolean
   readonly warnings: readonly string[]

@@ -33,9 +33,29 @@ async function problems(
 
 test('without a file the demo tools are served, and the environment still counts', async () => {
   using folder = folderWith({})
-  assert.deepEqual(await load(folder.path), { file: undefined, demo: true, options: {}, warnings: [] })
-  const { options } = await load(folder.path, { GANTRY_TIMEOUT_MS: '250', GANTRY_FORMAT: 'assert' })
-  assert.deepEqual(options, { limits: { timeoutMs: 250 }, format: 'assert' })
+  const options = { runtimes: { pool: false } }
+  assert.deepEqual(await load(folder.path), { file: undefined, builtins: true, demo: true, options, warnings: [] })
+  const loaded = await load(folder.path, { GANTRY_TIMEOUT_MS: '250', GANTRY_FORMAT: 'assert', SANDBOX_ROOT: 'boxes' })
+  const runtimes = { pool: false, root: join(folder.path, 'boxes') }
+  assert.deepEqual(loaded.options, { runtimes, limits: { timeoutMs: 250 }, format: 'assert' })
+})
+
+test('profiles and runtimes of a file are checked where they stand, and the environment names the root over it', async () => {
+  const own = { runtimes: { root: 'mine', pool: { max: 2 } }, profiles: { dev: { unsafeHost: true } }, builtins: false }
+  using folder = folderWith({ 'gantry.config.json': JSON.stringify(own) })
+  const { options, builtins } = await load(folder.path)
+  assert.deepEqual(
+    [options.runtimes, builtins],
+    [{ root: join(folder.path, 'mine'), pool: { max: 2 }, profiles: own.profiles }, false],
+  )
+  using wrong = folderWith({
+    'gantry.config.json': JSON.stringify({ runtimes: { pol: false }, profiles: { standard: { floor: 'none' } } }),
+  })
+  await assert.rejects(load(wrong.path), (error) => {
+    const paths = ToolError.is(error) ? error.details?.issues?.map(({ path }) => path) : []
+    assert.deepEqual(paths, ['/runtimes/pol', '/profiles/standard/floor'])
+    return true
+  })
 })
 
 test('the command line names the file before the variable, the variable before the nearest', async () => {

@@ -15,11 +15,13 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
   if (file === undefined) {
     const { issues, timeoutMs, format } = overrides
     if (issues.length > 0) throw configError(undefined, wrongEnvironment, issues)
+    const { runtimeOptions } = await import('./runtime-options.ts')
     const options = {
+      runtimes: runtimeOptions({}, folder, environment),
       ...(timeoutMs === undefined ? {} : { limits: { timeoutMs } }),
       ...(format === undefined ? {} : { format }),
     }
-    return { file, demo: true, options, warnings }
+    return { file, builtins: true, demo: true, options, warnings }
   }
   const said = await readConfig(file, signal)
   const { composeConfig } = await import('./compose.ts')

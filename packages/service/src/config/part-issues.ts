@@ -3,7 +3,7 @@ import { type Backend, createExecutor, type ExecutorOptions } from '@gantry/core
 import { isToolError } from './problem.ts'
 
 /** Parts of a configuration that the executor reads itself. */
-const parts = ['policy', 'egress'] as const
+const parts = ['policy', 'egress', 'runtimes'] as const
 
 /**
  * What an executor finds wrong with the parts that it reads itself, each tried alone, so that one mistake hides no other.
@@ -19,6 +19,11 @@ export async function partIssues(
   const found: Issue[] = []
   for (const key of parts) {
     if (isSound(key)) found.push(...(await trial(`/${key}`, { [key]: document[key] })))
+  }
+  if (isSound('profiles')) {
+    const runtimes = { profiles: document.profiles } as NonNullable<ExecutorOptions['runtimes']>
+    const issues = await trial('/runtimes', { runtimes })
+    found.push(...issues.map((issue) => ({ ...issue, path: issue.path.replace(/^\/runtimes/, '') })))
   }
   const standIns = backends.map(standIn)
   if (standIns.length > 1) found.push(...(await trial('/backends', { backends: standIns })))

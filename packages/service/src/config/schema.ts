@@ -93,9 +93,12 @@ export const configSchema: JsonSchema = object({
     ['principal', 'tenant', 'permissions'],
   ),
   format: { enum: ['annotate', 'assert'] },
-  // What is in these two is checked by the parts that read it, which name the path.
+  // What is in these is checked by the parts that read it, which name the path.
   egress: { type: 'object' },
   safeguards: { type: 'object' },
+  runtimes: { type: 'object' },
+  profiles: { type: 'object' },
+  builtins: { type: 'boolean' },
   pins: { type: 'string', minLength: 1 },
   demo: { type: 'boolean' },
   $schema: { type: 'string' },

@@ -17,6 +17,8 @@ export interface LaunchPlan {
   readonly rlimits: { readonly [name: string]: number }
   /** Folders of this sandbox on the host, removed with all they hold at the end. */
   readonly folders: readonly string[]
+  /** Removed with all they hold when the owner died: what it had made for all of its sandboxes. */
+  readonly orphans?: readonly string[]
 }
 
 /** The control groups of one sandbox; empty where none may be made. */

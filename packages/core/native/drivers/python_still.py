@@ -1,0 +1,57 @@
+"""Python runs that can be repeated."""
+
+import datetime
+import os
+import random
+import time
+
+
+def hold_still(seed, now_ms):
+    """Random numbers from a seed, and a clock that stands; `monotonic` goes on, because every waiting rests on it.
+
+    The order of sets rests on PYTHONHASHSEED, which only counts when it is there at the interpreter's start.
+    """
+    source = random.Random(seed)
+    reseed = random.Random.seed
+    random.Random.seed = lambda self, a=None, version=2: reseed(self, source.getrandbits(64) if a is None else a, version)
+    random.seed = random._inst.seed
+    random.seed(seed)
+    os.urandom = random._urandom = source.randbytes
+    os.getrandom = lambda size, flags=0: source.randbytes(size)
+    now = now_ms / 1000
+    local, utc, text = time.localtime, time.gmtime, time.strftime
+    time.time, time.time_ns = lambda: now, lambda: now_ms * 1_000_000
+    for name in ('perf_counter', 'process_time', 'thread_time'):
+        setattr(time, name, lambda: 0.0)
+        setattr(time, f'{name}_ns', lambda: 0)
+    for name in ('localtime', 'gmtime', 'ctime'):
+        setattr(time, name, lambda at=None, real=getattr(time, name): real(now if at is None else at))
+    time.strftime = lambda form, at=None: text(form, local(now) if at is None else at)
+    time.asctime = lambda at=None, real=time.asctime: real(local(now) if at is None else at)
+    date, moment = datetime.date, datetime.datetime
+    datetime.date = standing(date, {'today': classmethod(lambda cls: cls(*local(now)[:3]))})
+    datetime.datetime = standing(
+        moment,
+        {
+            'now': classmethod(lambda cls, tz=None: cls.fromtimestamp(now, tz)),
+            'today': classmethod(lambda cls: cls.fromtimestamp(now)),
+            'utcnow': classmethod(lambda cls: cls(*utc(now)[:6], now_ms % 1000 * 1000)),
+        },
+    )
+
+
+def standing(real, methods):
+    """A class that is taken for a real one and knows no other time."""
+
+    class Standing(type):
+        def __instancecheck__(cls, value):
+            return isinstance(value, real) if cls is made else type.__instancecheck__(cls, value)
+
+        def __subclasscheck__(cls, other):
+            return issubclass(other, real) if cls is made else type.__subclasscheck__(cls, other)
+
+    def represent(self):
+        return f'datetime.{real.__repr__(self)}' if type(self) is made else real.__repr__(self)
+
+    made = Standing(real.__name__, (real,), {**methods, '__module__': 'datetime', '__repr__': represent})
+    return made

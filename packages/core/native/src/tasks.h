@@ -1,0 +1,25 @@
+/* Looks at processes through /proc: for machines without control groups, and to end what is left over. */
+#ifndef GANTRY_TASKS_H
+#define GANTRY_TASKS_H
+
+#include "sandbox.h"
+
+/* How often processes are looked at where no control group holds the limits. */
+#define LOOK_MS 25
+
+struct task_sums {
+  uint64_t resident_bytes;
+  uint64_t tasks;
+  uint64_t cpu_ms;
+};
+
+/* Adds up the processes below this one, or all that are seen when `all`, this one never; false when /proc cannot be read. */
+bool sum_tasks(bool all, struct task_sums *sums);
+
+/* Kills every process below this one and collects them; false when some would not end within `ms`. Needs a subreaper. */
+bool kill_below(uint64_t ms);
+
+/* Collects children that have ended; true when none is left. `main_pid`'s status is kept when it is among them. */
+bool reap(pid_t main_pid, int *status, bool *ended);
+
+#endif

@@ -1,0 +1,71 @@
+import type { Egress } from '../egress/egress.ts'
+import type { SandboxRuntimes } from '../runtimes/sandbox-options.ts'
+import type { Backend, BackendCall, BackendContext } from './backend.ts'
+import { answerOf } from './sandboxed/answer.ts'
+import { readBinding, type SandboxedPlan } from './sandboxed/binding.ts'
+import { createFeed } from './sandboxed/feed.ts'
+import { requestOf } from './sandboxed/request.ts'
+
+/** Where the sandboxes come from; asked at the first call, so that nothing of them is loaded before. */
+export type RuntimesSource = () => Promise<SandboxRuntimes>
+
+/**
+ * Runs tools that are programs in a sandbox.
+ * - Concurrency: any number of calls; each has a sandbox of its own.
+ * - Cancellation: the signal of the call kills everything in its sandbox.
+ * - Errors: INPUT_INVALID for arguments that no program can be made of, RUNTIME_UNAVAILABLE and SANDBOX_INIT_FAILED
+ *   when nothing ran, LIMIT_EXCEEDED and TIMEOUT with the output so far.
+ * - Ownership: whoever made the runtimes closes them.
+ */
+export function sandboxedBackend(runtimes: RuntimesSource): Backend {
+  const plans = new WeakMap<object, SandboxedPlan>()
+  let egress: Egress | undefined
+  const planOf = ({ binding, tool }: BackendCall): SandboxedPlan => {
+    const known = plans.get(binding)
+    if (known !== undefined) return known
+    const plan = readBinding(binding, tool)
+    plans.set(binding, plan)
+    return plan
+  }
+  return {
+    kind: 'sandboxed',
+    name: 'sandboxed',
+    enforces: ['profile', 'runtime', 'egress'],
+    attach(host) {
+      egress = host.egress
+    },
+    check: (binding, tool) => void readBinding(binding, tool),
+    call: (call, context) => run({ plan: planOf(call), call, egress, runtimes, context }),
+  }
+}
+
+interface Run {
+  readonly plan: SandboxedPlan
+  readonly call: BackendCall
+  readonly egress: Egress | undefined
+  readonly runtimes: RuntimesSource
+  readonly context: BackendContext
+}
+
+/** One program, start to end: its output streams while it runs, and what it became is the answer. */
+async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenerator<unknown, unknown> {
+  const ready = await runtimes()
+  const request = requestOf(plan, call, egress, ready.languages)
+  const feed = createFeed(context)
+  const work = ready
+    .run({ ...request, onOutput: feed.output, onMessage: feed.message }, context.signal)
+    .finally(feed.end)
+  // The work is waited for below; this keeps a failure before that from counting as unhandled.
+  work.catch(() => undefined)
+  yield* feed.chunks()
+  const { outcome, runtime } = await work
+  const { output, failure } = answerOf(plan, request, outcome)
+  const { usage, enforced, hit } = outcome
+  context.measured({
+    runtime,
+    usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
+    ...(failure === undefined ? {} : { failure }),
+    plain: true,
+  })
+  return output
+}

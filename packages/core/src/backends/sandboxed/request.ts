@@ -1,0 +1,77 @@
+import type { JsonObject, SandboxFile, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+import type { Egress } from '../../egress/egress.ts'
+import { checkFiles } from '../../runtimes/file-path.ts'
+import type { Languages } from '../../runtimes/languages.ts'
+import { type CodeArguments, codeProgram, type ShellArguments, shellProgram } from '../../runtimes/program.ts'
+import type { SandboxRequest } from '../../runtimes/request.ts'
+import type { Program } from '../../runtimes/runtime.ts'
+import type { BackendCall } from '../backend.ts'
+import type { SandboxedPlan } from './binding.ts'
+
+/** What of a workspace is brought back: enough for results, little enough for one. */
+const collect = { files: 64, bytes: 1_048_576 } as const
+
+/** What a call asks of the sandboxes: by its arguments for the built-in tools, by its binding for all others. */
+export function requestOf(
+  plan: SandboxedPlan,
+  { id, args }: BackendCall,
+  egress: Egress | undefined,
+  languages: Languages,
+): SandboxRequest {
+  const dial = egress === undefined ? {} : { dial: { egress, owner: id } }
+  const asked = plan.takes === undefined ? fromBinding(plan, args, languages) : fromArguments(plan, args, languages)
+  return { ...asked, ...dial }
+}
+
+/** The caller's program, in the caller's surroundings. */
+function fromArguments({ takes }: SandboxedPlan, args: JsonObject, languages: Languages): SandboxRequest {
+  const { stdin, files, profile, runtime, limits, network } = args as Arguments
+  return {
+    program:
+      takes === 'code'
+        ? codeProgram(args as unknown as CodeArguments, languages)
+        : shellProgram(args as ShellArguments),
+    collect,
+    ...(stdin === undefined ? {} : { stdin: bytesOf(stdin) }),
+    ...(files === undefined ? {} : { files: checkFiles(files) }),
+    ...(profile === undefined ? {} : { profile }),
+    ...(runtime === undefined ? {} : { runtime }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(network === undefined ? {} : { network }),
+  }
+}
+
+/** What the tools' input schema has checked already. */
+interface Arguments {
+  readonly stdin?: string
+  readonly files?: { readonly [path: string]: SandboxFile }
+  readonly profile?: string
+  readonly runtime?: string
+  readonly limits?: Partial<SandboxLimits>
+  readonly network?: SandboxNetwork
+}
+
+/** The tool's program; the caller's arguments are only ever data on its stdin. */
+function fromBinding(plan: SandboxedPlan, args: JsonObject, languages: Languages): SandboxRequest {
+  const { profile, runtime, egress, limits, files, env } = plan
+  return {
+    program: programOf(plan, languages),
+    stdin: bytesOf(JSON.stringify(args)),
+    ...(files === undefined ? {} : { files: checkFiles(files) }),
+    ...(env === undefined ? {} : { env }),
+    ...(profile === undefined ? {} : { profile }),
+    ...(runtime === undefined ? {} : { runtime }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(egress === undefined || egress.length === 0 ? {} : { network: { allow: egress } }),
+  }
+}
+
+function programOf({ command, script, code, language }: SandboxedPlan, languages: Languages): Program {
+  if (command !== undefined) return { kind: 'argv', argv: command }
+  if (script !== undefined) return { kind: 'script', script }
+  return codeProgram({ language: language ?? '', code: code ?? '' }, languages)
+}
+
+function bytesOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text)
+}

@@ -1,0 +1,95 @@
+import type { Socket } from 'node:net'
+import { ToolError } from '@gantry/contract'
+import type { Egress } from '../../egress/egress.ts'
+import type { AllowedOrigin } from './allow.ts'
+import type { Authority } from './authority.ts'
+import type { EgressProxyLimits, Meter } from './limits.ts'
+import { badRequest, refusal } from './refusal.ts'
+
+/** What every connection of one sandbox goes through. */
+export interface ProxyPorts {
+  readonly egress: Egress
+  readonly owner: string
+  /** The sandbox's own list, the same for egress at every request. */
+  readonly only: readonly string[]
+  readonly origins: readonly AllowedOrigin[]
+  readonly limits: EgressProxyLimits
+}
+
+/**
+ * One connection of a sandbox, which carries one request: whatever comes behind that, nobody can take for a second.
+ *
+ * It *waits* for a head, and not for long; is *busy* with what the head asked for, until it is *answered*; and is
+ * *over* when all of that is through, when it failed, or when the sandbox went away. It fails with a reason as long as
+ * it is not answered, after that only by being cut. A tunnel to an `http` origin waits once more, for the head inside.
+ */
+export class Line {
+  readonly socket: Socket
+  readonly meter: Meter
+  /** Where a tunnel leads whose inside is HTTP. */
+  inside: Authority | undefined
+  readonly #headMs: number
+  readonly #gone = new AbortController()
+  #head: NodeJS.Timeout
+  #state: 'waits' | 'busy' | 'answered' | 'over' = 'waits'
+
+  constructor(socket: Socket, meter: Meter, { headMs, idleMs }: EgressProxyLimits) {
+    this.socket = socket
+    this.meter = meter
+    this.#headMs = headMs
+    this.#head = this.#startClock()
+    socket.setTimeout(idleMs, () => this.fail(new ToolError('TIMEOUT', `Nothing moved for ${idleMs} ms.`)))
+    socket.once('close', () => this.#end(new ToolError('CANCELLED', 'The sandbox closed the connection.')))
+  }
+
+  /** Aborted when the connection is over. */
+  get signal(): AbortSignal {
+    return this.#gone.signal
+  }
+
+  /** Takes the one request of the connection; a second one fails them both. */
+  begin(headBytes: number): boolean {
+    const first = this.#state === 'waits'
+    if (first) this.#state = 'busy'
+    clearTimeout(this.#head)
+    if (!first) this.fail(badRequest('One connection carries one request; open another for the next.'))
+    else this.meter.up(headBytes)
+    return first
+  }
+
+  /** From here on the sandbox reads what it asked for. */
+  answered(): void {
+    if (this.#state === 'busy') this.#state = 'answered'
+  }
+
+  /** Waits for the head of the request inside a tunnel to `authority`. */
+  beginInside(authority: Authority): void {
+    this.inside = authority
+    this.#state = 'waits'
+    this.#head = this.#startClock()
+  }
+
+  /** Ends the connection, with the reason where there is still room for one. */
+  fail(error: unknown): void {
+    if (this.#state === 'over') return
+    const late = this.#state === 'answered'
+    this.#end(error)
+    if (late) this.socket.destroy()
+    else refuse(this.socket, error)
+  }
+
+  #startClock(): NodeJS.Timeout {
+    return setTimeout(() => this.fail(badRequest(`No request was complete within ${this.#headMs} ms.`)), this.#headMs)
+  }
+
+  #end(reason: unknown): void {
+    this.#state = 'over'
+    clearTimeout(this.#head)
+    this.#gone.abort(reason)
+  }
+}
+
+/** Says why not and hangs up. */
+export function refuse(socket: Socket, error: unknown): void {
+  socket.end(refusal(error), () => socket.destroy())
+}

@@ -1,0 +1,11 @@
+import { allAttacks } from '../conformance/attacks/all.ts'
+import { testAttacks } from '../conformance/attacks/run.ts'
+import { createProcessRuntime } from './process.ts'
+import { createUnsafeHostRuntime } from './unsafe-host.ts'
+
+// In two files, because files are what runs at the same time.
+testAttacks(
+  'process',
+  allAttacks.filter(({ number }) => number <= 45),
+  async () => ({ runtime: createProcessRuntime(), unguarded: createUnsafeHostRuntime() }),
+)

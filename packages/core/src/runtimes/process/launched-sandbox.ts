@@ -1,0 +1,112 @@
+import { type Json, ToolError } from '@gantry/contract'
+import type { Outcome, ProgramMessage, Sandbox, SandboxJob, SandboxSpec } from '../runtime.ts'
+import type { Launched, LaunchJob, RunEnd } from './launcher.ts'
+
+/** What makes an Outcome of a launcher's RunEnd. */
+export interface SandboxTraits {
+  readonly id: string
+  readonly spec: SandboxSpec
+  readonly launched: Launched
+  /** Which limits the plan holds, and by what. */
+  readonly enforced: Outcome['enforced']
+  /** The job for the launcher: steps and files, or a line for the interpreter that waits. */
+  jobOf(job: SandboxJob): LaunchJob
+  /** Called once, after everything of the sandbox is gone. */
+  released(): Promise<void>
+}
+
+/** A sandbox behind a launcher; the same for all runtimes that start one. */
+export function launchedSandbox({ id, spec, launched, enforced, jobOf, released }: SandboxTraits): Sandbox {
+  let used = false
+  const ended = launched.ended.then(async () => released())
+  return {
+    id,
+    ended,
+    async run(job, signal) {
+      if (used && spec.session !== true) throw new ToolError('INTERNAL', 'A sandbox runs one program only.')
+      used = true
+      signal.throwIfAborted()
+      let value: Json | undefined
+      const onMessage = (message: Json): void => {
+        if (isObject(message) && 'value' in message) value = message.value
+        else tell(job, message)
+      }
+      const end = await launched.run(jobOf(job), {
+        wallMs: spec.limits.wallMs,
+        signal,
+        onMessage,
+        ...(job.onOutput === undefined ? {} : { onOutput: job.onOutput }),
+      })
+      if (end.unwritten !== undefined) throw unwritten(end.unwritten)
+      return outcomeOf(end, value, enforced)
+    },
+    async dispose() {
+      await launched.dispose()
+      await ended
+    },
+  }
+}
+
+function outcomeOf(end: RunEnd, value: Json | undefined, enforced: Outcome['enforced']): Outcome {
+  const hit = end.hit ?? (isFull(end) ? 'diskBytes' : undefined)
+  const { exit, stdout, stderr, files, skipped } = end
+  return {
+    exit,
+    stdout,
+    stderr,
+    ...(value === undefined ? {} : { value }),
+    files,
+    skipped,
+    usage: usageOf(end),
+    enforced,
+    ...(hit === undefined ? {} : { hit }),
+  }
+}
+
+/** A program that failed with no room left in its workspace was ended by that, whatever it made of the error. */
+function isFull({ exit, free }: RunEnd): boolean {
+  const failed = !('code' in exit) || exit.code !== 0
+  return failed && free !== undefined && (free.bytes < smallestRoom || free.files === 0)
+}
+
+const smallestRoom = 65_536
+
+/** Figures of the kernel's control groups where there are any, else what it noted of the processes that ended. */
+function usageOf({ wallMs, figures, rusage }: RunEnd): Outcome['usage'] {
+  const { cpuNs = figures.cpuUsec === undefined ? undefined : figures.cpuUsec * 1_000 } = figures
+  const cpuMs = cpuNs === undefined ? rusage && rusage.userMs + rusage.systemMs : cpuNs / 1e6
+  const peak = figures.memoryPeakBytes ?? rusage?.maxRssBytes
+  return {
+    wallMs,
+    ...(cpuMs === undefined ? {} : { cpuMs: Math.round(cpuMs * 1000) / 1000 }),
+    ...(peak === undefined ? {} : { memoryPeakBytes: peak }),
+  }
+}
+
+/** Messages are as hostile as output: only what has the right shape is passed on. */
+function tell({ onMessage }: SandboxJob, message: Json): void {
+  if (onMessage === undefined || !isObject(message)) return
+  const { progress, total, message: text, log } = message
+  if (typeof progress === 'number') {
+    const report: ProgramMessage = {
+      kind: 'progress',
+      progress,
+      ...(typeof total === 'number' ? { total } : {}),
+      ...(typeof text === 'string' ? { message: text } : {}),
+    }
+    onMessage(report)
+  } else if (typeof log === 'string') onMessage({ kind: 'log', message: log })
+}
+
+function isObject(value: Json): value is { readonly [key: string]: Json } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Files that do not fit are the caller's to make smaller; nothing ran. */
+function unwritten({ path, code }: { readonly path: string; readonly code: string }): ToolError {
+  const why = code === 'ENOSPC' ? 'does not fit into limits.diskBytes' : `could not be written (${code})`
+  return new ToolError('INPUT_INVALID', `The file ${path} ${why}.`, {
+    effect: 'none',
+    details: { issues: [{ path: '/files', message: `${path} ${why}` }] },
+  })
+}

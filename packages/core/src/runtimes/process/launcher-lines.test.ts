@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Json, JsonObject } from '@gantry/contract'
+import fc from 'fast-check'
+import { createLines, type Lines } from './launcher-lines.ts'
+
+interface Heard {
+  readonly lines: Lines
+  readonly values: Json[]
+  readonly done: JsonObject[]
+}
+
+function hear(bytes?: number): Heard {
+  const values: Json[] = []
+  const done: JsonObject[] = []
+  const limit = bytes === undefined ? {} : { bytes }
+  const lines = createLines({ onValue: (value) => values.push(value), onDone: (line) => done.push(line), ...limit })
+  return { lines, values, done }
+}
+
+test('each line of JSON is a value, however the bytes are cut', () => {
+  fc.assert(
+    fc.property(fc.array(fc.jsonValue({ noUnicodeString: false }), { maxLength: 8 }), fc.nat(40), (values, cut) => {
+      const heard = hear()
+      const texts = values.map((value) => JSON.stringify(value))
+      const bytes = Buffer.from(texts.map((line) => `${line}\n`).join(''))
+      for (let at = 0; at < bytes.length; at += cut + 1) heard.lines.push(bytes.subarray(at, at + cut + 1))
+      assert.equal(heard.values.length + heard.lines.dropped, values.length)
+      if (heard.lines.dropped === 0)
+        assert.deepEqual(
+          heard.values.map((value) => JSON.stringify(value)),
+          texts,
+        )
+    }),
+  )
+})
+
+test('a last line without a newline counts', () => {
+  const { lines, values } = hear()
+  lines.push(Buffer.from('{"value":1}'))
+  lines.end()
+  assert.deepEqual(values, [{ value: 1 }])
+})
+
+test('what is not JSON, pollutes or is nested too deep is dropped and counted', () => {
+  const { lines, values } = hear()
+  lines.push(Buffer.from(`no\n{"__proto__":1}\n${'['.repeat(200)}${']'.repeat(200)}\n\xff\n1\n`, 'latin1'))
+  assert.deepEqual(values, [1])
+  assert.equal(lines.dropped, 4)
+})
+
+test('a line that is too long is dropped without being kept, and the next one counts', () => {
+  const { lines, values } = hear(100)
+  for (let count = 0; count < 50; count++) lines.push(Buffer.alloc(10, 0x31))
+  lines.push(Buffer.from('\n2\n'))
+  assert.equal(lines.dropped, 2)
+  assert.deepEqual(values, [])
+  const second = hear(100)
+  second.lines.push(Buffer.from(`${'1'.repeat(101)}\n`))
+  assert.equal(second.lines.dropped, 1)
+})
+
+test('values end when together they are too much, but the done line is still heard', () => {
+  const { lines, values, done } = hear(200)
+  for (let count = 0; count < 100; count++) lines.push(Buffer.from(`${count}\n`))
+  lines.push(Buffer.from('{"done":true,"code":3}\n'))
+  assert.ok(values.length > 5 && values.length < 15, `${values.length} values`)
+  assert.equal(values.length + lines.dropped, 100)
+  assert.deepEqual(done, [{ done: true, code: 3 }])
+})
+
+test('a line that only looks like the done line is a value', () => {
+  const { lines, values, done } = hear()
+  lines.push(Buffer.from('{"done":false}\n{"done":1}\n["done"]\n'))
+  assert.equal(done.length, 0)
+  assert.equal(values.length, 3)
+})

@@ -1,0 +1,138 @@
+import { randomBytes } from 'node:crypto'
+import { type Isolation, ToolError } from '@gantry/contract'
+import { createEgressProxy, type EgressProxy } from '../egress-proxy.ts'
+import { follow } from '../follow.ts'
+import type { LanguagesFound } from '../languages.ts'
+import type { Refusal, Runtime, Sandbox, SandboxSpec } from '../runtime.ts'
+import { type Inside, launchJob, waitingStep } from './launch-job.ts'
+import { launchedSandbox } from './launched-sandbox.ts'
+import { type Launched, startLauncher } from './launcher.ts'
+import type { Planned, Planner } from './planner.ts'
+import { egressInside } from './planner-egress.ts'
+import { probeByTrial } from './probe.ts'
+
+/** A machine prepared for sandboxes of one kind. */
+export interface Ground extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
+  /** The launcher's path. */
+  readonly launcher: string
+  /** Where things are for the programs of a sandbox. */
+  inside(spec: SandboxSpec, planned: Planned): Inside
+}
+
+export interface LauncherRuntimeOptions {
+  readonly kind: string
+  readonly isolation: Isolation
+  readonly cost: number
+  readonly found: LanguagesFound
+  /** Whether the probe attacks the sandbox from the inside; there is nothing to attack where nothing guards. */
+  readonly guarded: boolean
+  /** Prepares the machine, once; tried again after it rejected, because somebody may have mended what was wrong. */
+  prepare(signal: AbortSignal): Promise<Ground>
+}
+
+/** How long an init may take to be ready, on a machine that is very busy. */
+const startMs = 20_000
+
+/** What waits: the supervisor, bubblewrap and the init, and where a language is known its interpreter. */
+const smallestBytes = 2 * 1_048_576
+const idleBytes: { readonly [language: string]: number } = {
+  python: 14 * 1_048_576,
+  javascript: 24 * 1_048_576,
+  typescript: 36 * 1_048_576,
+}
+
+/** A runtime whose sandboxes the launcher starts. The launcher ends with the thread that started it: use the main one. */
+export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
+  const { kind, isolation, cost, found, guarded } = options
+  const open = new Set<Promise<unknown>>()
+  const closing = new AbortController()
+  let prepared: Promise<Ground> | undefined
+  let ground: Ground | undefined
+
+  const prepare = async (signal: AbortSignal): Promise<Ground> => {
+    ground = await options.prepare(signal)
+    return ground
+  }
+  const grounded = (signal: AbortSignal): Promise<Ground> => {
+    if (closing.signal.aborted) throw new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`)
+    prepared ??= prepare(signal).catch((error: unknown) => {
+      prepared = undefined
+      throw error
+    })
+    return prepared
+  }
+  const start = async (spec: SandboxSpec, given: AbortSignal): Promise<Sandbox> => {
+    given.throwIfAborted()
+    const machine = await grounded(given)
+    const { signal, leave } = follow(given, closing.signal)
+    const sandbox = await startSandbox(machine, spec, signal).finally(leave)
+    const ending = () => void sandbox.dispose()
+    closing.signal.addEventListener('abort', ending, { once: true })
+    void sandbox.ended.then(() => closing.signal.removeEventListener('abort', ending))
+    return sandbox
+  }
+  /** What has been started is counted from the first moment, so that closing can wait for it. */
+  const counted = (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    const starting = start(spec, signal)
+    const whole = starting.then(({ ended }) => ended).catch(() => undefined)
+    open.add(whole)
+    void whole.then(() => open.delete(whole))
+    return starting
+  }
+  return {
+    kind,
+    isolation,
+    cost,
+    programs: ['code', 'argv', 'script'],
+    idleBytes: ({ language }) => idleBytes[language ?? ''] ?? smallestBytes,
+    probe: (signal) =>
+      probeByTrial({ start: counted, signal, guarded, languages: found.available, ground: () => grounded(signal) }),
+    refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec) ?? ground?.refuses(spec),
+    open: counted,
+    async close() {
+      closing.abort(new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`))
+      await Promise.all(open)
+      await (await prepared?.catch(() => undefined))?.close()
+    },
+  }
+}
+
+function refusalOf({ network, dial }: SandboxSpec): Refusal | undefined {
+  if (network === 'none' || dial !== undefined) return undefined
+  return { reason: 'There is no guarded way out for this sandbox.', remedy: 'Give the executor `egress`.' }
+}
+
+/** One sandbox, from its plan to its init, and to the interpreter that waits where a language is known. */
+async function startSandbox(ground: Ground, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
+  const id = randomBytes(9).toString('base64url')
+  const planned = ground.plan(id, spec)
+  let proxy: EgressProxy | undefined
+  let launched: Launched | undefined
+  const release = async (): Promise<void> => {
+    await proxy?.close()
+    planned.release()
+  }
+  try {
+    proxy = await openWayOut(spec, planned)
+    const inside = ground.inside(spec, planned)
+    const step =
+      spec.language === undefined ? undefined : waitingStep(inside.languages.get(spec.language), spec, inside)
+    launched = await startLauncher(ground.launcher, planned.plan, { signal, startMs, early: step === undefined })
+    if (proxy !== undefined) launched.relay(egressInside.port, egressInside.socket)
+    if (step !== undefined) launched.start(step, { keep: spec.session === true })
+    const jobOf = (job: Parameters<typeof launchJob>[0]) => launchJob(job, spec, inside, step !== undefined)
+    return launchedSandbox({ id, spec, launched, enforced: planned.enforced, jobOf, released: release })
+  } catch (error) {
+    await launched?.dispose()
+    await release()
+    throw error
+  }
+}
+
+/** The guarded proxy of this sandbox alone, where it has a network. */
+async function openWayOut({ network, dial }: SandboxSpec, planned: Planned): Promise<EgressProxy | undefined> {
+  const { plan, egressFolder } = planned
+  if (network === 'none' || dial === undefined || egressFolder === undefined) return undefined
+  const whose = plan.uid === undefined ? {} : { uid: plan.uid }
+  return createEgressProxy({ ...dial, allow: network.allow, socketFolder: egressFolder, ...whose })
+}

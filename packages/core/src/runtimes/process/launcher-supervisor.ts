@@ -1,0 +1,133 @@
+import type { ChildProcess } from 'node:child_process'
+import type { Socket } from 'node:net'
+import type { SandboxLimit } from '@gantry/contract'
+import {
+  FrameError,
+  frameHead,
+  frameReader,
+  fromSupervisor,
+  PayloadReader,
+  PayloadWriter,
+  toSupervisor,
+} from './frames.ts'
+import type { LaunchPlan } from './launch-plan.ts'
+import type { EndReason, LaunchEnd } from './launcher.ts'
+
+/** In the order of `enum reason` in native/src/supervise.c. */
+const reasons: readonly EndReason[] = ['exited', 'wall', 'watch', 'killed', 'owner-gone', 'start-failed']
+/** The supervisor bounds all its own waiting; one that is not gone by then is stuck in the kernel. */
+const stuckMs = 30_000
+
+/** The plan's figures at one moment. */
+export type Figures = Pick<LaunchEnd, 'figures' | 'hits'>
+
+/** Our end of the channel to the supervisor. Nothing here throws or rejects; the sandbox's end is an answer to everything. */
+export interface SupervisorLink {
+  /** Starts the clock of a run. */
+  begin(wallMs: number): void
+  /** Stops it, and gives the figures as they are now, or those of the end when that comes first. */
+  measure(): Promise<Figures>
+  kill(): void
+  /** Resolves when everything in the sandbox is dead; not yet removed. */
+  readonly end: Promise<LaunchEnd>
+  /** Resolves when the supervisor has removed everything and ended. */
+  readonly ended: Promise<LaunchEnd>
+}
+
+export function connectSupervisor(child: ChildProcess, socket: Socket, plan: LaunchPlan): SupervisorLink {
+  const end = Promise.withResolvers<LaunchEnd>()
+  const ended = Promise.withResolvers<LaunchEnd>()
+  let left: readonly string[] | undefined
+  let measured: PromiseWithResolvers<Figures> | undefined
+  let killed = false
+
+  const take = (type: number, payload: Buffer): void => {
+    const reader = new PayloadReader(payload)
+    if (type === fromSupervisor.figures) measured?.resolve(readFigures(reader))
+    else if (type === fromSupervisor.end) end.resolve(readEnd(reader))
+    else if (type === fromSupervisor.gone) hangUp(reader.list(() => reader.text()))
+    else throw new FrameError('The supervisor sent a frame of an unknown type.')
+  }
+  /* The supervisor waits for this before it ends, so that nothing we write can fail and hide what it wrote. */
+  const hangUp = (remains: readonly string[]): void => {
+    left = remains
+    socket.end()
+  }
+  const push = frameReader(take)
+  const write = (bytes: Buffer): void => {
+    if (socket.writable) socket.write(bytes)
+  }
+  const gone = (): void => {
+    const all = [...plan.cgroups.folders, ...plan.folders]
+    /* It ended without its last word: then nothing is known to be removed. */
+    end.resolve({ reason: 'killed', message: 'The supervisor ended unexpectedly.', figures: {}, hits: [], left: all })
+    void end.promise.then((last) => ended.resolve({ ...last, left: left ?? all }))
+  }
+  socket.on('error', () => undefined)
+  socket.on('data', (chunk: Buffer) => {
+    try {
+      push(chunk)
+    } catch {
+      child.kill('SIGTERM')
+    }
+  })
+  child.on('error', () => undefined)
+  child.on('close', gone)
+  return {
+    begin: (wallMs) => write(new PayloadWriter().u64(wallMs).frame(toSupervisor.begin)),
+    kill() {
+      if (killed) return
+      killed = true
+      write(frameHead(toSupervisor.kill, 0))
+      const timer = setTimeout(() => child.kill('SIGKILL'), stuckMs)
+      void ended.promise.then(() => clearTimeout(timer))
+    },
+    async measure() {
+      write(frameHead(toSupervisor.measure, 0))
+      if (isUnmeasured(plan)) return { figures: {}, hits: [] }
+      measured = Promise.withResolvers<Figures>()
+      return Promise.race([measured.promise, end.promise])
+    },
+    end: end.promise,
+    ended: ended.promise,
+  }
+}
+
+/** Where there are no control groups there is nothing to wait for. */
+function isUnmeasured({ cgroups }: LaunchPlan): boolean {
+  return cgroups.watches.length === 0 && Object.keys(cgroups.figures).length === 0
+}
+
+function readFigures(reader: PayloadReader): Figures {
+  const figures = Object.fromEntries(reader.list(() => [reader.text(), reader.u64()]))
+  return { figures, hits: reader.list(() => reader.text() as SandboxLimit) }
+}
+
+function readEnd(reader: PayloadReader): LaunchEnd {
+  const reason = reasons[reader.u8()]
+  if (reason === undefined) throw new FrameError('The supervisor gave an unknown reason.')
+  const limit = reader.text() as SandboxLimit | ''
+  const words = [reader.text(), oneLine(reader.text())].filter((text) => text !== '').join(' ')
+  const status = statusText(reader.u32())
+  const message = words === '' ? status : words
+  return {
+    reason,
+    ...(limit === '' ? {} : { limit }),
+    ...(message === undefined ? {} : { message }),
+    ...readFigures(reader),
+    rusage: { userMs: reader.u64() / 1000, systemMs: reader.u64() / 1000, maxRssBytes: reader.u64() },
+    left: [],
+  }
+}
+
+/** What bubblewrap said last, as it can stand in a message. */
+function oneLine(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ').trim()
+}
+
+/** What a status of `wait` says when it says anything. */
+function statusText(status: number): string | undefined {
+  if (status === 0) return undefined
+  const signal = status & 0x7f
+  return signal === 0 ? `It ended with code ${status >> 8}.` : `It was ended by signal ${signal}.`
+}

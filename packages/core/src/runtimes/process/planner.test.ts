@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { asRoot, isRoot, outsider, real } from './bubblewrap.fixture.ts'
+import { inside, limits, plannerFor } from './planner.fixture.ts'
+import { egressEnvironment, egressInside } from './planner-egress.ts'
+import { filterHash } from './seccomp/filters.ts'
+import { claimsFolder } from './uids.ts'
+
+const base = mkdtempSync(join(tmpdir(), 'gantry-planner-'))
+chmodSync(base, 0o755)
+after(() => rmSync(base, { recursive: true }))
+const spec = { limits, network: 'none' } as const
+
+test('a plan names all that the launcher does, and each sandbox has its own', real, async () => {
+  const planner = await plannerFor(join(base, 'plans'))
+  const [one, two] = [planner.plan('one', spec), planner.plan('two', { ...spec, strict: true })]
+  assert.match(planner.version, /^\d+\.\d+/)
+  assert.deepEqual(planner.swept.stuck, [])
+  assert.equal(one.plan.argv.at(-1), 'init')
+  assert.equal(one.plan.argv.at(-2), '/gantry/init')
+  assert.notEqual(one.plan.seccompFile, two.plan.seccompFile)
+  const arch = process.arch === 'arm64' ? 'arm64' : 'x64'
+  assert.equal(one.filterHash, filterHash(arch, 'base'))
+  assert.equal(two.filterHash, filterHash(arch, 'strict'))
+  assert.deepEqual(one.plan.folders, [])
+  assert.equal(one.plan.rlimits.core, 1)
+  assert.equal(one.plan.rlimits.fsize, limits.diskBytes)
+  for (const limit of Object.keys(limits)) assert.ok(one.enforced[limit as keyof typeof limits], limit)
+  for (const id of ['', '../one', 'a/b', 'x'.repeat(65)]) assert.throws(() => planner.plan(id, spec), /plain name/)
+  await planner.close()
+})
+
+test(
+  'as root each sandbox has a uid and control groups of its own, and the kernel holds a hardened one',
+  asRoot,
+  async () => {
+    const planner = await plannerFor(join(base, 'groups'))
+    const [one, two] = [planner.plan('one', spec), planner.plan('two', spec)]
+    assert.ok(one.plan.uid !== undefined && two.plan.uid !== undefined && one.plan.uid !== two.plan.uid)
+    assert.equal(one.plan.gid, one.plan.uid)
+    assert.ok(one.plan.cgroups.folders.length > 0)
+    assert.ok(one.plan.cgroups.folders.every((folder) => folder.endsWith('/one')))
+    assert.ok((one.plan.rlimits.nproc ?? 0) > limits.pids + 2, 'the control group counts first')
+    assert.equal(one.plan.rlimits.cpu, undefined)
+    assert.equal(planner.refuses({ ...spec, strict: true }), undefined)
+    one.release()
+    two.release()
+    await planner.close()
+  },
+)
+
+test('a hardened sandbox with a network is refused, with what to do', real, async () => {
+  const planner = await plannerFor(join(base, 'network'))
+  const network = { allow: ['https://example.com'] }
+  assert.match(planner.refuses({ limits, network, strict: true })?.reason ?? '', /reaches no network/)
+  assert.equal(planner.refuses({ limits, network }), undefined)
+  await planner.close()
+})
+
+test('the way out is a folder that one sandbox alone can enter, seen inside, and gone with it', real, async () => {
+  const planner = await plannerFor(join(base, 'egress'))
+  const planned = planner.plan('one', { limits, network: { allow: ['https://example.com'] } })
+  const { egressFolder = '' } = planned
+  assert.deepEqual(planned.plan.folders, [egressFolder])
+  const stats = statSync(egressFolder)
+  assert.equal(stats.mode & 0o777, 0o700)
+  assert.equal(stats.uid, planned.plan.uid ?? process.getuid?.())
+  const { stdout, stderr } = inside(
+    planned,
+    '/bin/sh',
+    '-c',
+    'ls -d /gantry/egress; > /gantry/egress/file || echo refused',
+  )
+  assert.equal(stdout, '/gantry/egress\nrefused\n', stderr)
+  assert.equal(egressInside.socket, '/gantry/egress/proxy.sock')
+  assert.equal(egressEnvironment(['https://a.example']).https_proxy, 'http://127.0.0.1:3128')
+  assert.equal(egressEnvironment([]).NODE_USE_ENV_PROXY, '1')
+  await planner.close()
+})
+
+test('closing leaves nothing: no folder, no claim, no control group', real, async () => {
+  const root = join(base, 'closing')
+  const planner = await plannerFor(root)
+  const { plan } = planner.plan('one', { limits, network: { allow: [] } })
+  await planner.close()
+  assert.deepEqual(
+    readdirSync(root).filter((name) => name !== 'uids'),
+    [],
+  )
+  if (isRoot) assert.deepEqual(readdirSync(claimsFolder(root)), [])
+  for (const parent of plan.cgroups.parents ?? []) assert.ok(!existsSync(parent), parent)
+})
+
+test('a planner that cannot be made leaves nothing either, and says what is wrong', real, async () => {
+  const root = join(base, 'wrong')
+  const absent = '/absent/folder'
+  await assert.rejects(plannerFor(root, { readOnlyFolders: [absent] }), { code: 'CONFIG_INVALID' })
+  await assert.rejects(plannerFor(root, { bubblewrap: absent }), { code: 'RUNTIME_UNAVAILABLE' })
+  for (const folder of ['relative', '/', '/etc/ssh', '/proc/1', '/work/x', '/data/../usr', '/usr/data']) {
+    await assert.rejects(plannerFor(root, { readOnlyFolders: [folder] }), /not a plain absolute path/)
+  }
+  assert.deepEqual(
+    readdirSync(root).filter((name) => name !== 'uids'),
+    [],
+  )
+})
+
+test(
+  'an ordinary user has a sandbox too, with fewer limits held by the kernel, and no hardened one',
+  asRoot,
+  async (t) => {
+    const root = join(base, 'ordinary')
+    mkdirSync(root)
+    chmodSync(root, 0o1777)
+    const script = join(import.meta.dirname, 'planner.fixture.ts')
+    const { stdout, stderr, status } = spawnSync(process.execPath, [script, join(root, 'own')], {
+      ...{ uid: outsider, gid: outsider, cwd: '/', encoding: 'utf8', timeout: 20_000 },
+      env: { PATH: '/usr/bin:/bin', HOME: '/' },
+    })
+    if (/EACCES|permission denied/i.test(stderr)) return t.skip('this checkout is closed to other users')
+    assert.equal(status, 0, stderr)
+    const { refusal, ...found } = JSON.parse(stdout)
+    assert.equal(found.stdout, '1000 1\n', found.stderr)
+    assert.equal(found.uid, undefined)
+    assert.deepEqual(found.folders, [])
+    assert.equal(found.rlimits.nproc, undefined)
+    assert.equal(found.rlimits.cpu, 11)
+    assert.equal(found.enforced.memoryBytes, 'watch of the init')
+    assert.match(refusal.reason, /does not hold cpuMs, memoryBytes, pids here/)
+    assert.match(refusal.remedy, /Delegate=yes/)
+  },
+)

@@ -1,0 +1,81 @@
+import { chmod, lstat, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { ToolError } from '@gantry/contract'
+import { makeFolder, unreachable } from './root-file-system-reach.ts'
+import { ownName } from './sandbox-root-owner.ts'
+
+/** The folder on the host that holds what sandboxes need, and in it the folder of this process. */
+export interface SandboxRoot {
+  readonly folder: string
+  /** What this process made, and nobody else: removed at `close`, or by the janitor of whoever comes after it. */
+  readonly run: string
+  /** Whose folder `run` is; see `ownName`. */
+  readonly owner: string
+  /** Whether sandboxes run under uids of their own, which have to pass through both folders. */
+  readonly privileged: boolean
+  close(): Promise<void>
+}
+
+const mayListNothing = 0o711
+const ownerOnly = 0o700
+const writableByOthers = 0o022
+const sticky = 0o1000
+/** Whom folders belong to, as a container sees it, that belong to somebody outside. */
+const nobody = 65_534
+
+/**
+ * Opens the folder, made when it is absent. Where a folder above keeps the uids of sandboxes out, the usual one under the
+ * system's temporary folder is opened instead. Rejects with RUNTIME_UNAVAILABLE where somebody else could change what is
+ * in it: a sandbox executes programs from there.
+ */
+export async function openSandboxRoot(options: { readonly folder?: string } = {}): Promise<SandboxRoot> {
+  const uid = process.getuid?.() ?? -1
+  const privileged = uid === 0
+  const mode = privileged ? mayListNothing : ownerOnly
+  const usual = join(tmpdir(), `gantry-sandboxes-${uid}`)
+  const folder = resolve(options.folder ?? usual)
+  await makeFolder(folder, mode).catch((error: unknown) => {
+    throw unusable(folder, 'cannot be made', error)
+  })
+  await check(folder, uid)
+  await checkAbove(folder, uid)
+  if (privileged) {
+    await chmod(folder, mode)
+    // What is above is not ours to open; what sandboxes have to pass through then lies in the usual place.
+    const closed = await unreachable(folder, 'pass')
+    if (closed !== undefined && folder !== usual) return openSandboxRoot()
+    if (closed !== undefined) throw unusable(folder, `cannot be reached by sandboxes: ${closed} is closed to others`)
+  }
+  const owner = ownName()
+  const run = join(folder, `run-${owner}`)
+  await makeFolder(run, mode)
+  return { folder, run, owner, privileged, close: () => rm(run, { recursive: true, force: true }) }
+}
+
+async function check(folder: string, uid: number): Promise<void> {
+  const stats = await lstat(folder)
+  if (stats.isSymbolicLink()) throw unusable(folder, 'is a symbolic link')
+  if (stats.uid !== uid) throw unusable(folder, `belongs to uid ${stats.uid} instead of ${uid}`)
+  if ((stats.mode & writableByOthers) !== 0) throw unusable(folder, 'can be written by others')
+}
+
+/** Whoever can rename a folder above puts another in its place; a sticky one, like /tmp, keeps others from that. */
+async function checkAbove(folder: string, uid: number): Promise<void> {
+  for (let at = dirname(await realpath(folder)); ; at = dirname(at)) {
+    const stats = await lstat(at)
+    const held = (stats.mode & writableByOthers) === 0 || (stats.mode & sticky) !== 0
+    if (!held) throw unusable(folder, `is in ${at}, which can be written by others`)
+    if (![0, uid, nobody].includes(stats.uid)) throw unusable(folder, `is in ${at}, which belongs to uid ${stats.uid}`)
+    if (at === '/') return
+  }
+}
+
+function unusable(folder: string, why: string, cause?: unknown): ToolError {
+  const remedy = 'Set SANDBOX_ROOT to a folder of your own that nobody else can write and everybody can pass through.'
+  return new ToolError('RUNTIME_UNAVAILABLE', `The folder for sandboxes, ${folder}, ${why}. ${remedy}`, {
+    details: { remedy },
+    retryable: false,
+    ...(cause === undefined ? {} : { cause }),
+  })
+}

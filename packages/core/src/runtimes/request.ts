@@ -1,0 +1,100 @@
+import type { Isolation, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+import { ToolError } from '@gantry/contract'
+import { quote } from '../ids/quote.ts'
+import { didYouMean } from '../search/did-you-mean.ts'
+import { isIsolation, isolations, stronger } from './isolation.ts'
+import { resolveLimits } from './limits.ts'
+import type { RuntimesSettings } from './options.ts'
+import type { Profile } from './profiles.ts'
+import type { Program, SandboxJob, SandboxSpec } from './runtime.ts'
+import type { Requirement } from './select.ts'
+
+/** In what a program is to run; all of it may be left out, which means the profile `standard`. */
+export interface Confinement {
+  readonly profile?: string
+  /** This kind of runtime and no other. */
+  readonly runtime?: string
+  /** Any runtime that is at least as strong. */
+  readonly floor?: Isolation
+  readonly limits?: Partial<SandboxLimits>
+  readonly network?: SandboxNetwork
+  /** The guarded way out, for a request with a network. */
+  readonly dial?: NonNullable<SandboxSpec['dial']>
+  readonly deterministic?: NonNullable<SandboxSpec['deterministic']>
+}
+
+/** A program to run once in a sandbox of its own. */
+export interface SandboxRequest extends SandboxJob, Confinement {}
+
+/** What a request comes to. */
+export interface Plan {
+  readonly requirement: Requirement
+  readonly spec: SandboxSpec
+}
+
+/** The profile of a request that names none. */
+const usual = 'standard'
+
+/**
+ * Works out what a request asks of a runtime.
+ * - Errors: INPUT_INVALID for limits, a profile or a floor that there is not; EGRESS_DENIED for a network where the
+ *   profile allows none.
+ */
+export function planOf(
+  program: Pick<Program, 'kind'> & { readonly language?: string },
+  confinement: Confinement,
+  { profiles, limits, maxLimits }: RuntimesSettings,
+  session = false,
+): Plan {
+  const { runtime, deterministic, dial } = confinement
+  const profile = profileOf(confinement.profile ?? usual, profiles)
+  const network = networkOf(confinement.network, profile)
+  const { language } = program
+  return {
+    requirement: {
+      profile,
+      floor: floorOf(confinement, profile),
+      program: program.kind,
+      ...(runtime === undefined ? {} : { runtime }),
+    },
+    spec: {
+      limits: resolveLimits(confinement.limits ?? {}, { ...limits, ...profile.limits }, maxLimits),
+      network,
+      ...(language === undefined ? {} : { language }),
+      ...(network === 'none' || dial === undefined ? {} : { dial }),
+      ...(deterministic === undefined ? {} : { deterministic }),
+      ...(profile.strict ? { strict: true } : {}),
+      ...(session ? { session: true } : {}),
+    },
+  }
+}
+
+function profileOf(name: string, profiles: ReadonlyMap<string, Profile>): Profile {
+  const profile = profiles.get(name)
+  if (profile !== undefined) return profile
+  const message = `is not a profile${didYouMean(name, profiles.keys())}; there are ${[...profiles.keys()].join(', ')}`
+  throw invalid('/profile', message, name)
+}
+
+/** The floor of `standard` is for those who ask for nothing; who names a runtime or a floor without a profile has asked. */
+function floorOf({ profile, runtime, floor }: Confinement, { floor: least }: Profile): Isolation {
+  if (floor !== undefined && !isIsolation(floor)) {
+    throw invalid('/floor', `must be one of ${isolations.join(', ')}`, String(floor))
+  }
+  if (profile === undefined && (floor !== undefined || runtime !== undefined)) return floor ?? 'none'
+  return stronger(least, floor ?? 'none')
+}
+
+function networkOf(asked: SandboxNetwork | undefined, { name, network }: Profile): SandboxNetwork {
+  if (asked === undefined || asked === 'none' || asked.allow.length === 0) return 'none'
+  if (network === 'allow') return asked
+  const message = `The profile ${name} lets a program reach nothing; ask for no network, or name a profile that allows one.`
+  throw new ToolError('EGRESS_DENIED', message)
+}
+
+function invalid(path: string, message: string, value: string): ToolError {
+  const issues = [{ path, message }]
+  return new ToolError('INPUT_INVALID', `The request is wrong: ${path} ${quote(value)} ${message}.`, {
+    details: { issues },
+  })
+}

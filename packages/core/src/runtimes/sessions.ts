@@ -1,0 +1,155 @@
+import { randomBytes } from 'node:crypto'
+import { ToolError } from '@gantry/contract'
+import { checkShapes, type OptionShape } from '../resilience/options.ts'
+import { follow } from './follow.ts'
+import type { Confinement, Runtimes } from './runtimes.ts'
+import {
+  createSession,
+  type Owner,
+  type Session,
+  type SessionAnswer,
+  type SessionInfo,
+  type SessionJob,
+  unusable,
+} from './session.ts'
+import { disposeOf } from './start.ts'
+import { systemTiming, type Timing } from './timing.ts'
+
+export type { Owner, SessionAnswer, SessionInfo, SessionJob } from './session.ts'
+
+export interface SessionsOptions {
+  /** A session that is not used for this long ends; 10 minutes. */
+  readonly idleMs?: number
+  /** No session lasts longer, however much it is used; 4 hours. */
+  readonly lifetimeMs?: number
+  /** Sessions at a time of one principal of one tenant; 8. */
+  readonly maxPerPrincipal?: number
+  /** Sessions at a time in all; 64. */
+  readonly maxTotal?: number
+  readonly timing?: Timing
+}
+
+/**
+ * Interpreters that keep their state between runs, each for one principal of one tenant.
+ * - Concurrency: any number of sessions; in one of them runs go one after the other, and a few may wait.
+ * - Cancellation: the signal of a run kills the interpreter, so the session ends with it.
+ * - Errors: INPUT_INVALID at `/session` for a session that ended, with the reason, and for one that there is not; one of
+ *   somebody else is one that there is not. That code and not DENIED, because DENIED would tell that it exists, and
+ *   because the argument is what must change. RATE_LIMITED for too many sessions or runs that wait.
+ * - Ownership: what is open holds memory until it is closed, idle for too long or broken.
+ */
+export interface Sessions {
+  open(owner: Owner, language: string, confinement: Confinement, signal: AbortSignal): Promise<SessionInfo>
+  run(id: string, owner: Owner, code: string, job: SessionJob, signal: AbortSignal): Promise<SessionAnswer>
+  /** Waits until it is gone. Harmless for a session that has ended. */
+  close(id: string, owner: Owner): Promise<void>
+  /** Those of one owner that are open, the oldest first. */
+  list(owner: Owner): readonly SessionInfo[]
+  /** Ends every session, and those that are being opened; waits until all are gone. */
+  closeAll(): Promise<void>
+}
+
+const timeShape: OptionShape = { kind: 'number', least: 1, most: 2_147_483_647 }
+const countShape: OptionShape = { kind: 'number', least: 1, most: 100_000, whole: true }
+const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing'>>]: OptionShape } = {
+  idleMs: timeShape,
+  lifetimeMs: timeShape,
+  maxPerPrincipal: countShape,
+  maxTotal: countShape,
+}
+/** What a caller is told to wait for when there is no place; nobody knows when there will be one. */
+const hintMs = 1_000
+
+/** Throws CONFIG_INVALID for wrong options. */
+export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}): Sessions {
+  const { timing = systemTiming, ...given } = options
+  checkShapes('createSessions', given, shapes)
+  const { idleMs = 600_000, lifetimeMs = 14_400_000, maxPerPrincipal = 8, maxTotal = 64 } = given
+  /** Those that ended stay for a while, so that their owner hears why. */
+  const sessions = new Map<string, Session>()
+  const opening = new Map<Promise<unknown>, Owner>()
+  let life = new AbortController()
+
+  const live = (): Session[] => [...sessions.values()].filter((session) => session.ended === undefined)
+  const admit = (owner: Owner): void => {
+    const owners = [...live().map((session) => session.owner), ...opening.values()]
+    const own = owners.filter((each) => isSame(each, owner)).length
+    if (own >= maxPerPrincipal) throw tooMany(`${own} sessions of this caller are open; close one of them`)
+    if (owners.length >= maxTotal) throw tooMany(`${owners.length} sessions are open; try again later`)
+  }
+  const find = (id: string, owner: Owner): Session => {
+    const session = sessions.get(id)
+    if (session === undefined || !isSame(session.owner, owner)) throw unusable('There is no such session; open one.')
+    return session
+  }
+  const forget = (session: Session): void => {
+    timing.after(idleMs, () => sessions.delete(session.id))
+    const over = [...sessions.values()].filter(({ ended }) => ended !== undefined).slice(0, -maxTotal)
+    for (const { id } of over) sessions.delete(id)
+  }
+  const start = async (
+    owner: Owner,
+    language: string,
+    confinement: Confinement,
+    signal: AbortSignal,
+  ): Promise<SessionInfo> => {
+    const opened = await runtimes.open(language, confinement, signal)
+    if (signal.aborted) {
+      // It opened at the very moment in which the signal came, and nobody would know of it.
+      await disposeOf(opened.sandbox)
+      throw signal.reason
+    }
+    const id = randomBytes(24).toString('base64url')
+    const session = createSession({
+      id,
+      owner,
+      language,
+      opened,
+      idleMs,
+      lifetimeMs,
+      timing,
+      onEnd: forget,
+    })
+    sessions.set(id, session)
+    return session.info()
+  }
+  return {
+    async open({ principal, tenant }, language, confinement, signal) {
+      const owner = { principal, tenant }
+      admit(owner)
+      const both = follow(signal, life.signal)
+      const done = start(owner, language, confinement, both.signal)
+      opening.set(done, owner)
+      try {
+        return await done
+      } finally {
+        both.leave()
+        opening.delete(done)
+      }
+    },
+    async run(id, owner, code, job, signal) {
+      const session = find(id, owner)
+      return await session.run(code, job, signal)
+    },
+    async close(id, owner) {
+      const session = find(id, owner)
+      await session.close('it was closed')
+      sessions.delete(id)
+    },
+    list: (owner) => live().flatMap((session) => (isSame(session.owner, owner) ? [session.info()] : [])),
+    async closeAll() {
+      life.abort(new ToolError('CANCELLED', 'All sessions were closed.'))
+      life = new AbortController()
+      await Promise.allSettled(opening.keys())
+      await Promise.all([...sessions.values()].map((session) => session.close('all sessions were closed')))
+    },
+  }
+}
+
+function isSame(one: Owner, other: Owner): boolean {
+  return one.principal === other.principal && one.tenant === other.tenant
+}
+
+function tooMany(text: string): ToolError {
+  return new ToolError('RATE_LIMITED', `${text}.`, { details: { retryAfterMs: hintMs } })
+}

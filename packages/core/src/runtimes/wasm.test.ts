@@ -1,0 +1,10 @@
+import { testRuntime } from '../conformance/runtime.ts'
+import { createWasmRuntime } from './wasm.ts'
+
+const noShell = 'A WebAssembly instance has no shell and no programs of a system.'
+
+testRuntime('wasm', async () => ({ runtime: createWasmRuntime() }), {
+  shell: noShell,
+  bash: noShell,
+  processes: 'A WebAssembly instance has no processes.',
+})

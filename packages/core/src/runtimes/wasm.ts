@@ -1,0 +1,86 @@
+import { ToolError } from '@gantry/contract'
+import type { Refusal, Runtime, Sandbox, SandboxSpec } from './runtime.ts'
+import { refusalOf } from './wasm/job-checks.ts'
+import { lazily } from './wasm/lazily.ts'
+import type { SpawnHost } from './wasm/python/host-process.ts'
+
+export type { HostProcess, SpawnHost } from './wasm/python/host-process.ts'
+
+export interface WasmOptions {
+  /** Where the kept memory of a Python interpreter lies; a folder of its own under the system's temporary one. */
+  readonly cacheFolder?: string
+  /** Starts the process of a Python interpreter; a plain child process when absent. */
+  readonly spawnHost?: SpawnHost
+  /** The most threads for JavaScript and WASI modules; sessions have theirs besides. */
+  readonly threads?: number
+}
+
+const usualThreads = 8
+/** Measured: a started interpreter, and the little that a script's sandbox is before it runs. */
+const idleBytes = { python: 160 * 1_048_576, thread: 65_536 }
+
+/**
+ * Programs in WebAssembly: JavaScript and TypeScript in QuickJS and WASI modules in threads of this process, Python in
+ * Pyodide in a process of its own. There is no shell, no network and no system inside; limits are held by the interpreters
+ * and by timers here, not by the kernel.
+ * - Concurrency: any number of sandboxes; of those with scripts and modules as many run at a time as there are threads.
+ * - Ownership: `close` ends every thread and process. Everything heavy is loaded when it is first needed.
+ */
+export function createWasmRuntime(options: WasmOptions = {}): Runtime {
+  const open = new Set<Sandbox>()
+  const parts = {
+    threads: lazily(async () =>
+      (await import('./wasm/thread/threads.ts')).createThreads(options.threads ?? usualThreads),
+    ),
+    threadSandbox: lazily(() => import('./wasm/thread/thread-sandbox.ts')),
+    python: lazily(async () => (await import('./wasm/python/python.ts')).createPython(options)),
+  }
+  let closed = false
+
+  const openThread = async (spec: SandboxSpec): Promise<Sandbox> => {
+    const [threads, { createThreadSandbox }] = await Promise.all([parts.threads.get(), parts.threadSandbox.get()])
+    threads.warm()
+    return createThreadSandbox(spec, threads)
+  }
+  const openPython = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    return await (await parts.python.get()).open(spec, signal)
+  }
+  const refuses = (spec: SandboxSpec): Refusal | undefined => {
+    return refusalOf(spec) ?? (spec.language === 'python' ? parts.python.loaded?.refusal : undefined)
+  }
+  const start = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    signal.throwIfAborted()
+    if (closed) throw new ToolError('SANDBOX_INIT_FAILED', 'The wasm runtime is closed.')
+    const refusal = refuses(spec)
+    if (refusal !== undefined) throw unavailable(refusal)
+    const sandbox = spec.language === 'python' ? await openPython(spec, signal) : await openThread(spec)
+    open.add(sandbox)
+    void sandbox.ended.then(() => open.delete(sandbox))
+    if (closed) await sandbox.dispose()
+    return sandbox
+  }
+  return {
+    kind: 'wasm',
+    isolation: 'wasm',
+    cost: 1,
+    programs: ['code', 'wasi'],
+    idleBytes: ({ language }) => (language === 'python' ? idleBytes.python : idleBytes.thread),
+    async probe(signal) {
+      const { probeThreads } = await import('./wasm/probe.ts')
+      return await probeThreads(start, parts.python.loaded?.tested === true, signal)
+    },
+    refuses,
+    open: start,
+    async close() {
+      closed = true
+      await Promise.all([...open].map((sandbox) => sandbox.dispose()))
+      await parts.python.loaded?.close()
+      await parts.threads.loaded?.close()
+    },
+  }
+}
+
+function unavailable(refusal: Refusal): ToolError {
+  const message = `The wasm runtime cannot serve this: ${refusal.reason} ${refusal.remedy}`
+  return new ToolError('RUNTIME_UNAVAILABLE', message, { retryable: false, details: { ...refusal } })
+}

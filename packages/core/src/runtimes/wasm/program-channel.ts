@@ -1,0 +1,52 @@
+import type { Json, JsonObject } from '@gantry/contract'
+import { createLines } from '../process/launcher-lines.ts'
+import type { ProgramMessage, SandboxJob } from '../runtime.ts'
+
+/** Reads what a program says on its own channel: its value is kept, messages are passed on, the rest is ignored. */
+export interface ProgramChannel {
+  push(bytes: Uint8Array): void
+  /** The last value, when there was one. */
+  value(): { readonly value?: Json }
+}
+
+/** More than this is not even passed on. */
+export const channelBytes = 2 * 1_048_576
+
+/** `onDone` is called with a line `{"done":true,…}`, by which an interpreter that is kept ends a turn. */
+export function createProgramChannel(
+  { onMessage }: Pick<SandboxJob, 'onMessage'>,
+  onDone?: (line: JsonObject) => void,
+): ProgramChannel {
+  let last: { readonly value?: Json } = {}
+  const lines = createLines({
+    onValue(line) {
+      if (!isObject(line)) return
+      const message = messageOf(line)
+      if (line.value !== undefined) last = { value: line.value }
+      else if (message !== undefined) onMessage?.(message)
+    },
+    ...(onDone === undefined ? {} : { onDone }),
+  })
+  return {
+    push: (bytes) => lines.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)),
+    value() {
+      lines.end()
+      return last
+    },
+  }
+}
+
+function messageOf({ progress, total, message, log }: JsonObject): ProgramMessage | undefined {
+  if (typeof log === 'string') return { kind: 'log', message: log }
+  if (typeof progress !== 'number') return undefined
+  return {
+    kind: 'progress',
+    progress,
+    ...(typeof total === 'number' ? { total } : {}),
+    ...(typeof message === 'string' ? { message } : {}),
+  }
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,102 @@
+import { Buffer } from 'node:buffer'
+
+/** Frames between a Python host and whoever started it: a byte for the kind, four for the length, then the payload. */
+export const toHost = { job: 1, report: 2 } as const
+export const fromHost = {
+  /** It waits for its job; the payload is the processor time that its start took, in milliseconds, as text. */
+  ready: 1,
+  stdout: 2,
+  stderr: 3,
+  channel: 4,
+  /** The program has ended; the payload is its exit code as text. */
+  end: 5,
+  /** A file that is brought out: the length of its path in two bytes, its path, its bytes. */
+  file: 6,
+  /** A file that is not: JSON of its path and the reason. */
+  skipped: 7,
+  /** The answer to `report`, behind the files: JSON of HostReport. */
+  report: 8,
+  /** The memory of an interpreter, when one was asked for. */
+  snapshot: 9,
+} as const
+
+export const headBytes = 5
+
+/** What a host is told of a program; behind it stand the bytes of stdin and of the files, in this order. */
+export interface HostJob {
+  /** The job for the driver, as it reads it. */
+  readonly line: string
+  readonly session: boolean
+  readonly memoryBytes: number
+  readonly diskBytes: number
+  readonly deterministic?: { readonly seed: number; readonly nowMs: number }
+  readonly stdinBytes: number
+  readonly files: readonly (readonly [path: string, bytes: number])[]
+}
+
+/** What a host is asked for when its program has ended, or a turn of it. */
+export interface ReportRequest {
+  readonly files: number
+  readonly bytes: number
+}
+
+export interface HostReport {
+  readonly cpuMs: number
+  readonly memoryBytes: number
+  /** Whether memory was refused that the program wanted, and room for files. */
+  readonly refusedMemory: boolean
+  readonly refusedDisk: boolean
+}
+
+export function encodeFrame(kind: number, ...parts: readonly Uint8Array[]): Buffer {
+  const head = Buffer.alloc(headBytes)
+  head.writeUInt8(kind, 0)
+  head.writeUInt32LE(
+    parts.reduce((sum, { length }) => sum + length, 0),
+    1,
+  )
+  return Buffer.concat([head, ...parts])
+}
+
+/** A value and the bytes that belong to it, as one payload. */
+export function encodeWithBytes(value: unknown, ...parts: readonly Uint8Array[]): Uint8Array[] {
+  const text = Buffer.from(JSON.stringify(value))
+  const length = Buffer.alloc(4)
+  length.writeUInt32LE(text.length)
+  return [length, text, ...parts]
+}
+
+export function decodeWithBytes<T>(payload: Buffer): { readonly value: T; readonly bytes: Buffer } {
+  const length = payload.readUInt32LE(0)
+  const value = JSON.parse(payload.subarray(4, 4 + length).toString()) as T
+  return { value, bytes: payload.subarray(4 + length) }
+}
+
+/** Puts frames together out of pieces; throws for one that is longer than `longest`. */
+export function createFrameReader(longest: number, take: (kind: number, payload: Buffer) => void) {
+  let held: Buffer[] = []
+  let heldBytes = 0
+  const read = (): void => {
+    while (heldBytes >= headBytes) {
+      const all = held.length === 1 ? held[0] : undefined
+      const whole = all ?? Buffer.concat(held)
+      const length = whole.readUInt32LE(1)
+      if (length > longest) throw new RangeError('A frame is longer than it may be.')
+      held = [whole]
+      if (heldBytes < headBytes + length) return
+      const payload = whole.subarray(headBytes, headBytes + length)
+      held = [whole.subarray(headBytes + length)]
+      heldBytes -= headBytes + length
+      take(whole.readUInt8(0), payload)
+    }
+  }
+  let wanted = headBytes
+  return (piece: Buffer): void => {
+    held.push(piece)
+    heldBytes += piece.length
+    if (heldBytes < wanted) return
+    read()
+    const [first] = held
+    wanted = first !== undefined && first.length >= headBytes ? headBytes + first.readUInt32LE(1) : headBytes
+  }
+}

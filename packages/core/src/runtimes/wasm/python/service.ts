@@ -1,0 +1,168 @@
+import { Buffer } from 'node:buffer'
+import { createRandom } from '../random.ts'
+import type { Disk } from './disk.ts'
+import { decodeWithBytes, fromHost, type HostJob, type HostReport, type ReportRequest, toHost } from './frames.ts'
+import type { HostNode } from './host-node.ts'
+import type { MemoryCap } from './memory-cap.ts'
+import type { DeviceOperations, Pyodide } from './pyodide.ts'
+import type { Shell } from './shell.ts'
+
+/** What a Python program has of its host: two streams and an input, a channel, and a way to wait. */
+export interface Service {
+  install(): void
+  /** Says how the program ended, and answers what is asked after that; does not return. */
+  end(exitCode: number): never
+}
+
+export interface ServiceParts {
+  readonly node: HostNode
+  readonly shell: Shell
+  readonly cap: MemoryCap
+  readonly pyodide: Pyodide
+  readonly disk: Disk
+}
+
+/** Beyond what Emscripten gives numbers to itself. */
+const deviceMajor = 200
+const channelFd = 3
+const anybody = 0o666
+const longestWaitMs = 2_147_483_647
+
+export function createService({ node, shell, cap, pyodide, disk }: ServiceParts): Service {
+  const { FS } = pyodide
+  let stdin: Buffer = Buffer.alloc(0)
+  /** What of the job's line was not read yet. */
+  let line: Buffer = Buffer.alloc(0)
+  let started = false
+  /** Whether the next read waits for a job: at first, and in a session whenever a turn is done. */
+  let open = true
+  let session = false
+
+  const begin = (payload: Buffer): void => {
+    const { value: job, bytes } = decodeWithBytes<HostJob>(payload)
+    let at = job.stdinBytes
+    const files = job.files.map(([path, size]) => {
+      at += size
+      return [path, bytes.subarray(at - size, at)] as const
+    })
+    stdin = bytes.subarray(0, job.stdinBytes)
+    cap.limit(job.memoryBytes)
+    disk.limit(job.diskBytes)
+    disk.layOut(files)
+    const { deterministic } = job
+    shell.show(createRandom(deterministic?.seed), deterministic && (() => deterministic.nowMs))
+    session = job.session
+    open = false
+    line = Buffer.from(`${job.line}\n`)
+  }
+  const report = ({ files, bytes }: ReportRequest): void => {
+    let [filesLeft, bytesLeft] = [files, bytes]
+    const skip = (path: string, reason: string): void => {
+      node.send(fromHost.skipped, Buffer.from(JSON.stringify({ path: path.slice(0, 200), reason })))
+    }
+    const send = (path: string, content: Uint8Array): void => {
+      const over = filesLeft === 0 ? 'files' : content.length > bytesLeft ? 'bytes' : undefined
+      if (over !== undefined) {
+        skip(path, `over the number of ${over}`)
+        return
+      }
+      filesLeft -= 1
+      bytesLeft -= content.length
+      const name = Buffer.from(path)
+      const length = Buffer.alloc(2)
+      length.writeUInt16LE(name.length)
+      node.send(fromHost.file, length, name, content)
+    }
+    if (files > 0) disk.walk(send, skip)
+    const memoryBytes = pyodide._module.HEAPU8.length
+    const said: HostReport = { cpuMs: node.cpuMs(), memoryBytes, refusedMemory: cap.refused, refusedDisk: disk.refused }
+    node.send(fromHost.report, Buffer.from(JSON.stringify(said)))
+  }
+  /** Waits for a job, answering on the way. */
+  const next = (): void => {
+    while (open) {
+      const { kind, payload } = node.receive()
+      if (kind === toHost.job) begin(payload)
+      else if (kind === toHost.report) report(JSON.parse(payload.toString()) as ReportRequest)
+    }
+  }
+  const channel: DeviceOperations = {
+    ...inert,
+    read(_stream, buffer, offset, length) {
+      if (line.length === 0 && open) {
+        if (!started) node.send(fromHost.ready, Buffer.from(String(node.cpuMs())))
+        started = true
+        next()
+      }
+      const part = line.subarray(0, length)
+      line = line.subarray(part.length)
+      buffer.set(part, offset)
+      return part.length
+    },
+    write(_stream, buffer, offset, length) {
+      const bytes = copyOf(buffer, offset, length)
+      node.send(fromHost.channel, bytes)
+      if (session && bytes.includes('"done"')) open = true
+      return length
+    },
+  }
+  const cell = new Int32Array(new SharedArrayBuffer(4))
+  const wait: DeviceOperations = {
+    ...inert,
+    write(_stream, buffer, offset, length) {
+      const seconds = length === 8 ? copyOf(buffer, offset, length).readDoubleLE() : 0
+      Atomics.wait(cell, 0, 0, Math.min(seconds * 1_000, longestWaitMs))
+      return length
+    },
+  }
+  const stream = (kind: number) => ({
+    isatty: false,
+    write(bytes: Uint8Array): number {
+      node.send(kind, bytes)
+      return bytes.length
+    },
+  })
+  return {
+    install() {
+      pyodide.setStdout(stream(fromHost.stdout))
+      pyodide.setStderr(stream(fromHost.stderr))
+      pyodide.setStdin({
+        isatty: false,
+        read(into) {
+          const part = stdin.subarray(0, into.length)
+          stdin = stdin.subarray(part.length)
+          into.set(part)
+          return part.length
+        },
+      })
+      for (const [index, [path, device]] of Object.entries({ '/dev/channel': channel, '/dev/wait': wait }).entries()) {
+        FS.registerDevice(FS.makedev(deviceMajor, index), device)
+        FS.mkdev(path, anybody, FS.makedev(deviceMajor, index))
+      }
+      const { fd } = FS.open('/dev/channel', 'r+')
+      if (fd !== channelFd) throw new Error(`The channel is descriptor ${fd}.`)
+    },
+    end(exitCode) {
+      node.send(fromHost.end, Buffer.from(String(exitCode)))
+      open = true
+      while (true) {
+        const { kind, payload } = node.receive()
+        if (kind === toHost.report) report(JSON.parse(payload.toString()) as ReportRequest)
+      }
+    },
+  }
+}
+
+/** A copy of bytes of the interpreter's memory, which comes as signed ones. */
+function copyOf({ buffer, byteOffset }: Uint8Array, offset: number, length: number): Buffer {
+  return Buffer.from(new Uint8Array(buffer, byteOffset + offset, length))
+}
+
+const inert: DeviceOperations = {
+  open(stream) {
+    stream.seekable = false
+  },
+  close: () => undefined,
+  read: () => 0,
+  write: () => 0,
+}

@@ -1,0 +1,163 @@
+import { type SandboxLimit, ToolError } from '@gantry/contract'
+import { unlessAborted } from '../../../egress/unless-aborted.ts'
+import type { Outcome, SandboxJob, SandboxSpec } from '../../runtime.ts'
+import { enforced } from '../enforced.ts'
+import { floodBytes } from '../flood.ts'
+import { createStreams, type Streams } from '../streams.ts'
+import { type Collected, createCollection } from './collection.ts'
+import { encodeWithBytes, fromHost, type HostJob, type HostReport, toHost } from './frames.ts'
+import type { HostClient } from './host-client.ts'
+import { watchHost } from './watch-host.ts'
+
+/** Runs programs in one host, one after the other. */
+export interface Turns {
+  run(job: SandboxJob, signal: AbortSignal): Promise<Outcome>
+}
+
+/** How a turn ended: by itself with a code, at a limit, or with its host. */
+type TurnEnd = { readonly code: number } | { readonly hit: SandboxLimit } | 'gone'
+
+const reportMs = 30_000
+
+export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: number): Turns {
+  const { limits } = spec
+  /** Processor time before the turn. */
+  let before = startCpuMs
+
+  const perform = async (job: SandboxJob, streams: Streams, ended: Promise<TurnEnd>): Promise<Outcome> => {
+    const started = performance.now()
+    const watch = watchHost(host.pid, limits)
+    try {
+      host.send(toHost.job, ...encodeJob(job, spec))
+      const end = await Promise.race([ended, watch.hit.then((hit) => ({ hit }))])
+      const wallMs = performance.now() - started
+      if (end === 'gone') return fallen(streams, wallMs)
+      if ('hit' in end) return stopped(end.hit, streams, wallMs, watch.cpuMs())
+      return await finished(end.code, job, streams, wallMs)
+    } finally {
+      watch.stop()
+    }
+  }
+  const stopped = (hit: SandboxLimit, streams: Streams, wallMs: number, cpuMs: number | undefined): Outcome => ({
+    exit: { signal: 'SIGKILL' },
+    ...streams.kept(),
+    ...nothing,
+    usage: { wallMs, ...(cpuMs === undefined ? {} : { cpuMs }) },
+    enforced: heldBy(host),
+    hit,
+  })
+  /** A host that falls by itself ran out of the memory that is not Python's own, or broke. */
+  const fallen = (streams: Streams, wallMs: number): Outcome => {
+    if (/out of memory|Allocation failed/i.test(host.lastWords))
+      return stopped('memoryBytes', streams, wallMs, undefined)
+    const cause = new Error(host.lastWords)
+    throw new ToolError('BACKEND_FAILED', 'The process of the Python interpreter ended before its program.', { cause })
+  }
+  const finished = async (code: number, job: SandboxJob, streams: Streams, wallMs: number): Promise<Outcome> => {
+    const collection = createCollection(job)
+    const report = await reportOf(host, collection, job)
+    const cpuMs = report.cpuMs - before
+    before = report.cpuMs
+    const hit = code === 0 ? undefined : hitOf(report, streams)
+    return {
+      exit: { code },
+      ...streams.kept(),
+      ...collection.result(),
+      usage: { wallMs, cpuMs, memoryPeakBytes: report.memoryBytes },
+      enforced: heldBy(host),
+      ...(hit === undefined ? {} : { hit }),
+    }
+  }
+  return {
+    async run(job, signal) {
+      const { promise: ended, resolve } = Promise.withResolvers<TurnEnd>()
+      const done = ({ code }: { readonly code?: unknown }): void => resolve({ code: Number(code) || 0 })
+      const streams = createStreams(job, limits, spec.session === true ? done : undefined)
+      host.listen((kind, payload) => {
+        if (kind === fromHost.end) resolve({ code: Number(payload.toString()) & 0xff })
+        else listen(kind, payload, streams)
+        const flooded = floodOf(streams, limits)
+        if (flooded !== undefined) resolve({ hit: flooded })
+      })
+      void host.gone.then(() => resolve('gone'))
+      let kept = false
+      try {
+        const outcome = await unlessAborted(perform(job, streams, ended), signal)
+        kept = spec.session === true && 'code' in outcome.exit
+        return outcome
+      } finally {
+        if (!kept) await host.kill()
+      }
+    },
+  }
+}
+
+const nothing: Collected = { files: new Map(), skipped: [] }
+
+function listen(kind: number, payload: Buffer, streams: Streams): void {
+  if (kind === fromHost.stdout) streams.push('stdout', payload)
+  else if (kind === fromHost.stderr) streams.push('stderr', payload)
+  else if (kind === fromHost.channel) streams.push('channel', payload)
+}
+
+function floodOf({ stdout, stderr }: Streams, limits: SandboxSpec['limits']): SandboxLimit | undefined {
+  if (stdout.total >= floodBytes(limits.stdoutBytes)) return 'stdoutBytes'
+  return stderr.total >= floodBytes(limits.stderrBytes) ? 'stderrBytes' : undefined
+}
+
+/** Asks a host whose program has ended for files and figures. */
+async function reportOf(
+  host: HostClient,
+  collection: ReturnType<typeof createCollection>,
+  { collect }: SandboxJob,
+): Promise<HostReport> {
+  const { promise, resolve, reject } = Promise.withResolvers<HostReport>()
+  const fail = (): void => reject(new ToolError('BACKEND_FAILED', 'The Python interpreter did not give its files out.'))
+  const timer = setTimeout(fail, reportMs)
+  host.listen((kind, payload) => {
+    if (kind === fromHost.file) collection.file(payload)
+    else if (kind === fromHost.skipped) collection.skipped(payload)
+    else if (kind === fromHost.report) resolve(JSON.parse(payload.toString()) as HostReport)
+  })
+  void host.gone.then(fail)
+  host.send(toHost.report, Buffer.from(JSON.stringify(collect ?? { files: 0, bytes: 0 })))
+  try {
+    return await promise
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** A program that failed after something was refused to it was ended by that, whatever it made of the error. */
+function hitOf({ refusedMemory, refusedDisk }: HostReport, { stderr }: Streams): SandboxLimit | undefined {
+  // What is larger than the whole address space is refused before anybody is asked for it.
+  const lastLine = Buffer.from(stderr.captured().bytes).toString().trimEnd().split('\n').at(-1)
+  if (refusedMemory || lastLine === 'MemoryError') return 'memoryBytes'
+  return refusedDisk ? 'diskBytes' : undefined
+}
+
+function heldBy({ pid }: HostClient): Outcome['enforced'] {
+  const watched = pid !== undefined && process.platform === 'linux'
+  return watched ? { ...enforced.python, cpuMs: 'time of the process' } : enforced.python
+}
+
+/** What every program finds in its environment, whatever its job says. */
+const basicEnvironment = { HOME: '/work', TMPDIR: '/tmp', LANG: 'C.UTF-8' }
+
+function encodeJob({ program, env, files, stdin }: SandboxJob, spec: SandboxSpec): Uint8Array[] {
+  const { session = false, deterministic, limits } = spec
+  const { memoryBytes, diskBytes } = limits
+  const code = program.kind === 'code' ? program.code : ''
+  const line = { code, env: { ...basicEnvironment, ...env }, session, ...(deterministic && { deterministic }) }
+  const all = [...(files ?? [])]
+  const job: HostJob = {
+    line: JSON.stringify(line),
+    session,
+    memoryBytes,
+    diskBytes,
+    ...(deterministic && { deterministic }),
+    stdinBytes: stdin?.length ?? 0,
+    files: all.map(([path, bytes]) => [path, bytes.length]),
+  }
+  return encodeWithBytes(job, stdin ?? new Uint8Array(0), ...all.map(([, bytes]) => bytes))
+}

@@ -1,0 +1,116 @@
+import type { QuickJSHandle } from 'quickjs-emscripten-core'
+import {
+  bodyHead,
+  type Form,
+  formsOf,
+  inJavascript,
+  type LooseImports,
+  looksLikeModule,
+  TypeScriptError,
+} from './forms.ts'
+import type { Guest } from './guest.ts'
+import type { Run } from './run.ts'
+import type { CodeJob } from './run-script.ts'
+
+/** A program that was started: the promise of what it comes to. */
+export interface Started {
+  readonly promise: QuickJSHandle
+  readonly kind: Form['kind']
+}
+
+/** Room to say what went wrong when all the memory is used up. */
+const spareBytes = 1_048_576
+const fileName = 'main.js'
+/** Global code with `await`, which gives a promise of its last value; the library has no name for it. */
+const asyncGlobalCode = 1 << 7
+
+/** Starts a program in the first form in which it compiles; undefined when that ended it already. */
+export function start(job: CodeJob, guest: Guest, run: Run, loose: LooseImports): Started | undefined {
+  const { code, language } = job.program
+  const faults = new Map<Form['kind'], string>()
+  for (const form of formsOf(code, job.session, loose)) {
+    const tried = tryForm(form, language, guest)
+    if (typeof tried !== 'string') return tried
+    if (run.over) return undefined
+    if (!faults.has(form.kind)) faults.set(form.kind, tried)
+  }
+  const likely = looksLikeModule(code) ? faults.get('module') : undefined
+  run.fail(likely ?? [...faults.values()][0] ?? '', guest.engine.refused)
+  return undefined
+}
+
+/** The program in this form, started, or what the compiler says. */
+function tryForm(form: Form, language: string, guest: Guest): Started | string {
+  const { context } = guest
+  try {
+    const { kind, text } = inJavascript(form, language)
+    guest.place(kind === 'body' ? bodyHead.length : 0)
+    if (kind === 'module') return startModule(text, guest)
+    // Neither an async function nor async code throws when it is called, so an error is the compiler's.
+    const result = context.evalCode(text, fileName, kind === 'cell' ? asyncGlobalCode : { type: 'global' })
+    return result.error === undefined ? { promise: result.value, kind } : describe(guest, result.error)
+  } catch (error) {
+    if (error instanceof TypeScriptError) return `SyntaxError: ${error.message}`
+    throw error
+  }
+}
+
+/** A module can also fail while it runs; then its error is that of a promise that was rejected. */
+function startModule(text: string, guest: Guest): Started | string {
+  const { context } = guest
+  const compiled = context.evalCode(text, fileName, { type: 'module', compileOnly: true })
+  if (compiled.error !== undefined) return describe(guest, compiled.error)
+  const { error, value } = context.evalCode(text, fileName, { type: 'module' }) as {
+    error?: QuickJSHandle
+    value?: QuickJSHandle
+  }
+  if (value !== undefined) return { promise: value, kind: 'module' }
+  const rejected = context.newPromise()
+  rejected.reject(error)
+  return { promise: rejected.handle, kind: 'module' }
+}
+
+/** An error as a program's author knows it, said by the guest's own code and so bounded like everything it does. */
+function describe({ context, call, allow }: Guest, error: QuickJSHandle): string {
+  allow(spareBytes)
+  const text = call('describe', error)
+  if (text.error !== undefined || context.typeof(text.value) !== 'string') return 'InternalError: out of memory'
+  return context.getString(text.value)
+}
+
+/** Ends a run with an error that nobody caught. */
+export function failWith(guest: Guest, run: Run, error: QuickJSHandle): void {
+  const { refused } = guest.engine
+  const text = describe(guest, error)
+  // Without memory for an error QuickJS throws nothing at all.
+  run.fail(refused && text === 'Uncaught null' ? 'InternalError: out of memory' : text, refused)
+}
+
+/** How a program ended that was not stopped: its exit code, and its value as JSON text or what is wrong with it. */
+export interface Finished {
+  readonly exitCode: number
+  readonly text?: string
+  readonly fault?: string
+}
+
+export function finish(guest: Guest, { kind }: Started, settled: QuickJSHandle): Finished {
+  const { context, call } = guest
+  const value = kind === 'body' ? settled : context.getProp(settled, kind === 'module' ? 'default' : 'value')
+  const said = call('finish', value)
+  if (said.error !== undefined) {
+    const code = call('exitCode')
+    const exitCode = code.error === undefined ? context.getNumber(code.value) : 0
+    return { exitCode, fault: reasonOf(describe(guest, said.error)) }
+  }
+  const [code = '', text] = splitOnce(context.getString(said.value))
+  return { exitCode: Number(code), ...(text === '' ? {} : { text }) }
+}
+
+function splitOnce(text: string): readonly [string, string] {
+  const at = text.indexOf(' ')
+  return [text.slice(0, at), text.slice(at + 1)]
+}
+
+function reasonOf(text: string): string {
+  return (text.slice(0, 500).split('\n')[0] ?? '').replace(/^TypeError: /, '')
+}

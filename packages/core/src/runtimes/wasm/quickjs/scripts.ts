@@ -1,0 +1,53 @@
+import type { ThreadJob, ThreadResult } from '../thread/job.ts'
+import type { Outlet } from '../thread/outlet.ts'
+import { createWorkspace, type Workspace } from '../workspace.ts'
+import { installClock } from './clock.ts'
+import { loadEngines } from './engine.ts'
+import { loadLooseImports } from './forms.ts'
+import { createGuest, type Guest } from './guest.ts'
+import { type CodeJob, runScript } from './run-script.ts'
+
+/** Runs scripts in QuickJS, each in a context as it was made; the next is made ready while nothing else is to be done. */
+export interface Scripts {
+  run(job: CodeJob, outlet: Outlet): Promise<ThreadResult>
+  /** Makes the context for the next run. */
+  prepare(): Promise<void>
+}
+
+/** What a session keeps between its runs. */
+interface Kept {
+  readonly guest: Guest
+  readonly workspace: Workspace
+}
+
+export async function loadScripts(): Promise<Scripts> {
+  const clock = installClock()
+  const [freshEngine, loose] = await Promise.all([loadEngines(), loadLooseImports()])
+  /** Fit for a program. */
+  let ready: Guest | undefined
+  /** Has had one. */
+  let used: Guest | undefined
+  let kept: Kept | undefined
+
+  const fresh = async (): Promise<Guest> => createGuest(await freshEngine())
+  const take = async ({ limits }: ThreadJob): Promise<Kept> => {
+    const guest = ready ?? (await fresh())
+    ready = undefined
+    return { guest, workspace: createWorkspace(limits.diskBytes, Date.now) }
+  }
+  return {
+    async run(job, outlet) {
+      const { guest, workspace } = kept ?? (await take(job))
+      kept = job.session ? { guest, workspace } : undefined
+      const result = await runScript(job, guest, workspace, { outlet, clock, loose })
+      if (!job.session && !result.spent) used = guest
+      return result
+    },
+    async prepare() {
+      if (kept !== undefined) return
+      if (used?.reset()) ready ??= used
+      used = undefined
+      ready ??= await fresh()
+    },
+  }
+}

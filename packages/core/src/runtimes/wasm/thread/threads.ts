@@ -1,0 +1,136 @@
+import { ToolError } from '@gantry/contract'
+import { unlessAborted } from '../../../egress/unless-aborted.ts'
+import { startThread, type Thread } from './thread.ts'
+
+/** Threads that are kept for the next run. A thread has one program at a time, and none of a program is left in it. */
+export interface Threads {
+  /** An idle thread, a new one, or, when there are enough, the next that becomes free. */
+  take(signal: AbortSignal): Promise<Thread>
+  /** Gives a thread back; one that is not alive is replaced when it is needed. */
+  give(thread: Thread): void
+  /** A thread that nobody shares; whoever has it kills it. */
+  own(signal: AbortSignal): Promise<Thread>
+  /** Starts a thread if there is none, so that the first run finds one. */
+  warm(): void
+  /** Kills them all; after it `take` rejects. */
+  close(): Promise<void>
+}
+
+/** Idle ones are ended after this time; starting one takes about a tenth of a second. */
+const idleMs = 60_000
+
+export function createThreads(most: number): Threads {
+  const all = new Set<Thread>()
+  /** The one that has been idle for longest is the first, because it has had time to prepare itself. */
+  const idle = new Map<Thread, NodeJS.Timeout>()
+  const waiting = new Set<(thread: Thread | undefined) => void>()
+  let shared = 0
+  let closed = false
+
+  const start = (): Thread => {
+    const thread = startThread()
+    all.add(thread)
+    void thread.ended.then(() => all.delete(thread))
+    return thread
+  }
+  const rest = (thread: Thread): void => {
+    const timer = setTimeout(() => {
+      idle.delete(thread)
+      leave(thread)
+    }, idleMs)
+    idle.set(thread, timer.unref())
+  }
+  const leave = (thread: Thread): void => {
+    shared -= 1
+    void thread.kill()
+  }
+  const takeIdle = (): Thread | undefined => {
+    for (const [thread, timer] of idle) {
+      clearTimeout(timer)
+      idle.delete(thread)
+      if (thread.alive) return thread
+      leave(thread)
+    }
+    return undefined
+  }
+  const takeAny = async (signal: AbortSignal): Promise<Thread> => {
+    const ready = takeIdle()
+    if (ready !== undefined) return ready
+    if (shared >= most) {
+      const given = await turn(waiting, signal)
+      if (given !== undefined) return given
+    }
+    if (closed) throw closedError()
+    shared += 1
+    return start()
+  }
+  const started = async (thread: Thread, signal: AbortSignal, drop: () => void): Promise<Thread> => {
+    try {
+      await unlessAborted(thread.ready, signal)
+      return thread
+    } catch (error) {
+      drop()
+      throw error
+    }
+  }
+  const give = (thread: Thread): void => {
+    const [next] = waiting
+    if (next !== undefined) waiting.delete(next)
+    const usable = thread.alive && !closed
+    if (!usable) leave(thread)
+    if (next !== undefined) next(usable ? thread : undefined)
+    else if (usable) rest(thread)
+  }
+  return {
+    async take(signal) {
+      signal.throwIfAborted()
+      if (closed) throw closedError()
+      const thread = await takeAny(signal)
+      // A thread that is still starting when its taker goes is good for the next one.
+      return await started(thread, signal, () => give(thread))
+    },
+    give,
+    async own(signal) {
+      signal.throwIfAborted()
+      if (closed) throw closedError()
+      const thread = start()
+      return await started(thread, signal, () => void thread.kill())
+    },
+    warm() {
+      if (closed || shared > 0) return
+      shared += 1
+      rest(start())
+    },
+    async close() {
+      closed = true
+      for (const timer of idle.values()) clearTimeout(timer)
+      idle.clear()
+      for (const wake of waiting) wake(undefined)
+      waiting.clear()
+      await Promise.all([...all].map((thread) => thread.kill()))
+    },
+  }
+}
+
+/** Waits for a thread that somebody gives back; undefined means that there is room for a new one. */
+async function turn(
+  waiting: Set<(thread: Thread | undefined) => void>,
+  signal: AbortSignal,
+): Promise<Thread | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<Thread | undefined>()
+  const abort = (): void => {
+    waiting.delete(resolve)
+    reject(signal.reason)
+  }
+  waiting.add(resolve)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await promise
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+function closedError(): ToolError {
+  return new ToolError('SANDBOX_INIT_FAILED', 'The runtime is closed.')
+}

@@ -1,0 +1,43 @@
+import { parentPort } from 'node:worker_threads'
+import { lazily } from '../lazily.ts'
+import type { ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
+import { createOutlet, type Outlet } from './outlet.ts'
+
+/** The thread that runs scripts and WASI modules, one at a time; whoever started it ends it when a program does not. */
+const now = performance.now.bind(performance)
+const post = (message: ThreadMessage): void => parentPort?.postMessage(message)
+const scripts = lazily(async () => (await import('../quickjs/scripts.ts')).loadScripts())
+const modules = lazily(() => import('../wasi/run-module.ts'))
+
+async function perform(job: ThreadJob, outlet: Outlet): Promise<ThreadResult> {
+  const { program } = job
+  if (program.kind === 'code') return (await scripts.get()).run({ ...job, program }, outlet)
+  return (await modules.get()).runModule({ ...job, program }, outlet)
+}
+
+async function take(job: ThreadJob): Promise<void> {
+  try {
+    const outlet = createOutlet(job.limits, post, now)
+    const result = await perform(job, outlet)
+    post({ kind: 'done', pieces: outlet.rest(), result })
+    if (job.program.kind === 'code' && !result.spent) await (await scripts.get()).prepare()
+  } catch (error) {
+    post({ kind: 'broken', reason: String(error) })
+  }
+}
+
+/** Takes jobs in turn; the next one waits until the instance for it is made. */
+function serve(): void {
+  let last = scripts
+    .get()
+    .then((loaded) => loaded.prepare())
+    .then(
+      () => post({ kind: 'ready' }),
+      (error: unknown) => post({ kind: 'broken', reason: String(error) }),
+    )
+  parentPort?.on('message', (job: ThreadJob) => {
+    last = last.then(() => take(job))
+  })
+}
+
+serve()

@@ -1,0 +1,47 @@
+import { ToolError } from '@gantry/contract'
+import type { RuntimesSource } from './backends/sandboxed.ts'
+import type { RuntimeInfo } from './runtimes/runtimes.ts'
+import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './runtimes/sandbox-options.ts'
+
+/** What an executor tells of its sandboxes. */
+export interface RuntimeControl {
+  /** Starts and attacks each runtime, once, and says what works here and what would help where one does not. */
+  list(options?: { readonly signal?: AbortSignal | undefined }): Promise<readonly RuntimeInfo[]>
+}
+
+/** The sandboxes of an executor, loaded and made with the first program that needs one. */
+export interface Sandboxes {
+  readonly source: RuntimesSource
+  readonly control: RuntimeControl
+  close(): Promise<void>
+}
+
+export function lazySandboxes(options: SandboxOptions | SandboxRuntimes | undefined, life: AbortSignal): Sandboxes {
+  if (options !== undefined && !isRuntimes(options)) checkSandboxOptions(options)
+  let made: Promise<SandboxRuntimes> | undefined
+  let closed = false
+  const source: RuntimesSource = () => {
+    if (closed) return Promise.reject(new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.'))
+    made ??= isRuntimes(options) ? Promise.resolve(options) : make(options)
+    return made
+  }
+  return {
+    source,
+    control: { list: async ({ signal = life } = {}) => (await source()).list(signal) },
+    async close() {
+      closed = true
+      if (made !== undefined && !isRuntimes(options)) await (await made).close()
+    },
+  }
+}
+
+/** Runtimes that the host made are shared, and stay the host's to close. */
+function isRuntimes(options: SandboxOptions | SandboxRuntimes | undefined): options is SandboxRuntimes {
+  return options !== undefined && 'list' in options && typeof options.list === 'function'
+}
+
+async function make(options: SandboxOptions = {}): Promise<SandboxRuntimes> {
+  // By its public name, because the command's bundle leaves it out: it finds its programs beside its own files.
+  const { createSandboxes } = await import('@gantry/core/runtimes')
+  return createSandboxes(options)
+}

@@ -1,0 +1,37 @@
+import { spawnSync } from 'node:child_process'
+
+/** A program that tests use, the Debian package that brings it, and what it is for. */
+export interface Program {
+  readonly name: string
+  readonly package: string
+  readonly use: string
+}
+
+/** Shells whose completion scripts are tested by running them. */
+export const shells = ['bash', 'zsh', 'fish']
+
+/** Programs from Debian, each installed when it is missing and we are root. */
+export const programs: readonly Program[] = [
+  ...shells.map((name) => ({ name, package: name, use: 'completion' })),
+  { name: 'bwrap', package: 'bubblewrap', use: 'sandboxes' },
+  { name: '/usr/bin/python3', package: 'python3', use: 'sandboxes' },
+]
+
+export function hasProgram(name: string): boolean {
+  return spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0
+}
+
+/** Installs what is missing, on Debian as root; elsewhere the table of engines says that it is missing. */
+export function installPrograms(): void {
+  const wanted = programs.filter(({ name }) => !hasProgram(name)).map((program) => program.package)
+  if (wanted.length === 0 || process.getuid?.() !== 0 || !hasProgram('apt-get')) return
+  console.error(`gantry: installing ${wanted.join(', ')} (apt-get) …`)
+  const apt = (...args: readonly string[]) =>
+    spawnSync('apt-get', ['-qq', '-o', 'DPkg::Lock::Timeout=120', ...args], {
+      stdio: ['ignore', 'ignore', 'inherit'],
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    })
+  if (apt('install', '-y', '--no-install-recommends', ...wanted).status === 0) return
+  apt('update')
+  apt('install', '-y', '--no-install-recommends', ...wanted)
+}
