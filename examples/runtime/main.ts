@@ -37,7 +37,11 @@ for (const [language, code] of Object.entries(programs)) {
 }
 
 console.log('in WebAssembly, where there is no process at all')
-const inWasm = await run('code:run', { language: 'javascript', code: 'return [1, 2, 3].map((n) => n * n)', profile: 'wasm' })
+const inWasm = await run('code:run', {
+  language: 'javascript',
+  code: 'return [1, 2, 3].map((n) => n * n)',
+  profile: 'wasm',
+})
 console.log(' ', inWasm.status, inWasm.output, inWasm.runtime)
 
 console.log('files go in and come out')

@@ -35,7 +35,9 @@ function matrix(
     if (!notes.includes(found.reason)) notes.push(found.reason)
     return `${found.end} (${notes.indexOf(found.reason) + 1})`
   }
-  const rows = titles.map(([title]) => `| ${cellText(title)} | ${columns.map((kind) => cell(title, kind)).join(' | ')} |`)
+  const rows = titles.map(
+    ([title]) => `| ${cellText(title)} | ${columns.map((kind) => cell(title, kind)).join(' | ')} |`,
+  )
   const count = (kind: string, end: string): number =>
     cases.filter((one) => one.runtime === kind && one.end === end).length
   const sums = columns.map((kind) => {

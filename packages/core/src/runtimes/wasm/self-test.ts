@@ -76,9 +76,9 @@ export const threadAttacks: readonly Attack[] = [
   },
 ]
 
-/** Looks for everything in the interpreter that is JavaScript, and goes on from there. */
+/** Looks for everything in the interpreter that is JavaScript, which it cannot quite hide, and goes on from there. */
 const pythonEscape = `
-import gc, os, socket, sys
+import gc, os, socket
 found = []
 for name in ('js', 'pyodide_js', 'pyodide', '_pyodide_core', 'ctypes', '_ctypes'):
     try:
@@ -86,19 +86,30 @@ for name in ('js', 'pyodide_js', 'pyodide', '_pyodide_core', 'ctypes', '_ctypes'
         found.append('import ' + name)
     except ImportError:
         pass
-for thing in gc.get_objects():
-    if type(thing).__name__.startswith('Js') or 'pyodide' in type(thing).__module__:
-        for path in ('process', 'globalThis', 'require', 'fetch', 'constructor.constructor'):
-            try:
-                target = thing
-                for part in path.split('.'):
-                    target = getattr(target, part)
-                if 'constructor' in path:
-                    target = target('return globalThis')()
-                if not isinstance(target, (str, int, type(None))):
-                    found.append(type(thing).__name__ + ' ' + path)
-            except BaseException:
-                pass
+gc.unfreeze()
+pending = [part for thing in gc.get_objects() for part in gc.get_referents(thing) if type(part).__name__ == 'JsProxy']
+seen = 0
+while pending and seen < 200:
+    thing = pending.pop()
+    seen += 1
+    for path in ('process', 'globalThis', 'require', 'fetch', 'WebAssembly', 'constructor.constructor'):
+        try:
+            target = thing
+            for part in path.split('.'):
+                target = getattr(target, part)
+            if 'constructor' in path:
+                target = target('return globalThis')()
+            if not isinstance(target, (str, int, type(None))):
+                found.append(path)
+        except BaseException:
+            pass
+    for name in dir(thing):
+        try:
+            member = getattr(thing, name)
+            if not name.startswith('__') and type(member).__name__ == 'JsProxy':
+                pending.append(member)
+        except BaseException:
+            pass
 for path in ('/etc/passwd', '/proc/self/environ', '/proc/version'):
     if os.path.exists(path):
         found.append(path)
@@ -108,13 +119,13 @@ for act in (lambda: os.system('true') == 0 or 1 / 0, os.fork, lambda: socket.cre
         found.append('act')
     except BaseException:
         pass
-return found`
+return {'found': found, 'seen': seen}`
 
 export const pythonAttack: Attack = {
   name: 'reach JavaScript, files, processes or a network from Python',
   language: 'python',
   program: { kind: 'code', language: 'python', code: pythonEscape },
-  held: ({ value }) => Array.isArray(value) && value.length === 0,
+  held: ({ value }) => value !== undefined && JSON.stringify(value).startsWith('{"found":[],'),
 }
 
 /** Runs an attack in a sandbox of its own; what came of it. */

@@ -58,7 +58,8 @@ export function createDisk(fs: FileSystem): Disk {
       fs.mkdirTree(home)
       for (const [path, bytes] of files) {
         fs.mkdirTree(`${home}/${path}`.replace(/\/[^/]*$/, ''))
-        fs.writeFile(`${home}/${path}`, bytes)
+        // A plain array of its own: what is in there can be reached by the program.
+        fs.writeFile(`${home}/${path}`, new Uint8Array(bytes))
       }
       fs.chdir(home)
     },

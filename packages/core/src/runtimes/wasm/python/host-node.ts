@@ -10,14 +10,18 @@ export interface HostNode {
   /** For whoever looks after hosts; no program's words. */
   complain(text: string): void
   cpuMs(): number
+  sleep(ms: number): void
   exit(code: number): never
 }
 
 const [diagnostics, channel] = [2, 3]
+const longestSleepMs = 2_147_483_647
 
 export function takeNode(): HostNode {
   const exit = process.exit.bind(process) as (code: number) => never
   const cpuUsage = process.cpuUsage.bind(process)
+  const { wait } = Atomics
+  const cell = new Int32Array(new SharedArrayBuffer(4))
   const write = (descriptor: number, bytes: Uint8Array): void => {
     for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done)
   }
@@ -42,5 +46,6 @@ export function takeNode(): HostNode {
       const { user, system } = cpuUsage()
       return (user + system) / 1_000
     },
+    sleep: (ms) => void wait(cell, 0, 0, Math.min(ms, longestSleepMs)),
   }
 }

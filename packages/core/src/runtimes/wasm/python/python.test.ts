@@ -53,30 +53,12 @@ return await asyncio.gather(slow('x'), slow('y'))`,
 test('from Python nothing leads to JavaScript, to files, processes or a network', async () => {
   const { program } = pythonAttack
   assert.ok(program.kind === 'code')
-  assert.deepEqual((await py(program.code)).value, [])
-  assert.notDeepEqual(await unguarded(program.code), [], 'the control')
-})
-
-test('code that is text is not run by the host, in any of the ways there are to ask for it', async () => {
-  const { value, stderr } = await py(`
-import gc
-found = []
-def visit(thing, path):
-    try:
-        make = thing.constructor
-        found.append((path, str(make('return 1'))))
-    except BaseException as error:
-        pass
-proxies = [thing for thing in gc.get_objects() if 'Js' in type(thing).__name__]
-for thing in proxies:
-    visit(thing, type(thing).__name__)
-    for name in dir(thing):
-        try:
-            visit(getattr(thing, name), name)
-        except BaseException:
-            pass
-return found`)
-  assert.deepEqual([value, stderr], [[], ''])
+  const { value } = await py(program.code)
+  const { found, seen } = value as { found: unknown; seen: number }
+  assert.deepEqual(found, [])
+  assert.ok(seen > 10, 'there was something to look through')
+  const control = (await unguarded(program.code)) as { found: string[] }
+  for (const way of ['import js', 'constructor.constructor']) assert.ok(control.found.includes(way), String(control.found))
 })
 
 test('with a seed and a fixed clock the same code gives the same result, and without them another', async () => {
@@ -208,7 +190,7 @@ async function unguarded(code: string): Promise<unknown> {
     const { loadPyodide } = await import('pyodide')
     const python = await loadPyodide()
     const code = process.argv[1].replace(/^/gm, '    ')
-    console.log(JSON.stringify(python.runPython('def program():\\n' + code + '\\nprogram()').toJs()))
+    console.log(python.runPython('import json\\ndef program():\\n' + code + '\\njson.dumps(program())'))
     process.exit(0)`
   const child = spawn(process.execPath, ['--input-type=module', '-e', script, code], {
     cwd: import.meta.dirname,

@@ -26,7 +26,6 @@ export interface ServiceParts {
 const deviceMajor = 200
 const channelFd = 3
 const anybody = 0o666
-const longestWaitMs = 2_147_483_647
 
 export function createService({ node, shell, cap, pyodide, disk }: ServiceParts): Service {
   const { FS } = pyodide
@@ -106,12 +105,11 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
       return length
     },
   }
-  const cell = new Int32Array(new SharedArrayBuffer(4))
   const wait: DeviceOperations = {
     ...inert,
     write(_stream, buffer, offset, length) {
       const seconds = length === 8 ? copyOf(buffer, offset, length).readDoubleLE() : 0
-      Atomics.wait(cell, 0, 0, Math.min(seconds * 1_000, longestWaitMs))
+      node.sleep(seconds * 1_000)
       return length
     },
   }

@@ -54,10 +54,15 @@ export function becomeShell(folder: string, complain: (text: string) => void): S
   }
 }
 
-/** Once Pyodide is there, it reads no file any more. */
+/** Once Pyodide is there, it reads no file, compiles no module and starts no timer any more. */
 export function closeShell(): void {
-  for (const name of ['read', 'load', 'readbuffer', 'MessageChannel']) Reflect.deleteProperty(globalThis, name)
+  for (const name of startingOnly) Reflect.deleteProperty(globalThis, name)
 }
+
+const startingOnly = [
+  ...['read', 'load', 'readbuffer', 'WebAssembly', 'MessageChannel', 'AbortSignal', 'AbortController', 'setTimeout'],
+  ...['clearTimeout', 'SharedArrayBuffer', 'Atomics'],
+]
 
 function randomBase64(random: RandomFill, words: readonly string[]): string {
   const bytes = Buffer.alloc(Number(/-c(\d+)/.exec(words.join(' '))?.[1] ?? 0))
