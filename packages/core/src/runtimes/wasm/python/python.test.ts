@@ -58,7 +58,8 @@ test('from Python nothing leads to JavaScript, to files, processes or a network'
   assert.deepEqual(found, [])
   assert.ok(seen > 10, 'there was something to look through')
   const control = (await unguarded(program.code)) as { found: string[] }
-  for (const way of ['import js', 'constructor.constructor']) assert.ok(control.found.includes(way), String(control.found))
+  for (const way of ['import js', 'constructor.constructor'])
+    assert.ok(control.found.includes(way), String(control.found))
 })
 
 test('with a seed and a fixed clock the same code gives the same result, and without them another', async () => {

@@ -32,7 +32,7 @@ export class ThreadLost extends Error {
 }
 
 /** QuickJS and modules recurse on the thread's stack; what is on the heap is what crosses over, and the bookkeeping. */
-const resourceLimits = { stackSizeMb: 16, maxOldGenerationSizeMb: 512 }
+const resourceLimits = { stackSizeMb: 16, maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 8 }
 
 interface Running {
   readonly listener: ThreadListener

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { ToolError } from '@gantry/contract'
 import { unlessAborted } from '../../../egress/unless-aborted.ts'
 import { startThread, type Thread } from './thread.ts'
@@ -18,16 +19,23 @@ export interface Threads {
 
 /** Idle ones are ended after this time; starting one takes about a tenth of a second. */
 const idleMs = 60_000
+/**
+ * Short programs come through sooner with a thread for each processor than with more of them; only those who wait this
+ * long, behind long ones, get others besides, one at a time.
+ */
+const patienceMs = 100
+const processors = availableParallelism()
 
 export function createThreads(most: number): Threads {
   const all = new Set<Thread>()
   /** The one that has been idle for longest is the first, because it has had time to prepare itself. */
   const idle = new Map<Thread, NodeJS.Timeout>()
   const waiting = new Set<(thread: Thread | undefined) => void>()
-  let shared = 0
+  let [shared, lastStart] = [0, 0]
   let closed = false
 
   const start = (): Thread => {
+    lastStart = performance.now()
     const thread = startThread()
     all.add(thread)
     void thread.ended.then(() => all.delete(thread))
@@ -56,8 +64,8 @@ export function createThreads(most: number): Threads {
   const takeAny = async (signal: AbortSignal): Promise<Thread> => {
     const ready = takeIdle()
     if (ready !== undefined) return ready
-    if (shared >= most) {
-      const given = await turn(waiting, signal)
+    if (shared >= Math.min(most, processors)) {
+      const given = await turn(waiting, signal, () => shared < most && performance.now() - lastStart >= patienceMs)
       if (given !== undefined) return given
     }
     if (closed) throw closedError()
@@ -112,21 +120,28 @@ export function createThreads(most: number): Threads {
   }
 }
 
-/** Waits for a thread that somebody gives back; undefined means that there is room for a new one. */
+/** Waits for a thread that somebody gives back; undefined means that there is room for a new one, if need be later. */
 async function turn(
   waiting: Set<(thread: Thread | undefined) => void>,
   signal: AbortSignal,
+  isRoom: () => boolean,
 ): Promise<Thread | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<Thread | undefined>()
   const abort = (): void => {
     waiting.delete(resolve)
     reject(signal.reason)
   }
+  const lookForRoom = (): void => {
+    if (!isRoom() || !waiting.delete(resolve)) return
+    resolve(undefined)
+  }
   waiting.add(resolve)
+  const timer = setInterval(lookForRoom, patienceMs)
   signal.addEventListener('abort', abort, { once: true })
   try {
     return await promise
   } finally {
+    clearInterval(timer)
     signal.removeEventListener('abort', abort)
   }
 }
