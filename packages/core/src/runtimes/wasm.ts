@@ -1,4 +1,6 @@
+import { availableParallelism } from 'node:os'
 import { ToolError } from '@gantry/contract'
+import { follow } from './follow.ts'
 import type { Refusal, Runtime, Sandbox, SandboxSpec } from './runtime.ts'
 import { refusalOf } from './wasm/job-checks.ts'
 import { lazily } from './wasm/lazily.ts'
@@ -11,11 +13,12 @@ export interface WasmOptions {
   readonly cacheFolder?: string
   /** Starts the process of a Python interpreter; a plain child process when absent. */
   readonly spawnHost?: SpawnHost
-  /** The most threads for JavaScript and WASI modules; sessions have theirs besides. */
+  /** The most threads for JavaScript and WASI modules, two for each processor when absent; sessions have theirs besides. */
   readonly threads?: number
 }
 
-const usualThreads = 8
+/** More than processors, so that long programs do not keep short ones waiting. */
+const usualThreads = Math.min(16, 2 * availableParallelism())
 /** Measured: a started interpreter, and the little that a script's sandbox is before it runs. */
 const idleBytes = { python: 160 * 1_048_576, thread: 65_536 }
 
@@ -28,6 +31,8 @@ const idleBytes = { python: 160 * 1_048_576, thread: 65_536 }
  */
 export function createWasmRuntime(options: WasmOptions = {}): Runtime {
   const open = new Set<Sandbox>()
+  const opening = new Set<Promise<unknown>>()
+  const closing = new AbortController()
   const parts = {
     threads: lazily(async () =>
       (await import('./wasm/thread/threads.ts')).createThreads(options.threads ?? usualThreads),
@@ -35,7 +40,6 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
     threadSandbox: lazily(() => import('./wasm/thread/thread-sandbox.ts')),
     python: lazily(async () => (await import('./wasm/python/python.ts')).createPython(options)),
   }
-  let closed = false
 
   const openThread = async (spec: SandboxSpec): Promise<Sandbox> => {
     const [threads, { createThreadSandbox }] = await Promise.all([parts.threads.get(), parts.threadSandbox.get()])
@@ -48,16 +52,29 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
   const refuses = (spec: SandboxSpec): Refusal | undefined => {
     return refusalOf(spec) ?? (spec.language === 'python' ? parts.python.loaded?.refusal : undefined)
   }
+  const openFor = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    const either = follow(signal, closing.signal)
+    try {
+      const sandbox = spec.language === 'python' ? await openPython(spec, either.signal) : await openThread(spec)
+      open.add(sandbox)
+      void sandbox.ended.then(() => open.delete(sandbox))
+      return sandbox
+    } finally {
+      either.leave()
+    }
+  }
   const start = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
     signal.throwIfAborted()
-    if (closed) throw new ToolError('SANDBOX_INIT_FAILED', 'The wasm runtime is closed.')
+    closing.signal.throwIfAborted()
     const refusal = refuses(spec)
     if (refusal !== undefined) throw unavailable(refusal)
-    const sandbox = spec.language === 'python' ? await openPython(spec, signal) : await openThread(spec)
-    open.add(sandbox)
-    void sandbox.ended.then(() => open.delete(sandbox))
-    if (closed) await sandbox.dispose()
-    return sandbox
+    const made = openFor(spec, signal)
+    opening.add(made)
+    try {
+      return await made
+    } finally {
+      opening.delete(made)
+    }
   }
   return {
     kind: 'wasm',
@@ -72,7 +89,8 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
     refuses,
     open: start,
     async close() {
-      closed = true
+      closing.abort(new ToolError('SANDBOX_INIT_FAILED', 'The wasm runtime is closed.', { retryable: false }))
+      await Promise.allSettled(opening)
       await Promise.all([...open].map((sandbox) => sandbox.dispose()))
       await parts.python.loaded?.close()
       await parts.threads.loaded?.close()

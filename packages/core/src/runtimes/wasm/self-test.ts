@@ -35,12 +35,6 @@ const foreignModules = `
   const loaded = await Promise.all(names.map((name) => import(name).then(() => true, () => false)))
   return !loaded.includes(true)`
 
-/** A module whose start is a loop without an end. */
-const endlessModule = Uint8Array.from([
-  ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0, 7, 10, 1, 6],
-  ...[...Buffer.from('_start'), 0, 0, 10, 9, 1, 7, 0, 3, 0x40, 0x0c, 0, 0x0b, 0x0b],
-])
-
 export const threadAttacks: readonly Attack[] = [
   {
     name: 'reach the host by the constructors of its functions',
@@ -66,12 +60,6 @@ export const threadAttacks: readonly Attack[] = [
     language: 'javascript',
     limits: { wallMs: 50, cpuMs: 50 },
     program: javascript('while (true);'),
-    held: ({ hit }) => hit === 'wallMs' || hit === 'cpuMs',
-  },
-  {
-    name: 'loop without end in a WASI module',
-    limits: { wallMs: 50, cpuMs: 50 },
-    program: { kind: 'wasi', module: endlessModule },
     held: ({ hit }) => hit === 'wallMs' || hit === 'cpuMs',
   },
 ]

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { access, lstat, mkdir, open, realpath, rename, rm, writeFile } from 'node:fs/promises'
+import { access, lstat, mkdir, open, readdir, realpath, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -51,7 +51,12 @@ export async function install(options: InstallOptions, signal: AbortSignal): Pro
   const host = await readHostFiles(version)
   const cache = await ownFolder(options.cacheFolder ?? join(tmpdir(), `gantry-wasm-${process.getuid?.() ?? 0}`))
   const folder = join(cache, host.digest)
-  if (!(await exists(join(folder, 'snapshot.json')))) await build(options, host, { pyodide, folder }, signal)
+  if (!(await exists(join(folder, 'snapshot.json')))) {
+    await removeOld(cache)
+    await build(options, host, { pyodide, folder }, signal)
+  }
+  // So that it is not taken for an old one.
+  await utimes(folder, new Date(), new Date())
   const place = { pyodide, folder, ...(await spawnerFor(options, pyodide, folder, signal)) }
   return {
     version,
@@ -172,6 +177,19 @@ async function ownFolder(path: string): Promise<string> {
     'SANDBOX_INIT_FAILED',
     `The folder ${path} is not one in which only this user writes; remove it, or give the wasm runtime another cacheFolder.`,
   )
+}
+
+const dayMs = 86_400_000
+
+/** Removes what was not used for a month, and what somebody left behind who was killed while making it. */
+async function removeOld(cache: string): Promise<void> {
+  for (const name of await readdir(cache)) {
+    if (!/^[0-9a-f]{32}(?:\.[0-9a-f]{12})?$/.test(name)) continue
+    const path = join(cache, name)
+    const { mtimeMs } = await lstat(path)
+    if (Date.now() - mtimeMs < (name.includes('.') ? dayMs : 30 * dayMs)) continue
+    await rm(path, { recursive: true, force: true })
+  }
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -86,7 +86,9 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
         kept = spec.session === true && 'code' in outcome.exit
         return outcome
       } finally {
-        if (!kept) await host.kill()
+        // Whoever disposes the sandbox waits for its end; whoever cancelled may rely on it now.
+        const dead = kept ? undefined : host.kill()
+        if (signal.aborted) await dead
       }
     },
   }
