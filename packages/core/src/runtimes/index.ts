@@ -21,4 +21,4 @@ export { createRuntimes, type RunAnswer, type RuntimeInfo, type Runtimes } from 
 export type { SandboxOptions, SandboxRuntimes } from './sandbox-options.ts'
 export { createSessions } from './sessions.ts'
 export { createUnsafeHostRuntime, type UnsafeHostOptions } from './unsafe-host.ts'
-export { createWasmRuntime } from './wasm.ts'
+export { createWasmRuntime, type WasmOptions } from './wasm.ts'
