@@ -11,7 +11,7 @@ export function runtimesPage(cases: readonly MatrixCase[]): string {
     '# Runtimes, case by case',
     'Written by the last whole run of `npm test` on a machine with every engine; do not edit. [Sandboxes](sandboxes.md) explains the runtimes.',
     '## Attacks',
-    'Each attack was tried in a sandbox of the runtime and its effect looked for; beside it, as a control, the same attack where nothing guards, which must work. The numbers are those of our attack list. `unsafe_host` is that control: it guards against nothing, and is not attacked.',
+    'Each attack was tried in a sandbox of the runtime and its effect looked for; beside it, as a control, the same attack where nothing guards, which must work. The numbers are those of our attack list. `unsafe_host` is that control: it guards against nothing, and is not attacked. 82 and later are against interpreters and modules in WebAssembly (–: there is nothing like it in the runtime).',
     ...matrix(attacks, ['process', 'wasm'], (one) => `${one.number}. ${one.title}`),
     '## Conformance',
     'What every runtime promises, program by program and limit by limit.',

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createContext, runInContext } from 'node:vm'
+import { attackTest } from '../attack-test.fixture.ts'
 import { createBench } from '../run.fixture.ts'
 
 const bench = createBench()
 const js = (code: string, options = {}) => bench.code('javascript', code, options)
 const soon = { limits: { wallMs: 300, cpuMs: 300 } }
 
-test('82: functions of the host do not lead to the host', async () => {
+attackTest('82: functions of the host do not lead to the host', async () => {
   const chain = "log.constructor.constructor('return typeof process.binding')()"
   assert.equal(runInContext(chain, createContext({ log: () => undefined })), 'function', 'the control')
   const reached = await js(`
@@ -31,7 +32,7 @@ test('82: functions of the host do not lead to the host', async () => {
   assert.deepEqual(reached.value, { found: [], looked: true })
 })
 
-test('82: an error of the host that crosses over is an error of the guest', async () => {
+attackTest('82: an error of the host that crosses over is an error of the guest', async () => {
   const { value } = await js(`
     try { require('fs').readFileSync('/etc/passwd') } catch (error) {
       return [error instanceof Error, Object.getPrototypeOf(error) === Error.prototype, /\\.ts|\\.js:|node:/.test(error.stack.replaceAll('main.js', ''))]
@@ -39,7 +40,7 @@ test('82: an error of the host that crosses over is an error of the guest', asyn
   assert.deepEqual(value, [true, true, false])
 })
 
-test('83: keys that would reach a prototype do not come out', async () => {
+attackTest('83: keys that would reach a prototype do not come out', async () => {
   const value = await js(`return JSON.parse('{"__proto__": {"polluted": 1}}')`)
   assert.equal('value' in value.outcome, false)
   assert.match(value.stderr, /not allowed/)
@@ -50,7 +51,7 @@ test('83: keys that would reach a prototype do not come out', async () => {
   assert.deepEqual(env.value, [null, null])
 })
 
-test('84: getters, Proxies, thenables and toJSON give JSON or nothing', async () => {
+attackTest('84: getters, Proxies, thenables and toJSON give JSON or nothing', async () => {
   const cases: readonly (readonly [string, unknown])[] = [
     ['return { get a() { return 1 } }', { a: 1 }],
     ['return new Proxy({ a: 1 }, {})', { a: 1 }],
@@ -76,18 +77,18 @@ test('84: getters, Proxies, thenables and toJSON give JSON or nothing', async ()
   }
 })
 
-test('84: a value that never ends being made is ended', async () => {
+attackTest('84: a value that never ends being made is ended', async () => {
   assert.equal((await js('return { toJSON() { while (true); } }', soon)).hit, 'wallMs')
   assert.equal((await js('return { then() { while (true); } }', soon)).hit, 'wallMs')
   assert.equal((await js('throw { get name() { while (true); }, __proto__: Error.prototype }', soon)).hit, 'wallMs')
 })
 
-test('85: a promise that is returned is waited for in the guest, and its error is the guest’s', async () => {
+attackTest('85: a promise that is returned is waited for in the guest, and its error is the guest’s', async () => {
   assert.equal((await js('return new Promise((resolve) => setTimeout(resolve, 5, 1))')).value, 1)
   assert.match((await js('return Promise.reject(new RangeError("no"))')).stderr, /^RangeError: no/)
 })
 
-test('86: loops of every kind are ended by the wall limit', async () => {
+attackTest('86: loops of every kind are ended by the wall limit', async () => {
   for (const code of [
     'while (true);',
     'for (;;) await 0',
@@ -104,13 +105,16 @@ test('86: loops of every kind are ended by the wall limit', async () => {
   }
 })
 
-test('86: a loop is ended by the limit of processor time too, in the interpreter and in one long call of it', async () => {
-  const limits = { cpuMs: 100 }
-  assert.equal((await js('while (true);', { limits })).hit, 'cpuMs')
-  assert.equal((await js('new Array(4e9).join("x")', { limits })).hit, 'cpuMs')
-})
+attackTest(
+  '86: a loop is ended by the limit of processor time too, in the interpreter and in one long call of it',
+  async () => {
+    const limits = { cpuMs: 100 }
+    assert.equal((await js('while (true);', { limits })).hit, 'cpuMs')
+    assert.equal((await js('new Array(4e9).join("x")', { limits })).hit, 'cpuMs')
+  },
+)
 
-test('86: recursion without end, also by way of promises, is an error or the end of memory', async () => {
+attackTest('86: recursion without end, also by way of promises, is an error or the end of memory', async () => {
   assert.match((await js('const f = () => f() + 1; f()')).stderr, /Maximum call stack/)
   assert.match((await js('async function f() { await f() } await f()')).stderr, /Maximum call stack/)
   const { hit } = await js('async function f() { await 0; await f() } await f()', {
@@ -119,50 +123,56 @@ test('86: recursion without end, also by way of promises, is an error or the end
   assert.equal(hit, 'memoryBytes')
 })
 
-test('86: what a program still had in mind when it ended does not happen', async () => {
+attackTest('86: what a program still had in mind when it ended does not happen', async () => {
   const { stdout } = await js('setTimeout(() => console.log("late"), 1); process.exit(0)')
   assert.equal(stdout, '')
   const after = await js('return 1')
   assert.equal(after.stdout, '')
 })
 
-test('88: expressions and calls that take for ever are ended, though the interpreter cannot be asked', async () => {
-  for (const code of [
-    '/^(a|a)*$/.test("a".repeat(64) + "b")',
-    'new Array(4e9).join("x")',
-    'const a = []; a[4e9] = 1; a.length = 4e9; a.sort()',
-    'Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1)',
-  ]) {
-    assert.equal((await js(code, soon)).hit, 'wallMs', code)
-  }
-})
+attackTest(
+  '88: expressions and calls that take for ever are ended, though the interpreter cannot be asked',
+  async () => {
+    for (const code of [
+      '/^(a|a)*$/.test("a".repeat(64) + "b")',
+      'new Array(4e9).join("x")',
+      'const a = []; a[4e9] = 1; a.length = 4e9; a.sort()',
+      'Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1)',
+    ]) {
+      assert.equal((await js(code, soon)).hit, 'wallMs', code)
+    }
+  },
+)
 
-test('88: strings, BigInts and arrays that grow without end meet the limit of memory or one of the language', async () => {
-  const limits = { memoryBytes: 33_554_432 }
-  for (const code of [
-    '"x".repeat(2 ** 29)',
-    'let s = "x"; const all = []; while (true) all.push(s += s.slice(0, 100000) + all.length)',
-    'new ArrayBuffer(1e9)',
-    'const all = []; while (true) all.push({ a: 1 })',
-    'const all = new Map(); for (let i = 0; ; i++) all.set(i, [i])',
-    'const a = []; while (true) try { a.push(new Uint8Array(1e6)) } catch (error) { throw error }',
-  ]) {
-    assert.equal((await js(code, { limits })).hit, 'memoryBytes', code)
-  }
-  for (const code of ['2n ** (2n ** 40n)', 'let x = 3n; while (true) x *= x', 'let s = "x"; while (true) s += s']) {
-    const { exit } = await js(code, { limits })
-    assert.deepEqual(exit, { code: 1 }, code)
-  }
-})
+attackTest(
+  '88: strings, BigInts and arrays that grow without end meet the limit of memory or one of the language',
+  async () => {
+    const limits = { memoryBytes: 33_554_432 }
+    for (const code of [
+      '"x".repeat(2 ** 29)',
+      'let s = "x"; const all = []; while (true) all.push(s += s.slice(0, 100000) + all.length)',
+      'new ArrayBuffer(1e9)',
+      'const all = []; while (true) all.push({ a: 1 })',
+      'const all = new Map(); for (let i = 0; ; i++) all.set(i, [i])',
+      'const a = []; while (true) try { a.push(new Uint8Array(1e6)) } catch (error) { throw error }',
+    ]) {
+      assert.equal((await js(code, { limits })).hit, 'memoryBytes', code)
+    }
+    for (const code of ['2n ** (2n ** 40n)', 'let x = 3n; while (true) x *= x', 'let s = "x"; while (true) s += s']) {
+      const { exit } = await js(code, { limits })
+      assert.deepEqual(exit, { code: 1 }, code)
+    }
+  },
+)
 
-test('88: memory that was used by one program is not counted for the next', async () => {
+attackTest('88: memory that was used by one program is not counted for the next', async () => {
   await js('globalThis.kept = new Uint8Array(5e7)')
   const { value, usage } = await js('return typeof kept')
   assert.equal(value, 'undefined')
   assert.ok((usage.memoryPeakBytes ?? 0) < 20_000_000)
 })
 
-test('89: there is no WebAssembly, no module of the host, and nobody to wait for', async () => {
+attackTest('89: there is no WebAssembly, no module of the host, and nobody to wait for', async () => {
   const { value } = await js(`
     const names = ['node:child_process', 'node:vm', 'fs2', 'file:///etc/passwd', '/etc/passwd', './x.js', 'data:text/javascript,1', 'https://example.com/x.js']
     const loaded = []
@@ -173,7 +183,7 @@ test('89: there is no WebAssembly, no module of the host, and nobody to wait for
   assert.deepEqual(value, ['undefined', [], false])
 })
 
-test('93: output that looks like a result is only output', async () => {
+attackTest('93: output that looks like a result is only output', async () => {
   const { value, stdout } = await js(`console.log('{"value":"forged"}'); console.error('__out'); return 'real'`)
   assert.deepEqual([value, stdout], ['real', '{"value":"forged"}\n'])
 })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { attackTest } from '../attack-test.fixture.ts'
 import { createBench, type RunOptions } from '../run.fixture.ts'
 import { pageBytes, webAssembly } from '../web-assembly.ts'
 import { assemble, exitWith, i32, i64, op, wasi } from './assemble.fixture.ts'
@@ -15,14 +16,14 @@ const growing = [
   ...op.unreachable,
 ]
 
-test('94: memory grows to the limit and no further, and that is what ends the program', async () => {
+attackTest('94: memory grows to the limit and no further, and that is what ends the program', async () => {
   const module = assemble({ body: growing })
   const { hit, usage } = await bench.wasi(module, small)
   assert.equal(hit, 'memoryBytes')
   assert.equal(usage.memoryPeakBytes, 20 * pageBytes)
 })
 
-test('94: a table that grows without end stops growing', async () => {
+attackTest('94: a table that grows without end stops growing', async () => {
   const body = [
     ...op.block(op.loop([...op.growTable(100_000), ...op.i32(-1), ...op.equal, ...op.branchIf(1), ...op.branch(0)])),
     ...op.i32(7),
@@ -32,7 +33,7 @@ test('94: a table that grows without end stops growing', async () => {
   assert.deepEqual(exit, { code: 7 })
 })
 
-test('95: a loop without end is ended by the wall limit and by the limit of processor time', async () => {
+attackTest('95: a loop without end is ended by the wall limit and by the limit of processor time', async () => {
   const module = assemble({ body: op.loop(op.branch(0)) })
   const wall = await bench.wasi(module, { limits: { wallMs: 100, cpuMs: 100 } })
   assert.deepEqual([wall.hit, wall.exit], ['wallMs', { signal: 'SIGKILL' }])
@@ -40,13 +41,13 @@ test('95: a loop without end is ended by the wall limit and by the limit of proc
   assert.equal(cpu.hit, 'cpuMs')
 })
 
-test('96: recursion without end is a trap of the program', async () => {
+attackTest('96: recursion without end is a trap of the program', async () => {
   const { exit, stderr } = await bench.wasi(assemble({ body: op.call(0) }))
   assert.deepEqual(exit, { code: 134 })
   assert.match(stderr, /^wasm trap: Maximum call stack/)
 })
 
-test('97: a module of 100 MB is refused before it is compiled, and a wrong one ends in order', async () => {
+attackTest('97: a module of 100 MB is refused before it is compiled, and a wrong one ends in order', async () => {
   const large = await bench.wasi(new Uint8Array(100_000_000))
   assert.match(large.stderr, /larger than/)
   const wrong = await bench.wasi(assemble({ body: op.drop }))
@@ -54,7 +55,7 @@ test('97: a module of 100 MB is refused before it is compiled, and a wrong one e
   assert.match(wrong.stderr, /cannot be run/)
 })
 
-test('97: as many functions as fit into a module compile or are refused, and nothing hangs', async () => {
+attackTest('97: as many functions as fit into a module compile or are refused, and nothing hangs', async () => {
   const count = 900_000
   const functions = Buffer.alloc(count)
   const bodies = Buffer.concat([Buffer.from([0xa0, 0xf7, 0x36]), Buffer.alloc(count * 3, Buffer.from([2, 0, 0x0b]))])
@@ -93,7 +94,7 @@ const opening = (path: string): Uint8Array =>
     { data: [[16, text(path)]] },
   )
 
-test('98: a path that leads out of the workspace is not followed, one inside it is', async () => {
+attackTest('98: a path that leads out of the workspace is not followed, one inside it is', async () => {
   const options = { job: { files: new Map([['in/side', text('x')]]) } }
   for (const [path, code] of [
     ['in/side', 0],
@@ -107,7 +108,7 @@ test('98: a path that leads out of the workspace is not followed, one inside it 
   }
 })
 
-test('98: symbolic and hard links cannot be made', async () => {
+attackTest('98: symbolic and hard links cannot be made', async () => {
   const paths = { data: [[16, text('in')]] as const }
   const link = [op.i32(3), op.i32(0), op.i32(16), op.i32(2), op.i32(3), op.i32(16), op.i32(2)].flat()
   const symlink = [op.i32(16), op.i32(2), op.i32(3), op.i32(16), op.i32(2)].flat()
@@ -130,7 +131,7 @@ const pointers: readonly (readonly [name: string, parameters: readonly number[],
   ['fd_readdir', [i32, i32, i32, i64, i32], (at) => [op.i32(3), op.i32(at), op.i32(64), op.i64(0), op.i32(8)].flat()],
 ]
 
-test('99: addresses outside of the memory are errors of the call, and those inside work', async () => {
+attackTest('99: addresses outside of the memory are errors of the call, and those inside work', async () => {
   for (const [name, parameters, code] of pointers) {
     const good = await bench.wasi(exitWith(name, parameters, code(1_024)))
     assert.deepEqual(good.exit, { code: 0 }, name)
@@ -141,7 +142,7 @@ test('99: addresses outside of the memory are errors of the call, and those insi
   }
 })
 
-test('99: lengths that run over the end, and lists without end, are errors of the call', async () => {
+attackTest('99: lengths that run over the end, and lists without end, are errors of the call', async () => {
   const long = [
     op.store(1_024, op.i32(2_048)),
     op.store(1_028, op.i32(-1)),
