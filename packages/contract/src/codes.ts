@@ -282,7 +282,7 @@ export const codes = {
     http: 503,
     exit: 5,
     summary: 'No runtime here gives the isolation that was asked for.',
-    remedy: 'Install the runtime named in the message; `gantry doctor` tells how.',
+    remedy: 'Do what the message says; `gantry doctor` tells which runtimes work here.',
   },
   SANDBOX_INIT_FAILED: {
     stage: 'execute',

@@ -61,6 +61,7 @@ export { type HttpOptions, http } from './backends/http.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
 export type { McpHandler, McpOAuth, McpOptions, McpRestart, McpRoot, TokenStore } from './backends/mcp/options.ts'
 export { mcp } from './backends/mcp.ts'
+export { type RuntimesSource, sandboxedBackend } from './backends/sandboxed.ts'
 export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,

@@ -17,7 +17,11 @@ export async function runOnNewerNode(needed) {
     process.exitCode = 1
     return
   }
-  const child = spawn(node, [program, ...process.argv.slice(2)], { stdio: 'inherit' })
+  // The channel tells the child when this process is gone, also by kill -9: nothing may outlive the command.
+  const child = spawn(node, [program, ...process.argv.slice(2)], {
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
+    env: { ...process.env, GANTRY_STARTER: '1' },
+  })
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => child.kill(name))
   const [code, signal] = await new Promise((resolve, reject) => {
     child.on('error', reject)

@@ -116,7 +116,7 @@ static _Noreturn void serve(void) {
                   (short)((lines ? POLLIN : 0) | (self.line_feed.bytes != NULL ? POLLOUT : 0)), 0},
         [IN] = {self.in_feed.bytes != NULL ? self.channels.in : -1, POLLOUT, 0},
     };
-    if (poll(at, sizeof at / sizeof *at, watching() ? LOOK_MS : -1) < 0 && errno != EINTR) leave(1);
+    if (poll(at, sizeof at / sizeof *at, watching() ? LOOK_MS : self.running && !self.host ? LOCKS_MS : -1) < 0 && errno != EINTR) leave(1);
     if ((at[NODE].revents & (POLLHUP | POLLERR)) != 0) leave(0);
     if (at[OUT].revents != 0) pass_on(&self.out, CHUNK);
     if (at[ERR].revents != 0) pass_on(&self.err, CHUNK);
@@ -126,6 +126,7 @@ static _Noreturn void serve(void) {
     }
     if (at[IN].revents != 0) give(&self.in_feed, &self.channels.in, true);
     if (watching()) look_at_tasks();
+    if (self.running && !self.host) look_at_locks();
     if (self.hit != HIT_NOTHING) finish();
     if (at[SIGNALS].revents != 0) heed_signals();
     if (at[NODE].revents != 0) heed_node();

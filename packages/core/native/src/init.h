@@ -115,6 +115,9 @@ _Noreturn void finish(void);
 bool watching(void);
 void look_at_tasks(void);
 
+/* Locks on ranges of files are memory of the kernel that no group counts: more than any program needs end the run. */
+void look_at_locks(void);
+
 /* collect.c */
 /* Brings files out of the workspace as RUN_FILE, RUN_BYTES and RUN_SKIPPED. */
 void collect_files(uint32_t most_files, uint64_t most_bytes);

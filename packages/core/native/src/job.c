@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -230,7 +231,26 @@ void look_at_tasks(void) {
   if (!self.host && fstatvfs(self.workspace, &space) == 0) {
     sums.resident_bytes += (uint64_t)(space.f_blocks - space.f_bfree) * space.f_frsize;
   }
-  if (self.watch.memory > 0 && sums.resident_bytes > self.watch.memory) self.hit = HIT_MEMORY;
-  else if (self.watch.pids > 0 && sums.tasks > self.watch.pids) self.hit = HIT_PIDS;
+  if (self.watch.pids > 0 && sums.tasks > self.watch.pids) self.hit = HIT_PIDS;
+  else if (self.watch.memory > 0 && sums.resident_bytes > self.watch.memory) self.hit = HIT_MEMORY;
   else if (self.watch.cpu_ms > 0 && cpu_ms_of(&sums) > self.watch.cpu_base_ms + self.watch.cpu_ms) self.hit = HIT_CPU;
+}
+
+#define MOST_LOCKS 4096
+
+void look_at_locks(void) {
+  static uint64_t next;
+  char text[16384];
+  unsigned lines = 0;
+  ssize_t length;
+  uint64_t now = now_ms();
+  if (now < next) return;
+  next = now + LOCKS_MS;
+  int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  while (lines <= MOST_LOCKS && (length = read(fd, text, sizeof text)) > 0) {
+    for (ssize_t index = 0; index < length; index++) lines += text[index] == '\n';
+  }
+  close(fd);
+  if (lines > MOST_LOCKS) self.hit = HIT_MEMORY;
 }

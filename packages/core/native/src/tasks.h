@@ -6,6 +6,8 @@
 
 /* How often processes are looked at where no control group holds the limits. */
 #define LOOK_MS 25
+/* And how often at locks. */
+#define LOCKS_MS 100
 
 struct task_sums {
   uint64_t resident_bytes;

@@ -4,7 +4,7 @@ export { createSandboxes } from './create-sandboxes.ts'
 export { createLanguages, type Language, type LanguageRow, type Languages } from './languages.ts'
 export { createProcessRuntime, type ProcessOptions } from './process.ts'
 export type { ProfileOptions } from './profiles.ts'
-export type { SandboxRequest } from './request.ts'
+export type { Confinement, SandboxRequest } from './request.ts'
 export type {
   Captured,
   Outcome,
@@ -19,6 +19,7 @@ export type {
 } from './runtime.ts'
 export { createRuntimes, type RunAnswer, type RuntimeInfo, type Runtimes } from './runtimes.ts'
 export type { SandboxOptions, SandboxRuntimes } from './sandbox-options.ts'
-export { createSessions } from './sessions.ts'
+export type { SessionAnswer, SessionInfo } from './session.ts'
+export { createSessions, type Sessions, type SessionsOptions } from './sessions.ts'
 export { createUnsafeHostRuntime, type UnsafeHostOptions } from './unsafe-host.ts'
 export { createWasmRuntime, type WasmOptions } from './wasm.ts'

@@ -21,6 +21,8 @@ export interface Languages {
 /** Which languages a root file system has the programs for, and why it has not those of the others, by name. */
 export interface LanguagesFound {
   readonly available: readonly string[]
+  /** Those of them whose interpreter waits for code, and can keep its state. */
+  readonly waiting: readonly string[]
   readonly missing: ReadonlyMap<string, Refusal>
 }
 
@@ -55,13 +57,15 @@ export function languagesIn({ all }: Pick<Languages, 'all'>, has: (path: string)
     const reason = `There is no ${absent} in ${programFolders.join(', ')} of the sandbox, which ${name} needs.`
     missing.set(name, { reason, remedy: install ?? `Install ${absent} there.` })
   }
-  return { available: all.map(({ name }) => name).filter((name) => !missing.has(name)), missing }
+  const there = all.filter(({ name }) => !missing.has(name))
+  const waiting = there.filter(({ driver }) => driver !== undefined)
+  return { available: there.map(({ name }) => name), waiting: waiting.map(({ name }) => name), missing }
 }
 
 function unknown(name: string, known: Iterable<string>, all: readonly Language[]): never {
   const near = nearest(name, known)
   const names = all.map((row) => row.name).join(', ')
-  const hint = near.length === 0 ? '' : `; did you mean ${near.map((one) => quote(one)).join(' or ')}?`
+  const hint = near.length === 0 ? '.' : `; did you mean ${near.map((one) => quote(one)).join(' or ')}?`
   throw new ToolError('INPUT_INVALID', `${quote(name)} is not a language that is set up${hint} There are ${names}.`, {
     details: { issues: [{ path: '/language', message: `must be one of ${names}` }], nearest: near },
   })

@@ -64,7 +64,8 @@ function insideOf(spec: SandboxSpec, { plan }: Planned, { enforced }: Planner, l
     languages,
     env: { ...basicEnvironment('/work'), ...(spec.network === 'none' ? {} : egressEnvironment(spec.network.allow)) },
     // Without a uid of its own a sandbox is counted together with everything else of ours, unless it is counted inside.
-    rlimits: plan.rlimits.nproc === undefined ? { nproc: spec.limits.pids + 1 } : {},
+    // Above the limit, because the watch must see it passed; the kernel's answer alone would leave a fork bomb running.
+    rlimits: plan.rlimits.nproc === undefined ? { nproc: spec.limits.pids + 16 } : {},
     watch: watchOf(spec, enforced),
   }
 }

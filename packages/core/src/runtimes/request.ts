@@ -32,8 +32,13 @@ export interface Plan {
   readonly spec: SandboxSpec
 }
 
-/** The profile of a request that names none. */
-const usual = 'standard'
+/**
+ * The profile of a request that names none: the one that its runtime is named after, so that what the host demands of a
+ * profile holds for those too who name a runtime instead.
+ */
+function usualProfile({ runtime }: Confinement): string {
+  return runtime === 'wasm' ? 'wasm' : 'standard'
+}
 
 /**
  * Works out what a request asks of a runtime.
@@ -47,7 +52,7 @@ export function planOf(
   session = false,
 ): Plan {
   const { runtime, deterministic, dial } = confinement
-  const profile = profileOf(confinement.profile ?? usual, profiles)
+  const profile = profileOf(confinement.profile ?? usualProfile(confinement), profiles)
   const network = networkOf(confinement.network, profile)
   const { language } = program
   return {
@@ -77,11 +82,12 @@ function profileOf(name: string, profiles: ReadonlyMap<string, Profile>): Profil
 }
 
 /** The floor of `standard` is for those who ask for nothing; who names a runtime or a floor without a profile has asked. */
-function floorOf({ profile, runtime, floor }: Confinement, { floor: least }: Profile): Isolation {
+function floorOf({ profile, floor }: Confinement, { floor: least }: Profile): Isolation {
   if (floor !== undefined && !isIsolation(floor)) {
     throw invalid('/floor', `must be one of ${isolations.join(', ')}`, String(floor))
   }
-  if (profile === undefined && (floor !== undefined || runtime !== undefined)) return floor ?? 'none'
+  // Only a program names a floor, never a tool's arguments: who names one instead of a profile means just that.
+  if (profile === undefined && floor !== undefined) return floor
   return stronger(least, floor ?? 'none')
 }
 

@@ -54,6 +54,17 @@ test('a program runs in a sandbox of its own, the answer names the runtime, and 
   assert.deepEqual(first.live(), [])
 })
 
+test('what the host demands of profiles holds for those too who name a runtime instead', async () => {
+  const strong = Object.fromEntries(
+    ['standard', 'wasm', 'dev', 'hardened'].map((name) => [name, { floor: 'microvm' as const }]),
+  )
+  const { runtimes } = setUp({ profiles: strong }, process_, wasm, host)
+  for (const runtime of ['process', 'wasm']) {
+    const request = { program: { kind: 'code', language: 'javascript', code: '' }, runtime } as const
+    await assert.rejects(runtimes.run(request, never), { code: 'RUNTIME_UNAVAILABLE' })
+  }
+})
+
 test('who asks for nothing gets what is strong enough for standard, not what is cheapest', async () => {
   const { runtimes } = setUp({}, process_, wasm, host)
   const kindFor = async (asked: object): Promise<string> =>

@@ -39,7 +39,7 @@ export function overview(): string {
     'Examples:',
     ...[commands.run, commands.stream, commands.describe].map(({ examples }) => `  ${examples[0].line}`),
     '',
-    'gantry help <command> explains one command. Without a configuration file the demo tools are there.',
+    'gantry help <command> explains one command. Without a configuration file the built-in and demo tools are there.',
     '',
   ].join('\n')
 }

@@ -10,7 +10,13 @@ const variables: { readonly [name: string]: string | undefined } = {
 }
 
 /** Variables of our tests and of the program's starter: right where they stand, but nothing to suggest. */
-const elsewhere: readonly string[] = ['GANTRY_BUNDLE', 'GANTRY_ENGINES', 'GANTRY_MATRIX', 'GANTRY_SOAK_SEED']
+const elsewhere: readonly string[] = [
+  'GANTRY_BUNDLE',
+  'GANTRY_ENGINES',
+  'GANTRY_MATRIX',
+  'GANTRY_SOAK_SEED',
+  'GANTRY_STARTER',
+]
 
 export const wrongEnvironment = 'The environment has a wrong value.'
 

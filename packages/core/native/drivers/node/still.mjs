@@ -26,6 +26,7 @@ export function holdStill({ seed, nowMs }) {
   })
   real.prototype.constructor = globalThis.Date
   performance.now = () => 0
+  process.uptime = () => 0
   process.hrtime = Object.assign(() => [0, 0], { bigint: () => 0n })
   const uuid = () => {
     const hex = fill(Buffer.alloc(16))

@@ -34,7 +34,7 @@ function programIssues(binding: { readonly [option: string]: unknown }): Issue[]
   const { command, script, code, language, takes, files, env, limits, output } = binding
   const programs = [command, script, code, takes].filter((program) => program !== undefined)
   const checks: readonly (readonly [string, boolean, string])[] = [
-    ['', programs.length === 1, 'must have exactly one of command, script, code and takes'],
+    ['/command', programs.length === 1, 'must be there, or script, or code, and only one of them'],
     ['/command', command === undefined || (isTextList(command) && command.length > 0), 'must be a list of texts'],
     ['/script', script === undefined || typeof script === 'string', 'must be a text'],
     ['/code', code === undefined || typeof code === 'string', 'must be a text'],

@@ -83,7 +83,13 @@ function memoryFirst(at: At, present: Present, { memoryBytes }: SandboxLimits): 
       ...(present.has(tcpLimit) ? [[at(tcpLimit), String(Math.ceil(memoryBytes / 4))] as const] : []),
     ],
     figures: { memoryPeakBytes: { file: at('memory.max_usage_in_bytes') } },
-    watches: [{ limit: 'memoryBytes', file: at('memory.oom_control'), key: 'oom_kill', atLeast: 1 }],
+    watches: [
+      { limit: 'memoryBytes', file: at('memory.oom_control'), key: 'oom_kill', atLeast: 1 },
+      // That limit is soft: each socket gets its least buffer all the same, so that reaching it ends the run.
+      ...(present.has(tcpLimit)
+        ? [{ limit: 'memoryBytes', file: at('memory.kmem.tcp.failcnt'), atLeast: 1 } as const]
+        : []),
+    ],
   }
 }
 

@@ -1,4 +1,4 @@
-import { readdir, readFile, rm } from 'node:fs/promises'
+import { readdir, readFile, rm, statfs } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { isAbsent } from '../../files/private-file.ts'
 import { groupName, ownTrees } from './cgroups.ts'
@@ -78,8 +78,19 @@ function groupsOf(folder: string): (run: string) => Promise<string[]> {
   return async (run) => {
     const name = groupName(run.slice('run-'.length))
     const text = await readFile(join(folder, run, groupsFile), 'utf8').catch(() => '')
-    return text.split('\n').filter((path) => isAbsolute(path) && [name, `${name}-self`].includes(basename(path)))
+    const named = text.split('\n').filter((path) => isAbsolute(path) && [name, `${name}-self`].includes(basename(path)))
+    const real = await Promise.all(named.map(isControlGroup))
+    return named.filter((_, index) => real[index])
   }
+}
+
+/** The file may have been written by anybody; only what the kernel itself made is taken for a group. */
+async function isControlGroup(path: string): Promise<boolean> {
+  const type = await statfs(path).then(
+    (stats) => stats.type,
+    () => 0,
+  )
+  return type === 0x27e0eb || type === 0x6367_7270
 }
 
 async function names(folder: string): Promise<string[]> {

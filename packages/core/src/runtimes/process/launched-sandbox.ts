@@ -38,6 +38,8 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
         ...(job.onOutput === undefined ? {} : { onOutput: job.onOutput }),
       })
       if (end.unwritten !== undefined) throw unwritten(end.unwritten)
+      // An interpreter that ended takes its session along, which whoever holds it should know with the answer.
+      if (spec.session === true && !end.alive) await ended
       return outcomeOf(end, value, enforced)
     },
     async dispose() {

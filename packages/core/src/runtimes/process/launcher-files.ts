@@ -1,3 +1,4 @@
+import { checkPath } from '../file-path.ts'
 import { FrameError } from './frames.ts'
 import type { LaunchJob, RunEnd } from './launcher.ts'
 import { collectRoom, fileOf } from './launcher-encode.ts'
@@ -34,7 +35,7 @@ export function createCollected(job: LaunchJob): Collected {
       if (++count > most.files) throw new FrameError('The init sent more files than it may.')
       const path = pathOf(bytes)
       current = undefined
-      if (path === undefined) return skip(bytes.toString(), 'not a path that can be handed out')
+      if (path === undefined) return skip(bytes.toString(), 'its name cannot be handed out')
       if (all.has(path)) throw new FrameError('The init sent a file twice.')
       current = createGrowing()
       all.set(path, current)
@@ -69,10 +70,8 @@ function isAsBefore(input: ReturnType<NonNullable<LaunchJob['files']>['get']>, b
   return bytes.equals(fileOf(input).bytes)
 }
 
-/** A path below the workspace, in UTF-8, without anything that climbs or hides. */
+/** A path below the workspace that is the same on every system, without anything that climbs or hides. */
 function pathOf(bytes: Buffer): string | undefined {
   const path = bytes.toString()
-  if (path.includes('\uFFFD') || path.length === 0) return undefined
-  const parts = path.split('/')
-  return parts.some((part) => part === '' || part === '.' || part === '..') ? undefined : path
+  return path.includes('\uFFFD') || checkPath(path) !== undefined ? undefined : path
 }

@@ -87,7 +87,7 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     idleBytes: ({ language }) => idleBytes[language ?? ''] ?? smallestBytes,
     probe: (signal) =>
       probeByTrial({ start: counted, signal, guarded, languages: found.available, ground: () => grounded(signal) }),
-    refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec) ?? ground?.refuses(spec),
+    refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec, found) ?? ground?.refuses(spec),
     open: counted,
     async close() {
       closing.abort(new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`))
@@ -97,7 +97,11 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
   }
 }
 
-function refusalOf({ network, dial }: SandboxSpec): Refusal | undefined {
+function refusalOf({ network, dial, session, language = '' }: SandboxSpec, found: LanguagesFound): Refusal | undefined {
+  if (session === true && !found.waiting.includes(language)) {
+    const remedy = `Use one of ${found.waiting.join(', ')}.`
+    return { reason: `${language} has no interpreter that keeps its state over several runs.`, remedy }
+  }
   if (network === 'none' || dial !== undefined) return undefined
   return { reason: 'There is no guarded way out for this sandbox.', remedy: 'Give the executor `egress`.' }
 }

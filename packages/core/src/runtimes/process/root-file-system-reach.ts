@@ -73,7 +73,15 @@ async function linked(from: string, to: string): Promise<boolean> {
 
 /** Makes a folder, and those above it that are missing, with exactly this mode, whatever the umask takes away. */
 export async function makeFolder(folder: string, mode: number): Promise<void> {
-  const made = await mkdir(folder, { recursive: true, mode: 0o700 })
-  if (made === undefined) return
-  for (let at = folder; at.startsWith(made); at = dirname(at)) await chmod(at, mode)
+  const parent = dirname(folder)
+  // One by one: Node's own way never ends below /proc, where the kernel says that a folder's parent is not there.
+  if (parent !== folder && (await lstat(parent).catch(() => undefined)) === undefined) await makeFolder(parent, mode)
+  const made = await mkdir(folder, { mode: 0o700 }).then(
+    () => true,
+    (error: unknown) => {
+      if (codeOf(error) === 'EEXIST') return false
+      throw error
+    },
+  )
+  if (made) await chmod(folder, mode)
 }

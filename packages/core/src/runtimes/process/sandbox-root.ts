@@ -73,8 +73,9 @@ async function checkAbove(folder: string, uid: number): Promise<void> {
 
 function unusable(folder: string, why: string, cause?: unknown): ToolError {
   const remedy = 'Set SANDBOX_ROOT to a folder of your own that nobody else can write and everybody can pass through.'
-  return new ToolError('RUNTIME_UNAVAILABLE', `The folder for sandboxes, ${folder}, ${why}. ${remedy}`, {
-    details: { remedy },
+  const reason = `The folder for sandboxes, ${folder}, ${why}.`
+  return new ToolError('RUNTIME_UNAVAILABLE', `${reason} ${remedy}`, {
+    details: { reason, remedy },
     retryable: false,
     ...(cause === undefined ? {} : { cause }),
   })

@@ -68,9 +68,17 @@ function leaf({ action, checks }: Rule): Instruction[] {
   return [...checks.flatMap(conditional), give(action === 'allow' ? actions.allow : actions.errno | action.errno)]
 }
 
-/** A check that is passed over when a pointer is null, both halves of it. */
+/** A check that is passed over when a pointer is null, both halves of it, or another argument is not what it is for. */
 function conditional(one: Check): Instruction[] {
   const body = check(one)
+  if (one.when !== undefined) {
+    const { argument, is } = one.when
+    return [
+      load(offsets.arguments + 8 * argument),
+      { code: codes.ifEqual, jumpTrue: 0, jumpFalse: body.length, value: is },
+      ...body,
+    ]
+  }
   if (one.unlessNull === undefined) return body
   const at = offsets.arguments + 8 * one.unlessNull
   return [

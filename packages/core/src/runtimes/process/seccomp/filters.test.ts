@@ -114,6 +114,12 @@ const cases: readonly (readonly [call: string, args: readonly number[], base: st
   ['inotify_init1', [], ENOSYS],
   ['fcntl', [0, 1], 'allow'],
   ['fcntl', [0, 1026], EPERM],
+  ['fcntl', [0, 1024], EPERM],
+  ['fcntl', [0, 6], 'allow', EPERM],
+  ['setsockopt', [0, 1, 2], 'allow'],
+  ['setsockopt', [0, 1, 26], EPERM],
+  ['setsockopt', [0, 1, 50], EPERM],
+  ['setsockopt', [0, 41, 26], 'allow'],
 ]
 
 for (const architecture of ['x64', 'arm64'] as const) {

@@ -11,6 +11,8 @@ export interface Check {
   readonly never?: readonly number[]
   /** Not looked at when this argument, a pointer, is null. */
   readonly unlessNull?: number
+  /** Looked at only when the lower half of this argument is this value. */
+  readonly when?: { readonly argument: number; readonly is: number }
   readonly errno: number
 }
 
@@ -89,7 +91,7 @@ export const allowed: readonly Group[] = [
   {
     why: 'sockets once made; which can be made is checked below',
     calls: `accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg
-      sendmsg sendto setsockopt shutdown`,
+      sendmsg sendto shutdown`,
   },
   { why: 'facts about the system, and random numbers', calls: 'getrandom sysinfo uname' },
   {
@@ -164,9 +166,16 @@ export const checked: readonly Checked[] = [
     checks: [{ argument: 0, never: [coreLimit], errno: EPERM }],
   },
   {
-    why: 'F_NOTIFY tells which files of the system others use',
+    why: 'programs on sockets: they are compiled into memory that the whole machine shares',
+    calls: 'setsockopt',
+    checks: [{ argument: 2, never: [26, 50, 51, 52], when: { argument: 1, is: 1 }, errno: EPERM }],
+  },
+  {
+    why: 'F_NOTIFY tells which files of the system others use, F_SETLEASE makes others wait for a file',
     calls: 'fcntl',
-    checks: [{ argument: 1, never: [1026], errno: EPERM }],
+    checks: [{ argument: 1, never: [1024, 1026], errno: EPERM }],
+    // Locks of ranges are memory of the kernel that nobody counts; without them there is still flock.
+    strict: [{ argument: 1, never: [6, 7, 37, 38, 1024, 1026], errno: EPERM }],
   },
   {
     why: 'MADV_MERGEABLE shares pages with strangers, and the time of a write tells what they hold',
