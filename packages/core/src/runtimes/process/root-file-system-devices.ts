@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { chmod, open, symlink } from 'node:fs/promises'
+import { open, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { makeFolder } from './root-file-system-reach.ts'
@@ -32,12 +32,10 @@ export async function ownDevices({ run: own, privileged }: SandboxRoot): Promise
   const folder = join(own, 'dev')
   try {
     await makeFolder(folder, 0o755)
-    for (const [name, [major, minor]] of Object.entries(nodes)) {
-      const path = join(folder, name)
-      await run('mknod', [path, 'c', major, minor])
-      await chmod(path, 0o666)
-      await (await open(path, 'r+')).close()
-    }
+    // The names and numbers are ours; one shell for all of them, because each program takes 10 ms to start.
+    const lines = Object.entries(nodes).map(([name, [major, minor]]) => `mknod -m 666 ${name} c ${major} ${minor}`)
+    await run('/bin/sh', ['-ec', lines.join('\n')], { cwd: folder, env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' } })
+    for (const name of Object.keys(nodes)) await (await open(join(folder, name), 'r+')).close()
     for (const [name, target] of Object.entries(links)) await symlink(target, join(folder, name))
     return ['--dev-bind', folder, '/dev']
   } catch {

@@ -1,4 +1,5 @@
-import { chmod, copyFile, cp, lstat, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmodSync, copyFileSync, lstatSync, mkdirSync, readdirSync, readlinkSync, symlinkSync } from 'node:fs'
+import { chmod, copyFile, lstat, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isAbsent } from '../../files/private-file.ts'
 import { makeFolder, unreachable } from './root-file-system-reach.ts'
@@ -27,7 +28,7 @@ const copied = [
   'pki/tls/openssl.cnf',
 ]
 /** Certificates are many and change, so that they are bound; only a sandbox with a network reads them. */
-const bound = [
+const certificates = [
   'ca-certificates/extracted',
   'crypto-policies/back-ends',
   'pki/ca-trust/extracted',
@@ -38,38 +39,52 @@ const bound = [
 const mostBytes = 4_194_304
 const openMode = 0o755
 
-/** Writes a small /etc into `folder`, and resolves to bubblewrap's arguments for the certificates in it. */
-export async function prepareEtc(folder: string): Promise<string[]> {
+/** Folders of the host's /etc that are bound into ours. */
+export interface EtcBinds {
+  /** Hundreds of links, which take longer to copy than a mount does for many starts. */
+  readonly always: readonly string[]
+  /** For sandboxes with a network. */
+  readonly certificates: readonly string[]
+}
+
+/** Writes a small /etc into `folder`, and resolves to bubblewrap's arguments for what is bound into it. */
+export async function prepareEtc(folder: string): Promise<EtcBinds> {
   await makeFolder(folder, openMode)
   for (const [name, text] of Object.entries(written)) await writeOpen(join(folder, name), text)
   for (const name of copied) await copy(name, folder)
   const java = (await readdir('/etc')).filter((name) => /^java(-\d+[a-z0-9-]*)?$/.test(name))
-  for (const name of ['alternatives', ...java]) {
+  for (const name of java) {
     const from = join('/etc', name)
-    if (await isOpenFolder(from)) await copyTree(from, join(folder, name))
+    if (await isOpenFolder(from)) copyTree(from, join(folder, name))
   }
-  const certificates: string[] = []
-  for (const name of bound) {
-    if (!(await isOpenFolder(join('/etc', name)))) continue
+  return { always: await bind(['alternatives'], folder), certificates: await bind(certificates, folder) }
+}
+
+async function bind(names: readonly string[], folder: string): Promise<string[]> {
+  const args: string[] = []
+  for (const name of names) {
+    const path = join('/etc', name)
+    if (!(await isOpenFolder(path))) continue
     await makeFolder(join(folder, name), openMode)
-    certificates.push('--ro-bind', join('/etc', name), join('/etc', name))
+    args.push('--ro-bind', path, path)
   }
-  return certificates
+  return args
 }
 
 /** A small folder with the links in it as they are; what others may not read stays out. */
-async function copyTree(from: string, to: string): Promise<void> {
-  await cp(from, to, {
-    recursive: true,
-    verbatimSymlinks: true,
-    filter: async (path) => {
-      const stats = await lstat(path)
-      if (stats.isSymbolicLink()) return true
-      const readable = (stats.mode & 0o004) !== 0
-      return readable && (stats.isDirectory() || (stats.isFile() && stats.size <= mostBytes))
-    },
-  })
-  await chmod(to, openMode)
+function copyTree(from: string, to: string): void {
+  mkdirSync(to)
+  chmodSync(to, openMode)
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    const [source, copy] = [join(from, entry.name), join(to, entry.name)]
+    if (entry.isSymbolicLink()) symlinkSync(readlinkSync(source), copy)
+    else if ((lstatSync(source).mode & 0o004) === 0) continue
+    else if (entry.isDirectory()) copyTree(source, copy)
+    else if (entry.isFile() && lstatSync(source).size <= mostBytes) {
+      copyFileSync(source, copy)
+      chmodSync(copy, 0o444)
+    }
+  }
 }
 
 /** Links are copied as they are, and only into /usr, which is the same inside. */

@@ -75,14 +75,17 @@ interface System {
 
 async function hostSystem(folder: string): Promise<System> {
   const binds = await Promise.all(hostFolders.map((name) => entry('/', name, folder)))
-  return { binds: binds.flat(), certificates: await prepareEtc(join(folder, 'etc')) }
+  const { always, certificates } = await prepareEtc(join(folder, 'etc'))
+  return { binds: [...binds.flat(), ...always], certificates }
 }
 
 async function ownSystem(root: SandboxRoot, folder: string, rootfs: string): Promise<System> {
   await checkReach(root, rootfs, '/rootfs')
   const names = (await readdir(rootfs)).filter((name) => !ownFolders.includes(name))
   const binds = (await Promise.all(names.map((name) => entry(rootfs, name, folder)))).flat()
-  return { binds, certificates: names.includes('etc') ? [] : await prepareEtc(join(folder, 'etc')) }
+  if (names.includes('etc')) return { binds, certificates: [] }
+  const { always, certificates } = await prepareEtc(join(folder, 'etc'))
+  return { binds: [...binds, ...always], certificates }
 }
 
 /** A link stays a link, so that `/bin` leads where it does on the host; what is absent is left out. */
