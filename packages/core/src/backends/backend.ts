@@ -61,6 +61,8 @@ export interface Measured {
   readonly usage?: Usage
   /** Ends the call as failed although there is an output, which its Result then carries. */
   readonly failure?: ToolError
+  /** What there is of an output when the call is stopped, for its Result; nothing in it counts as an answer. */
+  readonly partial?: Json
   /** Nothing in the output says whether the call succeeded: an `exitCode` in it is a value like any other. */
   readonly plain?: boolean
 }

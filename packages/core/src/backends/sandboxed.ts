@@ -55,10 +55,14 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
   const work = ready
     .run({ ...request, onOutput: feed.output, onMessage: feed.message }, context.signal)
     .finally(feed.end)
+  const { signal } = context
+  const tellPartial = (): void => context.measured({ partial: feed.written() })
+  signal.addEventListener('abort', tellPartial, { once: true })
   // The work is waited for below; this keeps a failure before that from counting as unhandled.
   work.catch(() => undefined)
   yield* feed.chunks()
   const { outcome, runtime } = await work
+  signal.removeEventListener('abort', tellPartial)
   const { output, failure } = answerOf(plan, request, outcome)
   const { usage, enforced, hit } = outcome
   context.measured({

@@ -1,5 +1,6 @@
-import { codes, type Result, type ResultTool, type ToolError, type Usage } from '@gantry/contract'
+import { codes, type Json, type Result, type ResultTool, type ToolError, type Usage } from '@gantry/contract'
 import type { Measured } from '../backends/backend.ts'
+import { copyJson } from '../json/copy.ts'
 import { errorInfo } from './failure.ts'
 import type { Run } from './run.ts'
 
@@ -29,14 +30,25 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
   // One literal for all Results keeps calls fast; what there is not goes again, which only refused calls pay for.
   if (tool === undefined) delete result.tool
   if (backend === undefined) delete result.backend
-  if (run.measured !== undefined) addMeasured(result, run.measured)
+  if (run.measured !== undefined) addMeasured(run, result, run.measured)
   return failure === undefined ? result : { ...result, ...endOf(run, result, failure) }
 }
 
 /** What was measured where the work was done stands in for what the pipeline saw from outside. */
-function addMeasured(result: Mutable<Result>, { runtime, usage }: Measured): void {
+function addMeasured(run: Run, result: Mutable<Result>, { runtime, usage, partial }: Measured): void {
+  if (partial !== undefined && run.stopped !== undefined) result.output = partialOutput(run, partial)
   if (runtime !== undefined) result.runtime = runtime
   if (usage !== undefined) result.usage = usage
+}
+
+/** Held to the same limits as a whole one, and searched for secrets like it; what does not fit is left out. */
+function partialOutput(run: Run, partial: Json): Json {
+  try {
+    const copied = copyJson(partial, { ...run.tool?.resultCopy, dropped: { count: 0 } })
+    return run.redactor?.value(copied) ?? copied
+  } catch {
+    return null
+  }
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }

@@ -110,9 +110,11 @@ test('output streams while the program runs', async () => {
   )
 })
 
-test('a cancelled call kills the program and ends as cancelled', async () => {
+test('a cancelled call kills the program, ends as cancelled and keeps what was written until then', async () => {
   const controller = new AbortController()
-  const running = gantry.run('shell:run', { argv: ['sleep', '60'] }, { signal: controller.signal })
-  setTimeout(() => controller.abort(), 300)
-  assert.equal((await running).status, 'cancelled')
+  const stop = gantry.on('call:reported', () => controller.abort())
+  const running = gantry.run('shell:run', { script: 'echo before; sleep 60' }, { signal: controller.signal })
+  const { status, output } = await running
+  stop()
+  assert.deepEqual([status, output], ['cancelled', { stdout: 'before\n', stderr: '' }])
 })

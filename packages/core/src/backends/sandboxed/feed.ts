@@ -12,6 +12,8 @@ export interface Feed {
   output(stream: 'stdout' | 'stderr', bytes: Uint8Array): void
   message(message: ProgramMessage): void
   end(): void
+  /** All that came so far. */
+  written(): { readonly stdout: string; readonly stderr: string }
   /** Chunks as they come, until the end. */
   chunks(): AsyncGenerator<OutputChunk, void>
 }
@@ -19,6 +21,7 @@ export interface Feed {
 /** Pieces wait here for a slow reader; the limits of the sandbox bound how many there can be. */
 export function createFeed(context: Pick<ToolContext, 'progress' | 'log'>): Feed {
   const waiting: OutputChunk[] = []
+  const all = { stdout: '', stderr: '' }
   const decoders = {
     stdout: new TextDecoder('utf-8', { ignoreBOM: true }),
     stderr: new TextDecoder('utf-8', { ignoreBOM: true }),
@@ -27,6 +30,7 @@ export function createFeed(context: Pick<ToolContext, 'progress' | 'log'>): Feed
   let wake: (() => void) | undefined
   const push = (stream: 'stdout' | 'stderr', text: string): void => {
     if (text === '') return
+    all[stream] += text
     const last = waiting.at(-1)
     if (last?.stream === stream) waiting[waiting.length - 1] = { stream, text: last.text + text }
     else waiting.push({ stream, text })
@@ -46,6 +50,7 @@ export function createFeed(context: Pick<ToolContext, 'progress' | 'log'>): Feed
       for (const stream of ['stdout', 'stderr'] as const) push(stream, decoders[stream].decode())
       wake?.()
     },
+    written: () => ({ ...all }),
     async *chunks() {
       while (true) {
         const chunk = waiting.shift()
