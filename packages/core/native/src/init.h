@@ -74,6 +74,7 @@ extern struct init {
   struct {
     uint64_t memory, pids, cpu_ms, cpu_base_ms, next;
   } watch;
+  uint64_t locks_next;
   enum hit hit;
 } self;
 

@@ -122,6 +122,8 @@ void go(struct frame *frame) {
     self.watch.cpu_base_ms = sum_tasks(!self.host, &sums) ? cpu_ms_of(&sums) : 0;
     self.watch.next = now_ms() + LOOK_MS;
   }
+  /* Most programs are over before the first look. */
+  self.locks_next = now_ms() + LOCKS_MS / 2;
   self.hit = HIT_NOTHING;
   self.running = true;
   self.step = 0;
@@ -239,13 +241,12 @@ void look_at_tasks(void) {
 #define MOST_LOCKS 4096
 
 void look_at_locks(void) {
-  static uint64_t next;
   char text[16384];
   unsigned lines = 0;
   ssize_t length;
   uint64_t now = now_ms();
-  if (now < next) return;
-  next = now + LOCKS_MS;
+  if (now < self.locks_next) return;
+  self.locks_next = now + LOCKS_MS;
   int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
   while (lines <= MOST_LOCKS && (length = read(fd, text, sizeof text)) > 0) {

@@ -6,8 +6,8 @@
 
 /* How often processes are looked at where no control group holds the limits. */
 #define LOOK_MS 25
-/* And how often at locks. */
-#define LOCKS_MS 100
+/* And how often at locks: seldom, because the kernel stops every lock of the machine for some milliseconds meanwhile. */
+#define LOCKS_MS 2000
 
 struct task_sums {
   uint64_t resident_bytes;

@@ -1,4 +1,4 @@
-import { Buffer } from 'node:buffer'
+import { viewOf } from './genuine.ts'
 import type { FileNode, FileSystem } from './pyodide.ts'
 
 /** The files of a Python host: held to a size, filled, and brought out again. */
@@ -8,7 +8,7 @@ export interface Disk {
   /** Whether a write was refused for want of room. */
   readonly refused: boolean
   layOut(files: readonly (readonly [path: string, bytes: Uint8Array])[]): void
-  /** Calls for each file in the order of their paths; links and what else is not a file are named with a reason. */
+  /** Calls for each file in the order of their paths, with its bytes where they lie; links and what else is not a file are named with a reason. */
   walk(file: (path: string, bytes: Uint8Array) => void, other: (path: string, reason: string) => void): void
 }
 
@@ -69,7 +69,7 @@ export function createDisk(fs: FileSystem): Disk {
         for (const [name, node] of membersOf(folder)) {
           if (++entries > mostEntries) return
           const path = prefix + name
-          if (fs.isFile(node.mode)) file(path, Buffer.from(node.contents as Uint8Array).subarray(0, node.usedBytes))
+          if (fs.isFile(node.mode)) file(path, viewOf(node.contents as Uint8Array, 0, node.usedBytes))
           else if (!fs.isDir(node.mode)) other(path, fs.isLink(node.mode) ? 'a symbolic link' : 'a device')
           else if (depth === mostDepth) other(path, 'too deep')
           else visit(node, `${path}/`, depth + 1)

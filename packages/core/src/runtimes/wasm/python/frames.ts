@@ -10,15 +10,24 @@ export const fromHost = {
   channel: 4,
   /** The program has ended; the payload is its exit code as text. */
   end: 5,
-  /** A file that is brought out: the length of its path in two bytes, its path, its bytes. */
+  /** A file that is brought out: JSON of its path and the number of its bytes, which follow as `content`. */
   file: 6,
   /** A file that is not: JSON of its path and the reason. */
   skipped: 7,
   /** The answer to `report`, behind the files: JSON of HostReport. */
   report: 8,
-  /** The memory of an interpreter, when one was asked for. */
+  /** A piece of the memory of an interpreter, when one was asked for; `end` comes behind the last. */
   snapshot: 9,
+  /** A piece of the file that was named last. */
+  content: 10,
 } as const
+
+/** Which stream of a program a frame is of. */
+export function streamOf(kind: number): 'stdout' | 'stderr' | 'channel' | undefined {
+  if (kind === fromHost.stdout) return 'stdout'
+  if (kind === fromHost.stderr) return 'stderr'
+  return kind === fromHost.channel ? 'channel' : undefined
+}
 
 export const headBytes = 5
 

@@ -14,8 +14,8 @@ export interface HostFiles {
 }
 
 const modules = [
-  ...['random', 'web-assembly', 'python/disk', 'python/frames', 'python/guest', 'python/host', 'python/host-node'],
-  ...['python/load', 'python/memory-cap', 'python/service', 'python/shell'],
+  ...['random', 'web-assembly', 'python/disk', 'python/frames', 'python/genuine', 'python/guest', 'python/host'],
+  ...['python/host-node', 'python/load', 'python/memory-cap', 'python/service', 'python/shell'],
 ]
 const drivers = ['python.py', 'python_channel.py', 'python_returns.py', 'python_still.py']
 

@@ -2,6 +2,7 @@ import { Buffer } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import { createDisk } from './disk.ts'
 import { fromHost } from './frames.ts'
+import { inPieces } from './genuine.ts'
 import { guestSource } from './guest.ts'
 import { type HostNode, takeNode } from './host-node.ts'
 import { restorePyodide, startPyodide } from './load.ts'
@@ -63,7 +64,8 @@ async function make(node: HostNode, folder: string, sources: readonly Uint8Array
   }
   pyodide.FS.writeFile('/gantry/guest.py', Buffer.from(guestSource))
   pyodide.runPython(build)
-  node.send(fromHost.snapshot, pyodide.makeMemorySnapshot())
+  inPieces(pyodide.makeMemorySnapshot(), (piece) => node.send(fromHost.snapshot, piece))
+  node.send(fromHost.end)
   return node.exit(0)
 }
 

@@ -97,8 +97,10 @@ function orThrow(error: unknown): (there: boolean) => void {
 async function makeSnapshot(place: Place, drivers: string, signal: AbortSignal): Promise<Uint8Array> {
   const host = startHost(place, ['--make', drivers], { readable: [drivers] })
   const made = Promise.withResolvers<Uint8Array>()
+  const pieces: Uint8Array[] = []
   host.listen((kind, payload) => {
-    if (kind === fromHost.snapshot) made.resolve(payload)
+    if (kind === fromHost.snapshot) pieces.push(payload)
+    else if (kind === fromHost.end) made.resolve(Buffer.concat(pieces))
   })
   void host.gone.then(() => {
     const cause = new Error(host.lastWords)

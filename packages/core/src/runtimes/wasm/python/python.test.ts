@@ -8,6 +8,7 @@ import { test } from 'node:test'
 import { createWasmRuntime } from '../../wasm.ts'
 import { createBench, limits, readable } from '../run.fixture.ts'
 import { pythonAttack } from '../self-test.ts'
+import { createFrameReader } from './frames.ts'
 import { type HostProcess, spawnPlainly } from './host-process.ts'
 import { usageOf } from './usage.ts'
 
@@ -15,6 +16,19 @@ const bench = createBench()
 const py = (code: string, options = {}) => bench.code('python', code, options)
 const text = (value: string): Uint8Array => new TextEncoder().encode(value)
 const signal = AbortSignal.timeout(120_000)
+
+/** Python that finds its way to the language below it, as a review did. */
+const reachJavaScript = `import gc
+gc.unfreeze()
+names = {}
+for it in gc.get_objects():
+    if isinstance(it, dict) and isinstance(it.get('__name__'), str): names.setdefault(it['__name__'], it)
+to_js = names['_pyodide_core']['to_js']
+FS = names['pyodide._state']['jsfinder'].jsproxies['pyodide_js'].FS
+Object = to_js({}).constructor
+Array = to_js([1]).constructor
+Bytes = to_js(b'1').constructor
+push = Array.prototype.push`
 
 test('Python prints, returns, awaits, reads its input and its files, and gives files out', async () => {
   const { stdout, stderr, value, outcome, exit, skipped } = await py(
@@ -145,6 +159,81 @@ test('a host that ends while it waits ends its sandbox; one that ends in a run i
     const broken = running.run({ program, onOutput: () => hosts.at(-1)?.kill() }, signal)
     await assert.rejects(broken, { code: 'BACKEND_FAILED', effect: 'possible' })
     await running.ended
+  } finally {
+    await runtime.close()
+  }
+})
+
+test('a program that says that its turn is done, and goes on, is held to its limits', async () => {
+  const sandbox = await bench.runtime.open(
+    { language: 'python', limits: { ...limits, cpuMs: 500 }, network: 'none', session: true },
+    signal,
+  )
+  const code = `import os\nos.write(3, b'{"done":true,"code":0}\\n')\nwhile True: pass`
+  const { hit, exit } = await sandbox.run({ program: { kind: 'code', language: 'python', code } }, signal)
+  assert.deepEqual([hit, exit], [process.platform === 'linux' ? 'cpuMs' : 'wallMs', { signal: 'SIGKILL' }])
+  await sandbox.ended
+})
+
+test('a program that gets hold of JavaScript gets nothing of the host from its devices, and changes nothing for it', async () => {
+  const { stdout, stderr, exit, value } = await py(`${reachJavaScript}
+found = []
+for fd in (0, 3):
+    stream = FS.getStream(fd)
+    trap = to_js({})
+    trap.length, trap.set = 0, push
+    for read in (lambda: stream.stream_ops.read(stream, trap, 0, 16, 0), lambda: stream.devops.read(trap)):
+        try:
+            read()
+        except BaseException:
+            pass
+        found.append(trap.length)
+for it in (Array, Array.prototype, Bytes, Bytes.prototype, Object.getPrototypeOf(Bytes), Object, Object.prototype):
+    found.append(Object.isFrozen(it))
+try:
+    Array.prototype.reduce = push
+except BaseException as error:
+    print('kept')
+# The positive control: the same trap, for a read that uses what it is given.
+trap = to_js({})
+trap.length, trap.set = 0, push
+trap.set(1)
+return [found, trap.length]`)
+  assert.deepEqual([stderr, exit], ['', { code: 0 }])
+  assert.deepEqual(value, [[0, 0, 0, 0, true, true, true, true, true, true, true], 1])
+  assert.equal(stdout, 'kept\n')
+})
+
+test('what a program writes at once comes in pieces, and is cut off like any other', async () => {
+  let longest = 0
+  const runtime = createWasmRuntime({
+    spawnHost(argv, env) {
+      const host = spawnPlainly(argv, env)
+      const read = createFrameReader(2 ** 30, (_kind, payload) => {
+        longest = Math.max(longest, payload.length)
+      })
+      host.channel.on('data', read)
+      return host
+    },
+  })
+  const run = async (code: string) => {
+    const sandbox = await runtime.open({ language: 'python', limits, network: 'none' }, signal)
+    const program = { kind: 'code', language: 'python', code } as const
+    return await sandbox.run({ program, collect: { files: 2, bytes: 1_000_000 } }, signal)
+  }
+  try {
+    const large = await run(`import os\nos.write(1, b'x' * 1000000)\nopen('f', 'wb').write(bytes(range(250)) * 2000)`)
+    assert.deepEqual([large.hit, large.stdout.total, large.stdout.bytes.length], [undefined, 1_000_000, 65_536])
+    const file = large.files.get('f') ?? new Uint8Array(0)
+    assert.ok(file.length === 500_000 && file.every((byte, index) => byte === index % 250))
+    for (const [fd, hit] of [
+      [1, 'stdoutBytes'],
+      [2, 'stderrBytes'],
+      [3, 'stdoutBytes'],
+    ] as const) {
+      assert.equal((await run(`import os\nos.write(${fd}, b'x' * (20 << 20))`)).hit, hit)
+    }
+    assert.equal(longest, 65_536)
   } finally {
     await runtime.close()
   }

@@ -2,6 +2,7 @@ import { Buffer } from 'node:buffer'
 import { createRandom } from '../random.ts'
 import type { Disk } from './disk.ts'
 import { decodeWithBytes, fromHost, type HostJob, type HostReport, type ReportRequest, toHost } from './frames.ts'
+import { inPieces, putBytes, viewOf } from './genuine.ts'
 import type { HostNode } from './host-node.ts'
 import type { MemoryCap } from './memory-cap.ts'
 import type { DeviceOperations, Pyodide } from './pyodide.ts'
@@ -26,6 +27,9 @@ export interface ServiceParts {
 const deviceMajor = 200
 const channelFd = 3
 const anybody = 0o666
+const longestPath = 4_096
+/** The driver says that a turn is done in a short line of its own. */
+const longestDone = 4_096
 
 export function createService({ node, shell, cap, pyodide, disk }: ServiceParts): Service {
   const { FS } = pyodide
@@ -61,16 +65,14 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
     }
     const send = (path: string, content: Uint8Array): void => {
       const over = filesLeft === 0 ? 'files' : content.length > bytesLeft ? 'bytes' : undefined
-      if (over !== undefined) {
-        skip(path, `over the number of ${over}`)
+      if (over !== undefined || path.length > longestPath) {
+        skip(path, over === undefined ? 'a path that is too long' : `over the number of ${over}`)
         return
       }
       filesLeft -= 1
       bytesLeft -= content.length
-      const name = Buffer.from(path)
-      const length = Buffer.alloc(2)
-      length.writeUInt16LE(name.length)
-      node.send(fromHost.file, length, name, content)
+      node.send(fromHost.file, Buffer.from(JSON.stringify({ path, bytes: content.length })))
+      inPieces(content, (piece) => node.send(fromHost.content, piece))
     }
     if (files > 0) disk.walk(send, skip)
     const memoryBytes = pyodide._module.HEAPU8.length
@@ -95,28 +97,29 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
       }
       const part = line.subarray(0, length)
       line = line.subarray(part.length)
-      buffer.set(part, offset)
+      putBytes(buffer, part, offset)
       return part.length
     },
     write(_stream, buffer, offset, length) {
-      const bytes = copyOf(buffer, offset, length)
-      node.send(fromHost.channel, bytes)
-      if (session && bytes.includes('"done"')) open = true
+      const bytes = viewOf(buffer, offset, length)
+      inPieces(bytes, (piece) => node.send(fromHost.channel, piece))
+      if (session && length <= longestDone && Buffer.from(bytes).includes('"done"')) open = true
       return length
     },
   }
   const wait: DeviceOperations = {
     ...inert,
     write(_stream, buffer, offset, length) {
-      const seconds = length === 8 ? copyOf(buffer, offset, length).readDoubleLE() : 0
+      const seconds = length === 8 ? Buffer.from(viewOf(buffer, offset, length)).readDoubleLE() : 0
       node.sleep(seconds * 1_000)
       return length
     },
   }
   const stream = (kind: number) => ({
     isatty: false,
-    write(bytes: Uint8Array): number {
-      node.send(kind, bytes)
+    write(given: Uint8Array): number {
+      const bytes = viewOf(given, 0, given.length)
+      inPieces(bytes, (piece) => node.send(kind, piece))
       return bytes.length
     },
   })
@@ -129,7 +132,7 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
         read(into) {
           const part = stdin.subarray(0, into.length)
           stdin = stdin.subarray(part.length)
-          into.set(part)
+          putBytes(into, part, 0)
           return part.length
         },
       })
@@ -149,11 +152,6 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
       }
     },
   }
-}
-
-/** A copy of bytes of the interpreter's memory, which comes as signed ones. */
-function copyOf({ buffer, byteOffset }: Uint8Array, offset: number, length: number): Buffer {
-  return Buffer.from(new Uint8Array(buffer, byteOffset + offset, length))
 }
 
 const inert: DeviceOperations = {

@@ -54,9 +54,21 @@ export function becomeShell(folder: string, complain: (text: string) => void): S
   }
 }
 
-/** Once Pyodide is there, it reads no file, compiles no module and starts no timer any more. */
+/**
+ * Once Pyodide is there, it reads no file, compiles no module and starts no timer any more. The language is frozen then: the
+ * host speaks it too, and a program that got hold of some of it must not change what the host says.
+ */
 export function closeShell(): void {
   for (const name of startingOnly) Reflect.deleteProperty(globalThis, name)
+  const iterators = [[].values(), new Map().values(), new Set().values(), ''[Symbol.iterator](), ''.matchAll(/-/g)]
+  const named = Object.getOwnPropertyNames(globalThis).filter((name) => !/^(?:Date|.*Error|globalThis)$/.test(name))
+  const shared = [Buffer, Object.getPrototypeOf(Uint8Array), ...named.map((name) => Reflect.get(globalThis, name))]
+  for (const it of shared) {
+    Object.freeze(it)
+    if (typeof it === 'function') Object.freeze(it.prototype)
+  }
+  for (const iterator of iterators) Object.freeze(Object.getPrototypeOf(iterator))
+  Object.freeze(globalThis)
 }
 
 const startingOnly = [

@@ -1,12 +1,13 @@
-import { type SandboxLimit, ToolError } from '@gantry/contract'
+import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
 import { unlessAborted } from '../../../egress/unless-aborted.ts'
 import type { Outcome, SandboxJob, SandboxSpec } from '../../runtime.ts'
 import { enforced } from '../enforced.ts'
 import { floodBytes } from '../flood.ts'
 import { createStreams, type Streams } from '../streams.ts'
-import { type Collected, createCollection } from './collection.ts'
-import { encodeWithBytes, fromHost, type HostJob, type HostReport, toHost } from './frames.ts'
+import { type Collected, type Collection, createCollection } from './collection.ts'
+import { encodeWithBytes, fromHost, type HostJob, type HostReport, streamOf, toHost } from './frames.ts'
 import type { HostClient } from './host-client.ts'
+import { reportOf } from './report.ts'
 import { watchHost } from './watch-host.ts'
 
 /** Runs programs in one host, one after the other. */
@@ -17,7 +18,14 @@ export interface Turns {
 /** How a turn ended: by itself with a code, at a limit, or with its host. */
 type TurnEnd = { readonly code: number } | { readonly hit: SandboxLimit } | 'gone'
 
-const reportMs = 30_000
+/** What is known of a turn besides its report. */
+interface Turn {
+  readonly streams: Streams
+  readonly collection: Collection
+  readonly wallMs: number
+  /** Processor time, as seen from outside. */
+  readonly seenCpuMs: number
+}
 
 export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: number): Turns {
   const { limits } = spec
@@ -29,11 +37,16 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
     const watch = watchHost(host.pid, limits)
     try {
       host.send(toHost.job, ...encodeJob(job, spec))
-      const end = await Promise.race([ended, watch.hit.then((hit) => ({ hit }))])
+      const hit = watch.hit.then((limit) => ({ hit: limit }))
+      const end = await Promise.race([ended, hit])
       const wallMs = performance.now() - started
       if (end === 'gone') return fallen(streams, wallMs)
       if ('hit' in end) return stopped(end.hit, streams, wallMs, watch.cpuMs())
-      return await finished(end.code, job, streams, wallMs)
+      // That it has ended is only what the host says; until it has reported, the program may still be running.
+      const collection = createCollection(job)
+      const report = await Promise.race([reportOf(host, collection, job), hit])
+      if ('hit' in report) return stopped(report.hit, streams, performance.now() - started, watch.cpuMs())
+      return finished(end.code, report, { streams, collection, wallMs, seenCpuMs: watch.cpuMs() ?? 0 })
     } finally {
       watch.stop()
     }
@@ -53,10 +66,8 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
     const cause = new Error(host.lastWords)
     throw new ToolError('BACKEND_FAILED', 'The process of the Python interpreter ended before its program.', { cause })
   }
-  const finished = async (code: number, job: SandboxJob, streams: Streams, wallMs: number): Promise<Outcome> => {
-    const collection = createCollection(job)
-    const report = await reportOf(host, collection, job)
-    const cpuMs = report.cpuMs - before
+  const finished = (code: number, report: HostReport, { streams, collection, wallMs, seenCpuMs }: Turn): Outcome => {
+    const cpuMs = Math.max(report.cpuMs - before, seenCpuMs)
     before = report.cpuMs
     const hit = code === 0 ? undefined : hitOf(report, streams)
     return {
@@ -71,12 +82,16 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
   return {
     async run(job, signal) {
       const { promise: ended, resolve } = Promise.withResolvers<TurnEnd>()
-      const done = ({ code }: { readonly code?: unknown }): void => resolve({ code: Number(code) || 0 })
+      const done = ({ code }: { readonly code?: unknown }): void => resolve({ code: Number(code) & 0xff })
       const streams = createStreams(job, limits, spec.session === true ? done : undefined)
+      let channelBytes = 0
       host.listen((kind, payload) => {
-        if (kind === fromHost.end) resolve({ code: Number(payload.toString()) & 0xff })
-        else listen(kind, payload, streams)
-        const flooded = floodOf(streams, limits)
+        if (kind === fromHost.end) return resolve({ code: exitCodeOf(payload) })
+        const stream = streamOf(kind)
+        if (stream === undefined) throw new RangeError('A host says something that belongs elsewhere.')
+        streams.push(stream, payload)
+        if (stream === 'channel') channelBytes += payload.length
+        const flooded = floodOf(streams, channelBytes, limits)
         if (flooded !== undefined) resolve({ hit: flooded })
       })
       void host.gone.then(() => resolve('gone'))
@@ -96,38 +111,17 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
 
 const nothing: Collected = { files: new Map(), skipped: [] }
 
-function listen(kind: number, payload: Buffer, streams: Streams): void {
-  if (kind === fromHost.stdout) streams.push('stdout', payload)
-  else if (kind === fromHost.stderr) streams.push('stderr', payload)
-  else if (kind === fromHost.channel) streams.push('channel', payload)
+/** Throws for what is no number, because no host of ours says that. */
+function exitCodeOf(payload: Buffer): number {
+  const code = Number(payload.toString() || 'none')
+  if (!Number.isInteger(code)) throw new RangeError('A host gives no exit code.')
+  return code & 0xff
 }
 
-function floodOf({ stdout, stderr }: Streams, limits: SandboxSpec['limits']): SandboxLimit | undefined {
-  if (stdout.total >= floodBytes(limits.stdoutBytes)) return 'stdoutBytes'
+/** The channel has no limit of its own; whoever floods it writes too much all the same. */
+function floodOf({ stdout, stderr }: Streams, channelBytes: number, limits: SandboxLimits): SandboxLimit | undefined {
+  if (stdout.total >= floodBytes(limits.stdoutBytes) || channelBytes >= floodBytes(0)) return 'stdoutBytes'
   return stderr.total >= floodBytes(limits.stderrBytes) ? 'stderrBytes' : undefined
-}
-
-/** Asks a host whose program has ended for files and figures. */
-async function reportOf(
-  host: HostClient,
-  collection: ReturnType<typeof createCollection>,
-  { collect }: SandboxJob,
-): Promise<HostReport> {
-  const { promise, resolve, reject } = Promise.withResolvers<HostReport>()
-  const fail = (): void => reject(new ToolError('BACKEND_FAILED', 'The Python interpreter did not give its files out.'))
-  const timer = setTimeout(fail, reportMs)
-  host.listen((kind, payload) => {
-    if (kind === fromHost.file) collection.file(payload)
-    else if (kind === fromHost.skipped) collection.skipped(payload)
-    else if (kind === fromHost.report) resolve(JSON.parse(payload.toString()) as HostReport)
-  })
-  void host.gone.then(fail)
-  host.send(toHost.report, Buffer.from(JSON.stringify(collect ?? { files: 0, bytes: 0 })))
-  try {
-    return await promise
-  } finally {
-    clearTimeout(timer)
-  }
 }
 
 /** A program that failed after something was refused to it was ended by that, whatever it made of the error. */

@@ -1,5 +1,5 @@
 import type { SandboxLimit, SandboxLimits } from '@gantry/contract'
-import { usageOf } from './usage.ts'
+import { type ProcessUsage, usageOf } from './usage.ts'
 
 /** Watches a host from outside, where nothing that its program does holds it up. */
 export interface HostWatch {
@@ -21,15 +21,19 @@ export function watchHost(pid: number | undefined, limits: SandboxLimits): HostW
   let [first, last]: (number | undefined)[] = []
   let stopped = false
   const poll = async (): Promise<void> => {
+    // Once it cannot be read it may be again: that alone ends no watch.
     const usage = pid === undefined ? undefined : await usageOf(pid)
-    if (usage === undefined || stopped) return
-    first ??= usage.cpuMs
-    last = usage.cpuMs - first
-    if (last >= limits.cpuMs) resolve('cpuMs')
-    if (usage.residentBytes >= limits.memoryBytes + besideBytes) resolve('memoryBytes')
+    if (stopped) return
+    if (usage !== undefined) weigh(usage)
     timer = setTimeout(() => void poll(), pollMs)
   }
-  void poll()
+  const weigh = ({ cpuMs, residentBytes }: ProcessUsage): void => {
+    first ??= cpuMs
+    last = cpuMs - first
+    if (last >= limits.cpuMs) resolve('cpuMs')
+    if (residentBytes >= limits.memoryBytes + besideBytes) resolve('memoryBytes')
+  }
+  if (pid !== undefined) void poll()
   return {
     hit,
     cpuMs: () => last,
