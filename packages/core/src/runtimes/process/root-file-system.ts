@@ -57,7 +57,7 @@ export async function prepareRootFileSystem(
     base: [
       ...['--ro-bind', folder, '/', ...system.binds],
       ...(await extraFolders(root, folder, options)),
-      ...['--proc', '/proc', ...(await hiding(root)), '--remount-ro', '/proc'],
+      ...['--proc', '/proc', ...(await hiding()), '--remount-ro', '/proc'],
       ...((await ownDevices(root)) ?? hostDevices()),
     ],
     network: system.certificates,
@@ -140,11 +140,10 @@ async function nodeProgram(root: SandboxRoot, { node }: RootFileSystemOptions): 
   return ['--ro-bind', path, '/gantry/node']
 }
 
-/** Lays nothing over what the kernel refuses to others anyway, or what is empty: a fresh uid has no keys. */
-async function hiding({ privileged }: SandboxRoot): Promise<string[]> {
+/** Lays nothing over what the kernel refuses to others anyway. */
+async function hiding(): Promise<string[]> {
   const found = await Promise.all(
     hidden.map(async (name) => {
-      if (privileged && name === 'keys') return []
       const path = join('/proc', name)
       const stats = await lstat(path).catch(() => undefined)
       return stats === undefined || (stats.mode & 0o006) === 0 ? [] : ['--ro-bind', '/dev/null', path]
