@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { JsonObject, Tool } from '@gantry/contract'
 import { fakeContext, testBackend } from '../conformance/backend.ts'
+import { noBubblewrap, sandboxTest } from '../conformance/sandbox-test.ts'
 import { createSandboxes } from '../runtimes/create-sandboxes.ts'
 import type { Measured } from './backend.ts'
 import { sandboxedBackend } from './sandboxed.ts'
@@ -27,12 +28,14 @@ const add = toolOf('add', {
   code: 'import json, sys\nargs = json.load(sys.stdin)\nreturn {"result": args["a"] + args["b"]}',
 })
 
-testBackend('sandboxed', async () => ({
-  backend: collected(),
-  add,
-  fail: toolOf('fail', { script: 'echo it broke >&2; exit 3' }),
-  wait: toolOf('wait', { command: ['sleep', '60'] }),
-}))
+if (noBubblewrap === undefined) {
+  testBackend('sandboxed', async () => ({
+    backend: collected(),
+    add,
+    fail: toolOf('fail', { script: 'echo it broke >&2; exit 3' }),
+    wait: toolOf('wait', { command: ['sleep', '60'] }),
+  }))
+}
 
 /** The suite calls a backend without a pipeline, which would pull the generator to its end. */
 function collected() {
@@ -66,7 +69,7 @@ test('a binding that names no program, two, or a secret is refused with all that
   check({ script: 'true' })
 })
 
-test('arguments are data on stdin: no shell ever reads them', async () => {
+sandboxTest('arguments are data on stdin: no shell ever reads them', async () => {
   const echo = toolOf('echo', { script: 'cat' })
   const args = { text: '$(touch /work/pwned); `id` "quoted"\n--flag' }
   const call = { id: 'test:echo:1.0.0', tool: echo, args, binding: echo.backends[0] as JsonObject }

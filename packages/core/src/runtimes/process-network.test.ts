@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { after, before, test } from 'node:test'
+import { after, before } from 'node:test'
 import { attackLimits, runOnce } from '../conformance/attacks/run.ts'
 import { textOf } from '../conformance/runtime-case.ts'
+import { sandboxTest } from '../conformance/sandbox-test.ts'
 import type { Egress } from '../egress/egress.ts'
 import { createEgress } from '../egress/guard.ts'
 import { createProcessRuntime } from './process.ts'
@@ -43,27 +44,33 @@ function spec(): Partial<SandboxSpec> {
 const fetchPython = (url: string) =>
   `import urllib.request\ntry:\n  print(urllib.request.urlopen("${url}", timeout=5).read().decode())\nexcept Exception as e:\n  print("refused")`
 
-test('a sandbox reaches what its network names, through the proxy, from Python and from JavaScript', async () => {
-  const url = originOf(allowed)
-  const python = await runOnce(
-    runtime,
-    { program: { kind: 'code', language: 'python', code: fetchPython(url) } },
-    spec(),
-  )
-  assert.equal(textOf(python.stdout.bytes), 'reached\n', textOf(python.stderr.bytes))
-  const code = `console.log(await (await fetch("${url}")).text())`
-  const javascript = await runOnce(runtime, { program: { kind: 'code', language: 'javascript', code } }, spec())
-  assert.equal(textOf(javascript.stdout.bytes), 'reached\n', textOf(javascript.stderr.bytes))
-})
+sandboxTest(
+  'a sandbox reaches what its network names, through the proxy, from Python and from JavaScript',
+  async () => {
+    const url = originOf(allowed)
+    const python = await runOnce(
+      runtime,
+      { program: { kind: 'code', language: 'python', code: fetchPython(url) } },
+      spec(),
+    )
+    assert.equal(textOf(python.stdout.bytes), 'reached\n', textOf(python.stderr.bytes))
+    const code = `console.log(await (await fetch("${url}")).text())`
+    const javascript = await runOnce(runtime, { program: { kind: 'code', language: 'javascript', code } }, spec())
+    assert.equal(textOf(javascript.stdout.bytes), 'reached\n', textOf(javascript.stderr.bytes))
+  },
+)
 
-test('what its network does not name is not reached, though the rules of the executor would allow it', async () => {
-  const code = fetchPython(originOf(other))
-  const outcome = await runOnce(runtime, { program: { kind: 'code', language: 'python', code } }, spec())
-  assert.equal(textOf(outcome.stdout.bytes), 'refused\n')
-  assert.equal(hits, 0)
-})
+sandboxTest(
+  'what its network does not name is not reached, though the rules of the executor would allow it',
+  async () => {
+    const code = fetchPython(originOf(other))
+    const outcome = await runOnce(runtime, { program: { kind: 'code', language: 'python', code } }, spec())
+    assert.equal(textOf(outcome.stdout.bytes), 'refused\n')
+    assert.equal(hits, 0)
+  },
+)
 
-test('past the proxy there is nothing: no other socket, no route, no name', async () => {
+sandboxTest('past the proxy there is nothing: no other socket, no route, no name', async () => {
   const { port } = other.address() as AddressInfo
   const code = `import socket
 found = []

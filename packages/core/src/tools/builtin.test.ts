@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { after } from 'node:test'
 import type { JsonObject } from '@gantry/contract'
+import { sandboxTest } from '../conformance/sandbox-test.ts'
 import { createExecutor } from '../executor.ts'
 import { builtinTools } from './builtin.ts'
 
@@ -9,7 +10,7 @@ after(() => gantry.close())
 
 const run = (tool: string, args: JsonObject) => gantry.run(tool, args)
 
-test('code:run gives output, value, runtime and what was used and held', async () => {
+sandboxTest('code:run gives output, value, runtime and what was used and held', async () => {
   const result = await run('code:run', { language: 'python', code: 'print(6*7)\nreturn [1]' })
   assert.deepEqual(result.output, { exitCode: 0, stdout: '42\n', stderr: '', value: [1] })
   assert.equal(result.status, 'ok')
@@ -19,19 +20,19 @@ test('code:run gives output, value, runtime and what was used and held', async (
   assert.equal(result.usage.hit, undefined)
 })
 
-test('a non-zero exit code is part of the output, not a failure', async () => {
+sandboxTest('a non-zero exit code is part of the output, not a failure', async () => {
   const result = await run('shell:run', { script: 'echo out; echo err >&2; exit 3' })
   assert.equal(result.status, 'ok')
   assert.deepEqual(result.output, { exitCode: 3, stdout: 'out\n', stderr: 'err\n' })
 })
 
-test('the wall limit is a timeout that still carries what was written', async () => {
+sandboxTest('the wall limit is a timeout that still carries what was written', async () => {
   const result = await run('shell:run', { script: 'echo before; sleep 60', limits: { wallMs: 400 } })
   assert.deepEqual([result.status, result.error?.code, result.usage.hit], ['timeout', 'TIMEOUT', 'wallMs'])
   assert.equal((result.output as JsonObject).stdout, 'before\n')
 })
 
-test('a limit that ended the program is LIMIT_EXCEEDED and names it', async () => {
+sandboxTest('a limit that ended the program is LIMIT_EXCEEDED and names it', async () => {
   const code = 'x = []\nwhile True: x.append(bytearray(1_000_000))'
   const result = await run('code:run', { language: 'python', code, limits: { memoryBytes: 64_000_000 } })
   assert.deepEqual(
@@ -40,7 +41,7 @@ test('a limit that ended the program is LIMIT_EXCEEDED and names it', async () =
   )
 })
 
-test('files that were made or changed come out, those that were only read do not', async () => {
+sandboxTest('files that were made or changed come out, those that were only read do not', async () => {
   const result = await run('shell:run', {
     script: 'cat in.txt > out.txt; printf "\\377" > bin; echo more >> changed.txt',
     files: { 'in.txt': 'text', 'changed.txt': 'one\n', 'raw.bin': { base64: '/w==' } },
@@ -52,7 +53,7 @@ test('files that were made or changed come out, those that were only read do not
   })
 })
 
-test('arguments that no program can be made of are INPUT_INVALID at their path, and nothing runs', async () => {
+sandboxTest('arguments that no program can be made of are INPUT_INVALID at their path, and nothing runs', async () => {
   const paths = async (tool: string, args: JsonObject) => {
     const { error } = await run(tool, args)
     const issues = error?.details?.issues as readonly { readonly path: string }[] | undefined
@@ -70,14 +71,17 @@ test('arguments that no program can be made of are INPUT_INVALID at their path, 
   assert.equal((await run('shell:run', { argv: ['true'], profile: 'nope' })).error?.code, 'INPUT_INVALID')
 })
 
-test('a runtime that is not there is refused with the reason and what to do, never replaced by a weaker one', async () => {
-  for (const runtime of ['gvisor', 'unsafe_host']) {
-    const { status, error, output } = await run('code:run', { language: 'bash', code: 'id', runtime })
-    assert.deepEqual([status, error?.code, output], ['failed', 'RUNTIME_UNAVAILABLE', null], runtime)
-  }
-})
+sandboxTest(
+  'a runtime that is not there is refused with the reason and what to do, never replaced by a weaker one',
+  async () => {
+    for (const runtime of ['gvisor', 'unsafe_host']) {
+      const { status, error, output } = await run('code:run', { language: 'bash', code: 'id', runtime })
+      assert.deepEqual([status, error?.code, output], ['failed', 'RUNTIME_UNAVAILABLE', null], runtime)
+    }
+  },
+)
 
-test('unsafe_host runs only when the profile says so and the call names it', async () => {
+sandboxTest('unsafe_host runs only when the profile says so and the call names it', async () => {
   const own = createExecutor({
     tools: builtinTools(),
     runtimes: { pool: false, profiles: { dev: { unsafeHost: true } } },
@@ -95,7 +99,7 @@ test('unsafe_host runs only when the profile says so and the call names it', asy
   }
 })
 
-test('output streams while the program runs', async () => {
+sandboxTest('output streams while the program runs', async () => {
   const chunks: unknown[] = []
   for await (const event of gantry.stream('shell:run', { script: 'echo one; echo two >&2' })) {
     if (event.kind === 'chunk') chunks.push(event.data)
@@ -110,7 +114,7 @@ test('output streams while the program runs', async () => {
   )
 })
 
-test('a cancelled call kills the program, ends as cancelled and keeps what was written until then', async () => {
+sandboxTest('a cancelled call kills the program, ends as cancelled and keeps what was written until then', async () => {
   const controller = new AbortController()
   const stop = gantry.on('call:reported', () => controller.abort())
   const running = gantry.run('shell:run', { script: 'echo before; sleep 60' }, { signal: controller.signal })
