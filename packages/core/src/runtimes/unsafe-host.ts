@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
+import { release } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createLanguages, type Languages, languagesIn } from './languages.ts'
 import { type Cgroups, createCgroups } from './process/cgroups.ts'
@@ -44,7 +45,7 @@ async function prepare({ root: folder }: UnsafeHostOptions, languages: Languages
   const enforced = enforcedBy(cgroups)
   return {
     launcher,
-    version: process.release.name,
+    version: `Linux ${release()}`,
     enforced,
     plan: (id, spec) => planFor(root, cgroups, launcher, id, spec),
     refuses: ({ network }) =>

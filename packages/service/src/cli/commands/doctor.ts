@@ -30,6 +30,12 @@ function linesOf(runtime: RuntimeInfo): string {
     safeLine(`✓ ${head} ${version}; starts in ${startMs?.toFixed(1) ?? '?'} ms`),
     safeLine(`${' '.repeat(27)}languages: ${languages.join(', ')}`),
     safeLine(`${' '.repeat(27)}holds: ${held.join(', ')}`),
-    safeLine(`${' '.repeat(27)}refused: ${attacks.length} self-test attacks`),
+    safeLine(`${' '.repeat(27)}${guardOf(isolation, attacks.length)}`),
   ].join('\n')
+}
+
+/** Where nothing guards there is nothing to attack, which must not read as if all had been refused. */
+function guardOf(isolation: string, attacks: number): string {
+  if (isolation !== 'none') return `refused: ${attacks} self-test attacks`
+  return 'guards against nothing: runs only where a profile says unsafeHost and the call names it'
 }
