@@ -82,7 +82,6 @@ function planFor(root: SandboxRoot, cgroups: Cgroups, launcher: string, id: stri
       orphans: [root.run],
     },
     enforced: enforcedBy(cgroups),
-    filterHash: '',
     release: () => undefined,
   }
 }

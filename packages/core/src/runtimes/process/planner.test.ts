@@ -18,14 +18,15 @@ const spec = { limits, network: 'none' } as const
 test('a plan names all that the launcher does, and each sandbox has its own', real, async () => {
   const planner = await plannerFor(join(base, 'plans'))
   const [one, two] = [planner.plan('one', spec), planner.plan('two', { ...spec, strict: true })]
-  assert.match(planner.version, /^\d+\.\d+/)
+  const arch = process.arch === 'arm64' ? 'arm64' : 'x64'
+  assert.match(
+    planner.version,
+    new RegExp(`^bubblewrap \\d+\\.\\d+.*, filter ${filterHash(arch, 'base').slice(0, 12)}$`),
+  )
   assert.deepEqual(planner.swept.stuck, [])
   assert.equal(one.plan.argv.at(-1), 'init')
   assert.equal(one.plan.argv.at(-2), '/gantry/init')
   assert.notEqual(one.plan.seccompFile, two.plan.seccompFile)
-  const arch = process.arch === 'arm64' ? 'arm64' : 'x64'
-  assert.equal(one.filterHash, filterHash(arch, 'base'))
-  assert.equal(two.filterHash, filterHash(arch, 'strict'))
   assert.deepEqual(one.plan.folders, [])
   assert.equal(one.plan.rlimits.core, 1)
   assert.equal(one.plan.rlimits.fsize, limits.diskBytes)

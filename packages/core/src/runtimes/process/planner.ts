@@ -29,15 +29,13 @@ export interface Planned {
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
   /** Where the guarded way out listens for this sandbox, when it has one: a folder that only it reaches. */
   readonly egressFolder?: string
-  /** SHA-256 of the system call filter, for the audit. */
-  readonly filterHash: string
   /** Says that the sandbox is gone, after the launcher ended; harmless when repeated. */
   release(): void
 }
 
 /** Turns what is asked of a sandbox into what the launcher does. All knowledge of what is allowed is in here. */
 export interface Planner {
-  /** Of bubblewrap. */
+  /** Of bubblewrap and of the system call filter, which is the same for the same version of Gantry. */
   readonly version: string
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
   /** Limits that the kernel does not hold here, and why; a sentence each. */
@@ -79,7 +77,7 @@ async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() 
   const parts: Parts = { root, uids, bubblewrap, cgroups, system, filters }
   const enforced = enforcedBy(cgroups)
   return {
-    version: bubblewrap.version,
+    version: `bubblewrap ${bubblewrap.version}, filter ${filters.base.hash.slice(0, 12)}`,
     enforced,
     missing: cgroups.missing,
     swept,
@@ -146,7 +144,6 @@ function planFor({ root, uids, bubblewrap, cgroups, system, filters }: Parts, id
   return {
     plan,
     enforced: enforcedBy(cgroups),
-    filterHash: filter.hash,
     ...(egressFolder === undefined ? {} : { egressFolder }),
     release: once(() => (uid === undefined ? undefined : uids?.release(uid))),
   }
