@@ -10,6 +10,7 @@ export type Stage =
   | 'normalize'
   | 'validate-output'
   | 'admit'
+  | 'record'
   | 'define'
   | 'chain'
   | 'internal'
@@ -103,6 +104,16 @@ export const codes = {
     exit: 2,
     summary: 'The message is not a call: malformed JSON, too large, too deep or of the wrong shape.',
     remedy: 'Correct the message; the limits are in `details`.',
+  },
+  PAYLOAD_TOO_LARGE: {
+    stage: 'admit',
+    retryable: false,
+    effect: 'none',
+    status: 'failed',
+    http: 413,
+    exit: 2,
+    summary: 'The message is larger than the service takes.',
+    remedy: 'Send less, or raise `service.bodyBytes`; what is large goes into a file or an artifact.',
   },
   UNAUTHENTICATED: {
     stage: 'authorize',
@@ -353,6 +364,46 @@ export const codes = {
     exit: 7,
     summary: 'The tool may have run, and nothing can tell.',
     remedy: 'Check the effect by hand before you send it again.',
+  },
+  NOT_FOUND: {
+    stage: 'admit',
+    retryable: false,
+    effect: 'none',
+    status: 'failed',
+    http: 404,
+    exit: 2,
+    summary: 'There is no call, artifact, dead letter or address of this name, or it belongs to another tenant.',
+    remedy: 'Correct the id; what is older than the retention is gone.',
+  },
+  DELIVERY_EXHAUSTED: {
+    stage: 'admit',
+    retryable: false,
+    effect: 'possible',
+    status: 'failed',
+    http: 502,
+    exit: 1,
+    summary: 'The workers that ran this call died each time, so it is not handed out again.',
+    remedy: 'Read the dead letter, mend the tool, then `gantry dlq redrive` it.',
+  },
+  STORE_UNAVAILABLE: {
+    stage: 'record',
+    retryable: true,
+    effect: 'none',
+    status: 'failed',
+    http: 503,
+    exit: 5,
+    summary: 'The database or the artifact store cannot be reached, is full, or does not answer.',
+    remedy: 'Restore it; a call that was accepted is kept, and a refused one can be sent again.',
+  },
+  SERVICE_UNAVAILABLE: {
+    stage: 'admit',
+    retryable: true,
+    effect: 'none',
+    status: 'failed',
+    http: 503,
+    exit: 5,
+    summary: 'The service is not there, not ready yet, or about to stop.',
+    remedy: 'Start it with `gantry serve`, or send the call again in a moment.',
   },
   INTERNAL: {
     stage: 'internal',

@@ -1,0 +1,35 @@
+import type { Readable } from 'node:stream'
+
+/** A file that is there. */
+export interface StoredFile {
+  /** `sha256:` and 64 hex digits of the content. */
+  readonly digest: string
+  readonly bytes: number
+}
+
+/**
+ * Keeps bytes by what they are: the digest is the name, so that the same content is kept once and nothing is replaced.
+ * It knows no tenants; who may read which digest is decided by the rows that name it.
+ * - Concurrency: any number of writers and readers, in any number of processes.
+ * - Errors: STORE_UNAVAILABLE when the store cannot be reached, is full or holds other bytes than the digest says;
+ *   NOT_FOUND for a digest that is not there.
+ * - Cancellation: `signal` ends a put, which leaves nothing behind, or a read.
+ */
+export interface ArtifactStore {
+  readonly kind: string
+  /** Durable when it resolves; refuses more than `maxBytes` with RESULT_TOO_LARGE. */
+  put(content: AsyncIterable<Uint8Array> | Uint8Array, options: PutOptions): Promise<StoredFile>
+  /** A part of the content, or all of it. A whole read checks the digest. */
+  read(
+    digest: string,
+    range: { readonly start: number; readonly end: number } | undefined,
+    signal: AbortSignal,
+  ): Promise<Readable>
+  /** Removes content that no row names any more; removing what is not there is harmless. */
+  remove(digest: string): Promise<void>
+}
+
+export interface PutOptions {
+  readonly maxBytes: number
+  readonly signal: AbortSignal
+}

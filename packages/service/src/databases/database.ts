@@ -1,0 +1,34 @@
+/** One row as the database gives it; texts, numbers, booleans, Dates and null. 64-bit numbers come as JavaScript numbers. */
+export type Row = { readonly [column: string]: unknown }
+
+/** What can be asked of a database, inside a transaction or outside. */
+export interface Queries {
+  /**
+   * One statement, which outside a transaction is a transaction of its own.
+   * Parameters are `$1`, `$2` …; a list of rows goes in as one JSON text for `json_to_recordset`.
+   */
+  query<R extends Row = Row>(sql: string, parameters?: readonly unknown[]): Promise<readonly R[]>
+}
+
+/**
+ * SQL, on an embedded PGlite or a real PostgreSQL; the statements are the same.
+ * - Concurrency: any number of queries at once; PGlite does one at a time, PostgreSQL as many as it has connections.
+ * - Errors: rejects with ToolError STORE_UNAVAILABLE when the database cannot be reached, is read-only, out of
+ *   connections or space, or does not answer in time (`details.outcome` is `unknown` when the statement may have been
+ *   done), and with INTERNAL for a statement that is wrong. The driver's error is the cause.
+ * - Cancellation: `close` ends what waits; a query by itself ends by its time limit.
+ * - Ownership: whoever opened it closes it; closing twice is harmless.
+ */
+export interface Database extends Queries {
+  readonly kind: 'pglite' | 'postgres'
+  /** Nobody else can have this database open, so that what a dead process held is free at once. */
+  readonly exclusive: boolean
+  /** Begins, does the work on one connection, and commits; rolls back when the work rejects. */
+  transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T>
+  /**
+   * Hears notifications of a channel until the function it resolves with is called. They may be lost while a
+   * connection is made again, after which the listener hears `undefined` once: whoever listens must look for himself.
+   */
+  listen(channel: string, hear: (payload: string | undefined) => void): Promise<() => Promise<void>>
+  close(): Promise<void>
+}

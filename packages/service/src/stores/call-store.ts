@@ -1,0 +1,139 @@
+import type { EffectClass, Identity, Result, ResultStatus } from '@gantry/contract'
+
+/** A call that passed every check and is to be kept. */
+export interface AdmittedCall {
+  readonly callId: string
+  readonly kind: 'call' | 'chain'
+  /** As established by the host when the call came in. */
+  readonly identity: Identity
+  /** The caller's name for the call; the same key of the same principal is the same call. */
+  readonly key?: string
+  /** Hash of what the call asks for; the same key with another one is a conflict. */
+  readonly fingerprint: string
+  /** Exact id with version; `chain` for a chain. */
+  readonly tool: string
+  /** Of the definition that was checked; absent for a chain. */
+  readonly digest?: string
+  readonly effect: EffectClass
+  /** JSON text of the arguments or of the chain; absent when it was kept as an artifact. */
+  readonly payload?: string
+  /** Digest of the file that holds the payload. */
+  readonly payloadRef?: string
+  readonly payloadBytes: number
+  readonly timeoutMs?: number
+  /** Higher is sooner; 0 unless told. */
+  readonly priority?: number
+  /** Not before this much time has passed. */
+  readonly delayMs?: number
+  /** Worthless after this much time; whoever finds it then ends it as a timeout. */
+  readonly deadlineMs?: number
+  /** Of calls with the same key, at most `limit` are claimed at a time, in the order in which they came. */
+  readonly slot?: { readonly key: string; readonly limit: number }
+  /** Where to send the result. */
+  readonly callback?: string
+  readonly trace?: string
+  /** The dead letter that this call repeats. */
+  readonly redriveOf?: string
+}
+
+/** What became of a call that was handed in. */
+export type Submitted =
+  | { readonly kind: 'new'; readonly callId: string; readonly claim?: Claim }
+  /** The same key and the same call: here is where that one is. */
+  | { readonly kind: 'duplicate'; readonly callId: string }
+  /** The same key, another call. */
+  | { readonly kind: 'conflict'; readonly callId: string }
+
+/** The right to work on a call; whoever holds the highest fence is the only one whose outcome counts. */
+export interface Holder {
+  readonly callId: string
+  readonly fence: number
+}
+
+/** A call with the right to work on it. */
+export interface Claim extends Holder {
+  readonly call: AdmittedCall
+  /** How often the call was handed out, this time included. */
+  readonly deliveries: number
+  /** An earlier attempt said that it begins, and never said how it ended. */
+  readonly begun: boolean
+  /** How many attempts that had said so died. */
+  readonly deaths: number
+  readonly cancelled: boolean
+  /** Time left until the deadline when it was claimed, in the store's time; negative when it is over. */
+  readonly deadlineMs?: number
+}
+
+/** What ends a call. */
+export interface Ending extends Holder {
+  readonly result: Result
+  /** JSON text of the result; absent when it was kept as an artifact. */
+  readonly text?: string
+  readonly ref?: string
+  readonly bytes: number
+  /** Why the call goes to the dead letters besides. */
+  readonly dead?: { readonly reason: string }
+  /** Version of the configuration that it ran under. */
+  readonly config?: string
+}
+
+/** A call as others see it. */
+export type CallState = 'queued' | 'delayed' | 'running' | ResultStatus
+
+/**
+ * The durable truth about calls: who may work on which, and how each ended. Time is the store's own, never the caller's.
+ *
+ * A call is *queued* (or *delayed* until its time) from `submit` on. `claim` leases it to one holder under a fence that
+ * is higher than any before. While the lease lasts nobody else gets it; `extend` prolongs it. The holder ends it with
+ * `finish`, or hands it back with `release`. A lease that ran out is taken away by `reclaim`, after which the call is
+ * queued again; until somebody claims it, its late holder may still finish it. Every operation of a holder names his
+ * fence and does nothing when it is not the present one. A finished call has exactly one result for ever.
+ *
+ * - Concurrency: any number of processes; each operation is one transaction and takes many calls at once.
+ * - Errors: rejects with STORE_UNAVAILABLE, after which nothing was done unless `details.outcome` is `unknown`; then
+ *   `outcomes` tells.
+ */
+export interface CallStore {
+  /** Keeps calls durably; with `claim` a new one is leased to its submitter at once, as begun. Answers in order. */
+  submit(calls: readonly AdmittedCall[], claim?: ClaimOptions): Promise<readonly Submitted[]>
+  /** Leases up to `max` calls, highest priority first, then oldest; a start is on the audit record for each. */
+  claim(max: number, options: ClaimOptions): Promise<readonly Claim[]>
+  /** Says durably that the work begins; answers those that may. Required before an effect that may happen once only. */
+  begin(holders: readonly Holder[]): Promise<readonly string[]>
+  /** Prolongs leases. Those that are no longer held are `lost`; those whose caller wants them ended `cancelled`. */
+  extend(
+    holders: readonly Holder[],
+    leaseMs: number,
+  ): Promise<{ lost: readonly string[]; cancelled: readonly string[] }>
+  /** Hands calls back, for now or for later. A call that had begun may only be handed back when it changed nothing. */
+  release(holders: readonly (Holder & { readonly delayMs?: number })[]): Promise<void>
+  /** Ends calls: result, attempt, outbox, dead letter and audit in one transaction. Answers those that were accepted. */
+  finish(endings: readonly Ending[]): Promise<readonly string[]>
+  /** Which of these calls ended under this very fence; for those who do not know whether their `finish` was done. */
+  outcomes(holders: readonly Holder[]): Promise<readonly string[]>
+  /**
+   * Takes away leases that ran out (all of them with `all`, when their holders are known to be dead), lets delayed calls
+   * whose time has come be claimed, and ends calls whose deadline passed while nobody worked on them.
+   */
+  reclaim(options: { readonly max: number; readonly all?: boolean }): Promise<Reclaimed>
+  /** Ends a call that nobody works on as cancelled, or tells its holder to. */
+  cancel(callId: string, tenant: string): Promise<'ended' | 'asked' | 'finished' | 'absent'>
+  /** Calls that wait to be claimed, counted up to `most`. */
+  depth(most: number): Promise<number>
+}
+
+export interface ClaimOptions {
+  readonly worker: string
+  readonly leaseMs: number
+}
+
+export interface Reclaimed {
+  /** Calls whose holder let his lease run out. */
+  readonly lost: readonly string[]
+  /** Delayed calls that are ready now. */
+  readonly promoted: number
+  /** Calls that were ended because of their deadline. */
+  readonly expired: readonly string[]
+  /** When the next delayed call is due, from now. */
+  readonly nextMs?: number
+}
