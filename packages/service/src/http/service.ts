@@ -1,79 +1,9 @@
 import type { Readable } from 'node:stream'
-import type { ArtifactRef, ChainResult, ErrorInfo, Identity, Json, Result, StreamEvent } from '@gantry/contract'
+import type { ArtifactRef, ChainResult, ErrorInfo, Identity, Result, StreamEvent } from '@gantry/contract'
 import type { CircuitControl, Executor, RuntimeInfo } from '@gantry/core'
-import type { CallState } from '../stores/call-store.ts'
+import type { CallInput, CallView, DeadLetter, Paged, PageQuery, WorkerView } from '../stores/views.ts'
 
-/** A call as a door hands it in; everything in it is as hostile as its sender. */
-export interface CallInput {
-  readonly kind: 'call' | 'chain'
-  /** `namespace:name`, with a version, a range or neither; absent for a chain. */
-  readonly tool?: string
-  /** The arguments, or `{ steps, input }` of a chain. */
-  readonly args: unknown
-  readonly idempotencyKey?: string
-  readonly schemaDigest?: string
-  readonly priority?: number
-  readonly timeoutMs?: number
-  /** Not before this much time has passed. */
-  readonly delayMs?: number
-  /** ISO time after which the call is worthless. */
-  readonly deadline?: string
-  readonly callback?: string
-  readonly traceparent?: string
-}
-
-/** Where a call stands, for those who may see it. */
-export interface CallView {
-  readonly callId: string
-  readonly kind: 'call' | 'chain'
-  readonly tool: string
-  readonly state: CallState
-  readonly principal: string
-  readonly priority: number
-  readonly createdAt: string
-  readonly startedAt?: string
-  readonly finishedAt?: string
-  readonly attempts: number
-  /** Once it has ended. */
-  readonly result?: Result | ChainResult
-}
-
-export interface DeadLetter {
-  readonly id: string
-  readonly callId?: string
-  readonly source: string
-  readonly reason: string
-  readonly code: string
-  readonly tool?: string
-  /** What was asked for, as far as it could be read; only when one is asked for by id. */
-  readonly payload?: Json
-  readonly deliveries: number
-  readonly createdAt: string
-  readonly redriven?: { readonly at: string; readonly by: string; readonly callId: string }
-  readonly discarded?: { readonly at: string; readonly by: string }
-}
-
-export interface WorkerView {
-  readonly worker: string
-  readonly host: string
-  readonly pid: number
-  readonly roles: readonly string[]
-  readonly slots: number
-  readonly running: number
-  readonly state: 'starting' | 'ready' | 'draining' | 'gone'
-  readonly startedAt: string
-  readonly seenAt: string
-}
-
-export interface Paged<T> {
-  readonly items: readonly T[]
-  readonly cursor?: string
-}
-
-export interface PageQuery {
-  readonly limit?: number
-  readonly cursor?: string
-}
+export type { CallInput, CallView, DeadLetter, Paged, PageQuery, WorkerView }
 
 /** Whether the parts work, from what they did last rather than from what they say. */
 export interface Readiness {
