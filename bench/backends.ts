@@ -29,4 +29,5 @@ export async function backends(): Promise<Section> {
 const notes = [
   'Each server is a process of its own on the same machine; one call at a time, `add {a, b} → {result}`. Medians over batches of about 20 ms.',
   'Gantry does all that it does for a local call, and beyond it: the circuit breaker and the retry budget of the backend; for HTTP the guard with its rules and the check of the dialled address, for gRPC the conversion to JSON and back, for MCP the progress token and the bounds on what the server sends.',
+  'The MCP backend spares itself what the SDK does for each call to a server before 2026-07-28: it has its own check of results fail once, to learn whether there is one. Gantry gives it a check that takes and refuses the same.',
 ]

@@ -131,6 +131,8 @@ export interface Backend {
   readonly enforces?: readonly Demand[]
   /** Its tools are described by somebody else, so their definitions are pinned and a change is quarantined. */
   readonly pinned?: boolean
+  /** Nothing of a call goes on once it ended well, so its signal is spared the abort that tells others of the end. */
+  readonly tidy?: boolean
   /** Takes what the executor offers; a backend that needs nothing has no such function. */
   attach?(host: BackendHost): void
   /**

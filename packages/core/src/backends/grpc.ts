@@ -93,6 +93,7 @@ export function grpc(options: GrpcOptions): Backend {
     name: options.name,
     // What a server says of itself may change; a file of the host's own does not by itself.
     pinned: options.reflection === true,
+    tidy: true,
     attach(given) {
       attached = given
     },

@@ -47,6 +47,7 @@ export function http(options: HttpOptions): Backend {
     kind: 'http',
     name,
     enforces: ['egress'],
+    tidy: true,
     attach(given) {
       host = given
     },
@@ -86,20 +87,23 @@ interface Exchange {
 async function answer({ hostOf, planOf, settings, scope, call, context }: Exchange): Promise<unknown> {
   const { egress } = hostOf()
   const { plan, fixed } = planOf(call)
-  const draft = draftRequest(plan, call.args, context.idempotencyKey, settings, call.tool.effect)
+  const draft = draftRequest(plan, fixed, call.args, context.idempotencyKey, call.tool.effect)
   const secrets = fixed.secrets.length === 0 ? none : await fetchSecrets(fixed.secrets, context.secret)
-  const request = sealRequest(draft, plan, settings, fixed, secrets)
-  if (secrets.size > 0) concealBasic(request.headers.authorization, context)
-  const excerpt = createExcerpt([...secrets.values()])
+  const { url, method, headers, body } = sealRequest(draft, plan, settings, fixed, secrets)
+  if (secrets.size > 0) concealBasic(headers.authorization, context)
+  const excerpt = secrets.size === 0 ? plainExcerpt : createExcerpt([...secrets.values()])
   const only = call.tool.egress === undefined ? scope : { ...scope, only: call.tool.egress }
-  const response = await egress.request({ ...only, ...request, signal: context.signal })
+  const asked = { ...only, url, method, headers, signal: context.signal }
+  const response = await egress.request(body === undefined ? asked : { ...asked, body })
   const { status } = response
   if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)
   const reading = readingOf(plan.response, response)
-  return isStreaming(reading) ? readStream(reading, response, excerpt) : readWhole(reading, response, excerpt)
+  if (isStreaming(reading)) return readStream(reading, response, excerpt)
+  return readWhole(reading, response, await response.bytes(), excerpt)
 }
 
 const none: ReadonlyMap<string, string> = new Map()
+const plainExcerpt = createExcerpt([])
 
 /** Basic credentials are made of secrets, and look like none of them. */
 function concealBasic(authorization = '', context: BackendContext): void {

@@ -25,11 +25,12 @@ export function mcp(options: McpOptions): Backend {
     kind: 'mcp',
     name: settings.name,
     pinned: true,
+    tidy: true,
     attach(host: BackendHost) {
       server = new McpServer(settings, host)
     },
     discover: async (signal) => attached().discover(signal),
-    call: async (call, context) => attached().call(call, context),
+    call: (call, context) => attached().call(call, context),
     health: async (signal): Promise<Health> => attached().health(signal),
     close: async (signal) => server?.close(signal),
   }

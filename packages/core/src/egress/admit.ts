@@ -32,9 +32,12 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
   let { rules } = settings
   const rates = settings.rate === undefined ? undefined : createRateLimits(settings.rate)
   const parsed = new WeakMap<object, readonly Rule[]>()
+  let last: Place | undefined
 
   const rulesOf = (allow: EgressAllow, path: string): readonly Rule[] => {
-    const made = parsed.get(allow) ?? parseRules(allow, path)
+    const known = parsed.get(allow)
+    if (known !== undefined) return known
+    const made = parseRules(allow, path)
     parsed.set(allow, made)
     return made
   }
@@ -66,10 +69,12 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
   }
   return {
     request(url, method, scope) {
-      const target = targetOf(url)
-      const place = target ?? { scheme: url.protocol.slice(0, -1), host: url.hostname, port: 0 }
-      const fault = target === undefined ? `the scheme ${place.scheme}` : formFault(url, method)
+      // Most requests go where the one before went; all that is kept of it follows from its text.
+      if (last === undefined || last.href !== url.href) last = placeOf(url)
+      const { target } = last
+      const fault = last.fault ?? (forbiddenMethods.has(method) ? `the method ${method}` : undefined)
       if (target !== undefined && fault === undefined) return admit(target, method, scope)
+      const place = target ?? { scheme: url.protocol.slice(0, -1), host: url.hostname, port: 0 }
       report(scope.owner, place, { outcome: 'refused', reason: `${fault}` })
       throw new ToolError('EGRESS_DENIED', `A request with ${fault} may not go out.`)
     },
@@ -84,8 +89,18 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
   }
 }
 
-/** What no rule can allow, whatever the target. */
-function formFault(url: URL, method: string): string | undefined {
-  if (url.username !== '' || url.password !== '') return 'a user or a password in its URL'
-  return forbiddenMethods.has(method) ? `the method ${method}` : undefined
+/** A URL as it is judged. */
+interface Place {
+  readonly href: string
+  readonly target: Target | undefined
+  /** What no rule can allow, whatever the target. */
+  readonly fault: string | undefined
+}
+
+function placeOf(url: URL): Place {
+  const { href } = url
+  const target = targetOf(url)
+  if (target === undefined) return { href, target, fault: `the scheme ${url.protocol.slice(0, -1)}` }
+  const named = url.username !== '' || url.password !== ''
+  return { href, target, fault: named ? 'a user or a password in its URL' : undefined }
 }

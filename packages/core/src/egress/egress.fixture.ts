@@ -77,7 +77,7 @@ export interface TestGuard {
   readonly egress: Egress
   readonly events: EgressEvent[]
   /** One request with the rest filled in. */
-  get(url: string, more?: Partial<EgressRequest>): ReturnType<Egress['request']>
+  get(url: string | URL, more?: Partial<EgressRequest>): ReturnType<Egress['request']>
 }
 
 /** A guard that is closed with the test, and what it reports. */

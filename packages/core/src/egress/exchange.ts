@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { EgressRequest } from './egress.ts'
 import { broken, unreachable } from './failures.ts'
-import type { HeaderMap } from './headers.ts'
+import type { HeaderList } from './headers.ts'
 import { Incoming } from './incoming.ts'
 import type { HeldPool } from './pools.ts'
 import type { Target } from './target.ts'
@@ -11,7 +11,7 @@ export interface Exchange {
   readonly target: Target
   readonly url: URL
   readonly method: string
-  readonly headers: HeaderMap
+  readonly headers: HeaderList
   readonly body: EgressRequest['body']
   readonly signal: AbortSignal
   /** Whether nothing can have changed at the other side, by this request and those that led to it. */
@@ -26,28 +26,18 @@ export function isSafe(method: string): boolean {
 }
 
 /** Sends a request and gives the response as soon as its headers are there. */
-export async function exchange({ pool, retired }: HeldPool, asked: Exchange): Promise<Incoming> {
+export function exchange({ pool, retired }: HeldPool, asked: Exchange): Promise<Incoming> {
   const { target, url, method, headers, body, signal, safe } = asked
   signal.throwIfAborted()
   const sending = body !== undefined && isStream(body) ? streamOf(body) : undefined
   const incoming = new Incoming(asked, retired, sending)
   const path = `${url.pathname}${url.search}`
   const sent = sending ?? (body as string | Uint8Array | undefined) ?? null
-  pool.dispatch({ path, method, headers: flat(headers), body: sent, bodyTimeout: asked.idleMs }, incoming)
-  try {
-    await incoming.answered
-    return incoming
-  } catch (error) {
+  pool.dispatch({ path, method, headers: headers as string[], body: sent, bodyTimeout: asked.idleMs }, incoming)
+  return incoming.answered.catch((error: unknown) => {
     if (signal.aborted) throw signal.reason
     throw incoming.sent ? broken(target.origin, safe, error) : unreachable(target, error)
-  }
-}
-
-/** Names and values in turn, as undici takes them quickest. */
-function flat(headers: HeaderMap): string[] {
-  const list: string[] = []
-  for (const [name, value] of headers) list.push(name, value)
-  return list
+  })
 }
 
 /** A stream that may break at any time, also when undici no longer listens. */

@@ -203,3 +203,25 @@ test('events tell who went where and nothing else, and a subscriber that throws 
   t.after(() => rude.close())
   assert.equal(await (await rude.request({ owner: 'test', url: server.origin, signal: t.signal })).text(), 'ok')
 })
+
+test('a URL that its owner changes between two requests is judged anew', async (t) => {
+  const [server, other] = [await serve(t), await serve(t)]
+  const { get } = guard(t, { allow: here(server) })
+  const url = new URL(server.origin)
+  await (await get(url)).bytes()
+  url.username = 'me'
+  await assert.rejects(get(url), fails('EGRESS_DENIED'))
+  url.username = ''
+  await (await get(url)).bytes()
+  url.port = String(other.port)
+  await assert.rejects(get(url), fails('EGRESS_DENIED'))
+  assert.deepEqual([server.seen.length, other.seen.length], [2, 0])
+})
+
+test('of a header that is given twice the later counts, and so does one over what every request has', async (t) => {
+  const server = await serve(t)
+  const { get } = guard(t, { allow: here(server) })
+  await (await get(server.origin, { headers: { 'X-A': 'first', 'x-a': 'second', 'User-Agent': 'mine' } })).bytes()
+  const { headers } = server.seen[0] ?? {}
+  assert.deepEqual([headers?.['x-a'], headers?.['user-agent'], headers?.accept], ['second', 'mine', '*/*'])
+})

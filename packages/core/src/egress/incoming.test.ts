@@ -32,7 +32,7 @@ function start(options: { readonly retired?: AbortSignal; readonly sending?: Rea
     target: { scheme: 'https', host: 'a.test', port: 443, origin: 'https://a.test' },
     url: new URL('https://a.test/'),
     method: 'GET',
-    headers: new Map(),
+    headers: [],
     body: undefined,
     signal: stop.signal,
     safe: true,

@@ -28,7 +28,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   readonly #asked: Exchange
   readonly #retired: AbortSignal
   readonly #sending: Readable | undefined
-  readonly #answered = Promise.withResolvers<void>()
+  readonly #answered = Promise.withResolvers<this>()
   readonly #onAbort = (): void => this.#abort(this.#asked.signal.reason)
   readonly #clock: HeadersClock | undefined
   #controller: Dispatcher.DispatchController | undefined
@@ -50,7 +50,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   }
 
   /** Resolves when the headers are there; rejects with what came instead. */
-  get answered(): Promise<void> {
+  get answered(): Promise<this> {
     return this.#answered.promise
   }
 
@@ -116,7 +116,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     this.#clock?.end()
     this.status = status
     this.headers = headers
-    this.#answered.resolve()
+    this.#answered.resolve(this)
   }
 
   onResponseData(controller: Dispatcher.DispatchController, piece: Uint8Array): void {

@@ -35,6 +35,8 @@ export interface Pools {
 
 export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   const pools = new Map<string, Held>()
+  /** The one that was asked for last, while it is kept. */
+  let latest: Held | undefined
   let undici: Undici | Promise<Undici> | undefined
 
   const make = (admitted: Admitted, { Pool }: Undici): Held => {
@@ -62,6 +64,7 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   const closeIdle = async (): Promise<void> => {
     const idle = [...pools].filter(([, { pool }]) => pool.stats.size === 0)
     for (const [key] of idle) pools.delete(key)
+    latest = undefined
     await Promise.allSettled(idle.map(([, { pool }]) => pool.destroy()))
   }
   return {
@@ -73,16 +76,17 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
       return undici
     },
     get(admitted, loaded) {
+      if (latest !== undefined && isLike(latest.admitted, admitted)) return latest
       // No origin holds a line break, so two keys are alike only when their parts are.
       const key = `${admitted.private}\n${admitted.target.origin}\n${admitted.owner}`
       const held = pools.get(key)
-      if (held !== undefined) return held
-      if (pools.size >= settings.maxConnections) void closeIdle()
-      const made = make(admitted, loaded)
-      pools.set(key, made)
-      return made
+      if (held === undefined && pools.size >= settings.maxConnections) void closeIdle()
+      latest = held ?? make(admitted, loaded)
+      if (held === undefined) pools.set(key, latest)
+      return latest
     },
     retire(fits) {
+      latest = undefined
       for (const [key, { admitted, pool, stop }] of pools) {
         if (fits(admitted)) continue
         pools.delete(key)
@@ -94,9 +98,14 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
     async close() {
       const all = [...pools.values()]
       pools.clear()
+      latest = undefined
       await Promise.allSettled(all.map(({ pool }) => pool.destroy()))
     },
   }
+}
+
+function isLike(one: Admitted, other: Admitted): boolean {
+  return one.owner === other.owner && one.private === other.private && one.target.origin === other.target.origin
 }
 
 /** Why something that was allowed ends. */

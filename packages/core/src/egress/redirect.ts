@@ -1,14 +1,14 @@
 import { ToolError } from '@gantry/contract'
 import type { EgressRequest } from './egress.ts'
 import { isSafe } from './exchange.ts'
-import { type HeaderMap, withoutBody, withoutCredentials } from './headers.ts'
+import { type HeaderList, withoutBody, withoutCredentials } from './headers.ts'
 import { parseUrl } from './target.ts'
 
 /** One request on the way to a response. */
 export interface Hop {
   readonly url: URL
   readonly method: string
-  readonly headers: HeaderMap
+  readonly headers: HeaderList
   readonly body: EgressRequest['body']
 }
 

@@ -35,7 +35,18 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
       const changed = !safe
       const admitted = admission.request(hop.url, hop.method, asked)
       const { target } = admitted
-      const step: Exchange = { ...hop, target, signal, headersMs, idleMs, safe: safe && isSafe(hop.method) }
+      const { url, method, headers, body } = hop
+      const step: Exchange = {
+        url,
+        method,
+        headers,
+        body,
+        target,
+        signal,
+        headersMs,
+        idleMs,
+        safe: safe && isSafe(method),
+      }
       const response = await exchange(pools.get(admitted, undici), step)
       safe = step.safe
       const { location } = response.headers
@@ -51,11 +62,16 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
 }
 
 function firstHop({ url, method = 'GET', headers, body }: EgressRequest): Hop {
-  const verb = method.toUpperCase()
-  if (!/^[A-Z][A-Z-]{0,30}$/.test(verb)) {
-    throw new ToolError('INPUT_INVALID', 'The HTTP method is not one.', { stage: 'execute' })
-  }
+  const verb = usualMethods.has(method) ? method : verbOf(method)
   return { url: parseUrl(url), method: verb, headers: requestHeaders(headers), body }
+}
+
+const usualMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'])
+
+function verbOf(method: string): string {
+  const verb = method.toUpperCase()
+  if (/^[A-Z][A-Z-]{0,30}$/.test(verb)) return verb
+  throw new ToolError('INPUT_INVALID', 'The HTTP method is not one.', { stage: 'execute' })
 }
 
 function limitOf({ maxBytes }: EgressRequest, { maxResponseBytes }: EgressSettings): number {

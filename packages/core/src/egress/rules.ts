@@ -35,8 +35,13 @@ export function parseRules(allow: unknown, path: string): readonly Rule[] {
 
 /** Judges a request by the rules; without a method, as for a raw connection, a rule for some methods does not count. */
 export function judge(rules: readonly Rule[], target: Target, method: string | undefined): Verdict {
-  const fitting = rules.filter((rule) => covers(rule, target) && (rule.methods === undefined || has(rule, method)))
-  return fitting.length === 0 ? { allowed: false } : { allowed: true, private: fitting.some((rule) => rule.private) }
+  let verdict: Verdict = { allowed: false }
+  for (const rule of rules) {
+    if (!covers(rule, target) || !(rule.methods === undefined || has(rule, method))) continue
+    if (rule.private) return { allowed: true, private: true }
+    verdict = { allowed: true, private: false }
+  }
+  return verdict
 }
 
 /** Whether a rule speaks of this target, whatever the method. */

@@ -28,13 +28,12 @@ export function attempt(
   if (!isPromiseLike(raw)) return raw
   const work = Promise.resolve(raw)
   leave(run, entry.id, work, hold)
-  return backend.kind === 'local' ? run.within(work) : settle(run, tool, run.within(work), hold)
-}
-
-/** A backend may learn only from the answer's first bytes that it is a stream. */
-async function settle(run: Run, tool: PreparedTool, work: Promise<unknown>, hold: Hold | undefined): Promise<unknown> {
-  const raw = await work
-  return isGenerator(raw) ? drain(run, tool, raw, (until) => leave(run, tool.entry.id, until, hold)) : raw
+  const answer = run.within(work)
+  if (backend.kind === 'local') return answer
+  // A backend may learn only from the answer's first bytes that it is a stream.
+  return answer.then((value) =>
+    isGenerator(value) ? drain(run, tool, value, (until) => leave(run, entry.id, until, hold)) : value,
+  )
 }
 
 /** What outlives a call that is given up on: the slot it holds, and whoever wants to hear of its end. */

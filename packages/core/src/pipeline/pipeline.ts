@@ -44,7 +44,7 @@ export async function refuseCall(request: CallRequest, ports: Ports, reason: Too
 
 /** Ends the run, records the outcome and tells whoever listens; after this nothing can change it. */
 function finish(run: Run, failure: ToolError | undefined): Result | Promise<Result> {
-  run.end()
+  run.end(failure === undefined)
   const recorded = recordEnd(run, resultOf(run, failure))
   return recorded instanceof Promise
     ? recorded.then((result) => tell(run, result, failure))

@@ -153,16 +153,16 @@ export class Run implements Waiter {
     return this.request.report?.(shown)
   }
 
-  /** Lets go of timer and listeners; a tool that still runs is told through its signal. */
-  end(): void {
+  /** Lets go of timer and listeners; a tool that may still run is told through its signal. */
+  end(well = false): void {
     this.ended = true
     if (!this.#armed) return
     this.ports.deadlines.delete(this)
     this.#whenEnded?.resolve()
     if (this.#onAbort !== undefined) this.request.signal?.removeEventListener('abort', this.#onAbort)
-    if (this.#controller !== undefined && !this.#controller.signal.aborted) {
-      this.#controller.abort(over)
-    }
+    if (this.#controller === undefined || this.#controller.signal.aborted) return
+    // An earlier attempt may have gone to another backend, which had the same signal.
+    if (!well || this.backend?.tidy !== true || this.attempts > 1) this.#controller.abort(over)
   }
 
   #arm(): void {

@@ -4,7 +4,8 @@ import { ReadableStream } from 'node:stream/web'
 import { test } from 'node:test'
 import type { StreamEvent } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
-import { createExecutor, type Executor } from '../executor.ts'
+import { createExecutor } from '../executor.ts'
+import type { Executor } from '../executor-interface.ts'
 import { defineTool, type ToolDefinition } from '../tools/tool.ts'
 
 const anything = { type: 'object' } as const

@@ -14,7 +14,8 @@ export interface Draft {
   readonly method: string
   readonly path: string
   readonly query: readonly Pair[]
-  readonly headers: ReadonlyMap<string, string>
+  /** In small letters; of two with one name the later counts. */
+  readonly headers: readonly Pair[]
   readonly cookies: readonly Pair[]
   readonly body: SentBody | undefined
   /** The header that carries the idempotency key, when there is one. */
@@ -32,19 +33,18 @@ export interface SealedRequest {
 /** Places the arguments as the binding says; throws INPUT_INVALID for those that have no place or would not arrive. */
 export function draftRequest(
   plan: Plan,
+  fixed: Fixed,
   args: JsonObject,
   idempotencyKey: string,
-  settings: Settings,
   effect: EffectClass,
 ): Draft {
   const rest = restOf(plan, args)
   const inQuery = bodiless.has(plan.method) && (plan.body === undefined || plan.body.arg !== undefined)
   const body = bodyOf(plan, args, inQuery ? {} : rest)
-  const named = plan.idempotencyHeader ?? settings.idempotencyHeader
-  const key = named === false || (safe.has(plan.method) && effect === 'read') ? undefined : named.toLowerCase()
+  const key = safe.has(plan.method) && effect === 'read' ? undefined : fixed.idempotencyHeader
   return {
     method: plan.method,
-    path: expandPath(plan.path, args),
+    path: fixed.path ?? expandPath(plan.path, args),
     query: queryOf(plan, args, inQuery ? rest : undefined),
     headers: headersFrom(plan, args, key, idempotencyKey),
     cookies: plan.cookie.length === 0 ? none : plan.cookie.flatMap((place) => pairsOf(place, args)),
@@ -63,8 +63,8 @@ function queryOf(plan: Plan, args: JsonObject, rest: JsonObject | undefined): re
 }
 
 function headersFrom(plan: Plan, args: JsonObject, key: string | undefined, idempotencyKey: string): Draft['headers'] {
-  const headers = new Map<string, string>()
-  if (key !== undefined) headers.set(key, headerSafe(idempotencyKey))
+  const headers: Pair[] = []
+  if (key !== undefined) headers.push([key, headerSafe(idempotencyKey)])
   for (const place of plan.header) addHeader(headers, place, args)
   return headers
 }
@@ -81,10 +81,11 @@ function restOf(plan: Plan, args: JsonObject): JsonObject {
 function bodyOf(plan: Plan, args: JsonObject, rest: JsonObject): SentBody | undefined {
   const [stray] = Object.keys(rest)
   if (plan.body?.arg !== undefined && stray !== undefined) throw badArgument(stray, 'has no place in the request')
-  const implied: HttpBody | undefined = stray === undefined ? undefined : { type: 'json' }
-  const body = plan.body ?? implied
+  const body = plan.body ?? (stray === undefined ? undefined : json)
   return body === undefined ? undefined : writeBody(body, args, rest)
 }
+
+const json: HttpBody = { type: 'json' }
 
 /** An argument that nothing places: as a form writes it, and by `name[key]` when it has members, so that none is lost. */
 function loose(name: string, value: Json): Place {
@@ -97,10 +98,10 @@ function pairsOf(place: Place, args: JsonObject): Pair[] {
   return value === undefined ? [] : writePairs(place, value)
 }
 
-function addHeader(headers: Map<string, string>, place: Place, args: JsonObject): void {
+function addHeader(headers: Pair[], place: Place, args: JsonObject): void {
   const value = Object.hasOwn(args, place.argument) ? args[place.argument] : undefined
   if (value === undefined || value === null) return
-  headers.set(place.name.toLowerCase(), writeText(place, value, headerFromArgument))
+  headers.push([place.name.toLowerCase(), writeText(place, value, headerFromArgument)])
 }
 
 /** What the configuration sends with every call of one binding, put together once. */
@@ -112,7 +113,11 @@ export interface Fixed {
   readonly cookies: readonly (readonly [name: string, text: string])[]
   /** The secrets that all of it refers to. */
   readonly secrets: readonly string[]
-  /** Where calls without a query go, when no argument is part of the path. */
+  /** In small letters; none when the key is not sent. */
+  readonly idempotencyHeader: string | undefined
+  /** The path, when no argument is part of it. */
+  readonly path: string | undefined
+  /** Where calls without a query go then. */
   readonly url: URL | undefined
 }
 
@@ -126,8 +131,11 @@ export function fixedOf(plan: Plan, settings: Settings): Fixed {
   const texts = [...headers, ...query, ...cookies].map(([, text]) => text)
   const secrets = secretNames([...texts, ...auth.flatMap(textsOf)])
   const literal = plan.path.every((segment) => segment.every((part) => typeof part === 'string'))
-  const url = literal ? urlBelow(settings.base, expandPath(plan.path, {}), '') : undefined
-  return { auth, headers, query, cookies, secrets, url }
+  const path = literal ? expandPath(plan.path, {}) : undefined
+  const url = path === undefined ? undefined : urlBelow(settings.base, path, '')
+  const key = plan.idempotencyHeader ?? settings.idempotencyHeader
+  const idempotencyHeader = key === false ? undefined : key.toLowerCase()
+  return { auth, headers, query, cookies, secrets, idempotencyHeader, path, url }
 }
 
 function textsOf(auth: HttpAuth): string[] {

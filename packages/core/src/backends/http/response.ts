@@ -25,13 +25,13 @@ export function isStreaming(reading: Reading): reading is Streaming {
   return reading === 'sse' || reading === 'ndjson' || reading === 'chunks'
 }
 
-/** The output of an answer that is read whole; an empty one is null. */
-export async function readWhole(
+/** The output of an answer whose bytes are all there; of none it is null. */
+export function readWhole(
   reading: Exclude<Reading, Streaming>,
   response: EgressResponse,
+  bytes: Uint8Array,
   excerpt: Excerpt,
-): Promise<Json> {
-  const bytes = await response.bytes()
+): Json {
   const { type, charset } = mediaOf(response)
   if (bytes.byteLength === 0) return null
   if (reading === 'json') return jsonOf(decodeText(bytes, charset), excerpt)

@@ -1,5 +1,6 @@
 import type { BackendCall, BackendContext } from '../backend.ts'
 import type { Connection } from './connection.ts'
+import type { Logs } from './logs.ts'
 
 /** The SDK ends every request after a time; the pipeline's own deadline must come first. */
 const longestMs = 2_147_483_647
@@ -9,30 +10,32 @@ const longestMs = 2_147_483_647
  * as `_meta["gantry/idempotencyKey"]`, for servers that keep such keys. Rejects with what the SDK throws.
  */
 export async function sendCall(
-  { client, incoming }: Connection,
+  { client, modern, callResult, incoming }: Connection,
+  logs: Logs,
   name: string,
   { tool, args }: BackendCall,
   context: BackendContext,
 ): Promise<unknown> {
+  const { signal } = context
   const stop = new AbortController()
   // The server is told that it was cancelled, not by whom or why.
   const onAbort = (): void => stop.abort('The call was cancelled.')
-  context.signal.throwIfAborted()
+  signal.throwIfAborted()
   const progressToken = incoming.nextToken()
   const deaf = incoming.watch(progressToken, (report) => context.progress(report))
-  context.signal.addEventListener('abort', onAbort, { once: true })
+  const _meta = { progressToken, 'gantry/idempotencyKey': context.idempotencyKey }
+  const params = { name, arguments: args, _meta }
+  const options = { signal: stop.signal, timeout: longestMs }
+  logs.begin(context)
+  signal.addEventListener('abort', onAbort, { once: true })
   try {
-    return await client.callTool(
-      { name, arguments: args, _meta: { progressToken, 'gantry/idempotencyKey': context.idempotencyKey } },
-      {
-        signal: stop.signal,
-        timeout: longestMs,
-        // Without an output schema, because the pipeline checks outputs; with the input's, for its header marks.
-        toolDefinition: { name, inputSchema: tool.inputSchema as { readonly type: 'object' } },
-      },
-    )
+    if (!modern) return await client.request({ method: 'tools/call', params }, callResult, options)
+    // Without an output schema, because the pipeline checks outputs; with the input's, for its header marks.
+    const toolDefinition = { name, inputSchema: tool.inputSchema as { readonly type: 'object' } }
+    return await client.callTool(params, { ...options, toolDefinition })
   } finally {
     deaf()
-    context.signal.removeEventListener('abort', onAbort)
+    logs.end(context)
+    signal.removeEventListener('abort', onAbort)
   }
 }

@@ -110,14 +110,12 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
   }
   return {
     pid: program.pid,
-    async write(line) {
-      try {
-        await write(program, plan, line, ended || stopping || reason !== undefined, fail)
-      } catch (error) {
+    write(line) {
+      return write(program, plan, line, ended || stopping || reason !== undefined, fail).catch(async (error) => {
         // A broken pipe is mostly the first sign of an exit, and the exit says more.
         await within(gone.promise, 2 * drainMs)
         throw error
-      }
+      })
     },
     fail,
     async stop() {
@@ -181,20 +179,20 @@ function started(program: Program, plan: ChildPlan): Promise<void> {
   return promise
 }
 
-async function write(
+function write(
   program: Program,
   plan: ChildPlan,
   line: string,
   over: boolean,
   fail: (why: string) => void,
 ): Promise<void> {
-  if (over) throw new ToolError('BACKEND_UNAVAILABLE', `The MCP server ${plan.server} is not running.`)
-  if (program.stdin.writableLength > mostWaitingBytes) {
-    fail(`The MCP server ${plan.server} does not read its input and was stopped.`)
-  }
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  program.stdin.write(line, (error) => (error ? reject(error) : resolve()))
-  await promise
+  return new Promise((resolve, reject) => {
+    if (over) throw new ToolError('BACKEND_UNAVAILABLE', `The MCP server ${plan.server} is not running.`)
+    if (program.stdin.writableLength > mostWaitingBytes) {
+      fail(`The MCP server ${plan.server} does not read its input and was stopped.`)
+    }
+    program.stdin.write(line, (error) => (error ? reject(error) : resolve()))
+  })
 }
 
 function signalGroup(program: Program, signal: NodeJS.Signals): void {

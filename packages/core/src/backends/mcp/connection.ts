@@ -1,5 +1,6 @@
 import { ToolError } from '@gantry/contract'
-import type { Client } from '@modelcontextprotocol/client'
+import type { Client, StandardSchemaV1 } from '@modelcontextprotocol/client'
+import { callResultSchema } from './call-result.ts'
 import { type ClientEvents, createClient } from './client.ts'
 import { createIncoming, type Incoming } from './incoming.ts'
 import type { Link } from './link.ts'
@@ -13,12 +14,15 @@ export interface Connection {
   readonly incoming: Incoming
   /** Speaks the revision of 2026-07-28 or later. */
   readonly modern: boolean
+  /** The check of a call's result where it does not. */
+  readonly callResult: StandardSchemaV1<unknown, object>
   /** Why it is over, in a sentence; undefined while it lives. */
   ended(): string | undefined
   /** Why it is probably of no use any more, though it has not ended. */
   lost(): string | undefined
-  /** Does work over it, and keeps it open until the work is done. */
-  during<T>(work: () => Promise<T>): Promise<T>
+  /** Somebody works over it, who keeps it open until the end. */
+  begin(): void
+  end(): void
   /** Closes it when nobody works over it any more. */
   retire(): void
   close(): Promise<void>
@@ -59,7 +63,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
   const client = createClient(sdk, settings, parts.events)
   const onAbort = (): void => void link.transport.close().catch(() => undefined)
   signal.addEventListener('abort', onAbort, { once: true })
-  const incoming = createIncoming()
+  const incoming = createIncoming(() => client.getProtocolEra() === 'legacy')
   link.transport.onmessage = (message) => {
     incoming.see(message)
     if (!('method' in message)) link.answered?.(message.id)
@@ -100,6 +104,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
     client,
     incoming,
     modern: client.getProtocolEra() === 'modern',
+    callResult: callResultSchema(sdk),
     ended: () => over,
     lost: () => link.lost?.(),
     ...untilUnused(() => void close().catch(() => undefined)),
@@ -108,18 +113,16 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
 }
 
 /** Counts those who work over a connection, so that one that is given up is not closed under them. */
-function untilUnused(close: () => void): Pick<Connection, 'during' | 'retire'> {
+function untilUnused(close: () => void): Pick<Connection, 'begin' | 'end' | 'retire'> {
   let working = 0
   let retired = false
   return {
-    async during(work) {
+    begin() {
       working += 1
-      try {
-        return await work()
-      } finally {
-        working -= 1
-        if (retired && working === 0) close()
-      }
+    },
+    end() {
+      working -= 1
+      if (retired && working === 0) close()
     },
     retire() {
       retired = true

@@ -13,15 +13,15 @@ export interface Incoming {
 /**
  * Two things that the SDK does not do well. It hands progress on a moment later, so that the last report is lost when
  * the result comes right behind it. And since 2026-07-28 it refuses a result that does not say that it is complete,
- * though clients must take it for that.
+ * though clients must take it for that; `legacy` says that the server is of the time before, where nobody asks.
  */
-export function createIncoming(): Incoming {
+export function createIncoming(legacy: () => boolean): Incoming {
   const listeners = new Map<string, (report: ProgressReport) => void>()
   let count = 0
   return {
     nextToken: () => `progress-${++count}`,
     see(message) {
-      if ('result' in message && isUnmarked(message.result)) message.result.resultType = 'complete'
+      if ('result' in message && !legacy() && isUnmarked(message.result)) message.result.resultType = 'complete'
       if (!('method' in message) || message.method !== 'notifications/progress') return
       const { progressToken, progress, total, message: text } = message.params ?? {}
       const listener = typeof progressToken === 'string' ? listeners.get(progressToken) : undefined

@@ -32,6 +32,16 @@ test('a line of the limit is read and a longer one is refused before its end', (
   assert.equal(reader.push(Buffer.from('345')), false)
 })
 
+test('a line over the limit is refused when its end is there too, alone or as the rest of another piece', () => {
+  const found: string[] = []
+  const reader = () => lineReader(4, (one) => found.push(one))
+  assert.equal(reader().push(Buffer.from('1234\n12345\n')), false)
+  const pieces = reader()
+  assert.deepEqual([pieces.push(Buffer.from('123')), pieces.push(Buffer.from('4\n'))], [true, true])
+  assert.deepEqual([pieces.push(Buffer.from('123')), pieces.push(Buffer.from('45\n'))], [true, false])
+  assert.deepEqual(found, ['1234', '1234'])
+})
+
 test('what cannot be seen is named', () => {
   assert.equal(plainText('a\u001b[31m\u202eb', 100), 'a U+001B [31m U+202E b')
   assert.equal(plainText('abcdef', 3), 'abc… (6 characters)')

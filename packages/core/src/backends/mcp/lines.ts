@@ -12,14 +12,19 @@ export function lineReader(limit: number, onLine: (line: string) => void): LineR
     size += piece.length
     return size <= limit
   }
+  const rest = (piece: Buffer): string => {
+    take(piece)
+    const line = Buffer.concat(held, size).toString('utf8')
+    held = []
+    size = 0
+    return line
+  }
   return {
     push(chunk) {
       let start = 0
       for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
-        if (!take(chunk.subarray(start, end))) return false
-        const line = Buffer.concat(held, size).toString('utf8')
-        held = []
-        size = 0
+        if (size + end - start > limit) return false
+        const line = held.length === 0 ? chunk.toString('utf8', start, end) : rest(chunk.subarray(start, end))
         start = end + 1
         onLine(line)
       }

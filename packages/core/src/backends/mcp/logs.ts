@@ -37,12 +37,12 @@ export class Logs {
     else only.log(levels[level] ?? 'error', 'The server logged this.', data as Json)
   }
 
-  async during<T>(context: BackendContext, work: () => Promise<T>): Promise<T> {
+  /** A call is with the server from here on, until it is told to have ended. */
+  begin(context: BackendContext): void {
     this.#calls.add(context)
-    try {
-      return await work()
-    } finally {
-      this.#calls.delete(context)
-    }
+  }
+
+  end(context: BackendContext): void {
+    this.#calls.delete(context)
   }
 }

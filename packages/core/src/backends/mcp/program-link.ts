@@ -76,10 +76,10 @@ export function programLink(options: ProgramLinkOptions): Link {
         },
       })
     },
-    async send(message) {
-      if (child === undefined)
-        throw new ToolError('BACKEND_UNAVAILABLE', `The MCP server ${options.server} is not running.`)
-      await child.write(options.sdk.serializeMessage(message))
+    send(message) {
+      if (child !== undefined) return child.write(options.sdk.serializeMessage(message))
+      const stopped = `The MCP server ${options.server} is not running.`
+      return Promise.reject(new ToolError('BACKEND_UNAVAILABLE', stopped))
     },
     async close() {
       await child?.stop()

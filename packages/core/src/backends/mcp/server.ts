@@ -59,16 +59,14 @@ export class McpServer {
     await this.#publish(signal)
   }
 
-  async call(call: BackendCall, context: BackendContext): Promise<unknown> {
+  call(call: BackendCall, context: BackendContext): Promise<unknown> {
     const name = typeof call.binding.tool === 'string' ? call.binding.tool : call.tool.name
     if (!this.#settings.wants(name)) {
       throw new ToolError('NO_BACKEND', `The tool is kept out of the MCP backend ${this.#settings.name}.`, {
         stage: 'execute',
       })
     }
-    return this.#use(context.signal, (connection) =>
-      this.#logs.during(context, () => sendCall(connection, name, call, context)),
-    )
+    return this.#use(context.signal, (connection) => sendCall(connection, this.#logs, name, call, context))
   }
 
   async health(signal: AbortSignal): Promise<Health> {
@@ -126,9 +124,11 @@ export class McpServer {
     const sdk = this.#sdk ?? (await this.#library())
     let renewed = false
     while (true) {
-      const connection = await this.#supervisor.need(signal)
+      signal.throwIfAborted()
+      const connection = this.#supervisor.current ?? (await this.#supervisor.need(signal))
+      connection.begin()
       try {
-        return await this.#authorized(sdk, () => connection.during(() => work(connection)))
+        return await this.#authorized(sdk, () => work(connection))
       } catch (error) {
         const over = connection.ended()
         const forgotten = isForgotten(sdk, error, connection.client.transport?.sessionId !== undefined)
@@ -137,21 +137,20 @@ export class McpServer {
         signal.throwIfAborted()
         if (!forgotten || renewed) throw failureOf(sdk, this.#settings.name, error, over)
         renewed = true
+      } finally {
+        connection.end()
       }
     }
   }
 
   /** A server that wants a token with more rights has done nothing yet, so the work is tried again with one. */
-  async #authorized<T>(sdk: Sdk, work: () => Promise<T>): Promise<T> {
-    for (let steps = 0; ; steps++) {
-      try {
-        return await work()
-      } catch (error) {
-        if (!isStepUp(sdk, error) || steps >= mostStepUps) throw error
-        const { requiredScope: scope, resourceMetadataUrl } = error
-        if (!(await this.#way.authorizer?.stepUp({ scope, resourceMetadataUrl }))) throw error
-      }
-    }
+  #authorized<T>(sdk: Sdk, work: () => Promise<T>, steps = 0): Promise<T> {
+    return work().catch(async (error: unknown) => {
+      if (!isStepUp(sdk, error) || steps >= mostStepUps) throw error
+      const { requiredScope: scope, resourceMetadataUrl } = error
+      if (!(await this.#way.authorizer?.stepUp({ scope, resourceMetadataUrl }))) throw error
+      return this.#authorized(sdk, work, steps + 1)
+    })
   }
 
   /** Reads the list again after the server said that it changed; true when it had. Never rejects. */
