@@ -44,7 +44,7 @@ export function requestOf(
     timeoutMs: given.timeoutMs,
     retry: given.retry,
     backend: given.backend,
-    report: hear?.report,
+    report: hear?.report ?? given.report,
     failed: hear?.failed,
   }
 }

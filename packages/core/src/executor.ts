@@ -1,25 +1,16 @@
-import {
-  type ChainResult,
-  type ChainStep,
-  type Identity,
-  type Result,
-  type StreamEvent,
-  ToolError,
-  type Warning,
-} from '@gantry/contract'
+import { type Identity, type Result, ToolError } from '@gantry/contract'
 import { memoryAudit } from './audits/memory.ts'
 import { createHost, shownText } from './backend-host.ts'
-import { createSources, type SourceFault } from './backend-sources.ts'
-import type { Backend, Health } from './backends/backend.ts'
+import { createSources } from './backend-sources.ts'
+import type { Backend } from './backends/backend.ts'
 import { localBackend } from './backends/local.ts'
 import { sandboxedBackend } from './backends/sandboxed.ts'
-import { type ApproveOptions, BroughtTools, type QuarantinedTool } from './brought-tools.ts'
+import { BroughtTools } from './brought-tools.ts'
 import { createCallIds } from './call-ids.ts'
-import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
-import { type DescribeOptions, describeTool, type ToolDoc } from './catalogs/describe.ts'
+import type { CatalogEntry } from './catalogs/catalog.ts'
+import { describeTool } from './catalogs/describe.ts'
 import { memoryCatalog } from './catalogs/memory.ts'
-import type { ChainOptions } from './chain/chain.ts'
-import type { Egress } from './egress/egress.ts'
+import type { Executor } from './executor-interface.ts'
 import {
   checkOptions,
   defaultLimits,
@@ -33,7 +24,6 @@ import {
   asPolicy,
   asSecrets,
   closed,
-  type FoundTool,
   foundTool,
   type Hearing,
   isVisible,
@@ -42,92 +32,25 @@ import {
   taken,
 } from './executor-parts.ts'
 import { memoryPins } from './pins/memory.ts'
+import { checkCall } from './pipeline/check.ts'
 import { systemClock } from './pipeline/clock.ts'
-import { createEvents, type Events } from './pipeline/events.ts'
+import { createEvents } from './pipeline/events.ts'
 import { createHeldSecrets } from './pipeline/held-secrets.ts'
 import { findShown } from './pipeline/lookup.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, PipelineLimits, Ports } from './pipeline/ports.ts'
 import { createPreparedTools } from './pipeline/prepare.ts'
-import { type BackendInfo, createBackendRegistry } from './pipeline/registry.ts'
+import { reconcileCall } from './pipeline/reconcile.ts'
+import { createBackendRegistry } from './pipeline/registry.ts'
 import { createRunDeadlines } from './pipeline/run-deadlines.ts'
 import { streamCall } from './pipeline/stream.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
-import { type CircuitControl, createSafeguards } from './safeguards.ts'
-import { lazySandboxes, type RuntimeControl } from './sandboxes.ts'
+import { createSafeguards } from './safeguards.ts'
+import { lazySandboxes } from './sandboxes.ts'
 import { shutDown } from './shut-down.ts'
 import type { DefinedTool } from './tools/tool.ts'
-
-export interface FindOptions extends EntryFilter {
-  readonly limit?: number | undefined
-  readonly cursor?: string | undefined
-  readonly identity?: Identity | undefined
-  readonly signal?: AbortSignal | undefined
-}
-
-/**
- * Runs tools. Every call, from whichever door, passes the same pipeline.
- * - Concurrency: any number of calls at once.
- * - Errors: `run`, `stream` and `chain` never throw for what a call does; they answer with a Result. Discovery and
- *   registration throw ToolError.
- * - Ownership: `close` ends what runs and closes the backends; after it every call is refused.
- */
-export interface Executor {
-  /** Always a Result, whatever the outcome. */
-  run(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
-  /** The same, for those who prefer exceptions: throws ToolError with the Result on it unless the status is ok. */
-  runOrThrow(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
-  /** Events of one call as they happen; stopping the loop cancels the call. */
-  stream(tool: string, args?: unknown, options?: RunOptions): AsyncGenerator<StreamEvent, void>
-  chain(
-    steps: readonly ChainStep[],
-    options?: ChainOptions & { readonly identity?: Identity | undefined },
-  ): Promise<ChainResult>
-  /** Tools that fit the words, best first, of those the caller may use. */
-  search(query: string, options?: FindOptions): Promise<Page<FoundTool> & { readonly warning?: Warning }>
-  /** What there is to know of one tool, at one of three levels. */
-  describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity | undefined }): Promise<ToolDoc>
-  /** Tools by id, of those the caller may use. */
-  tools(query?: ListQuery & { readonly identity?: Identity | undefined }): Page<CatalogEntry>
-  register(tool: DefinedTool): CatalogEntry
-  /** Replaces a version, or adds it. Calls that already run are not touched. */
-  update(tool: DefinedTool): CatalogEntry
-  unregister(id: string): boolean
-  /** Asks every backend for the tools it brings, which else the first search or call does; gives those that failed. */
-  ready(options?: { readonly signal?: AbortSignal | undefined }): Promise<readonly SourceFault[]>
-  readonly catalog: Catalog
-  readonly backends: BackendControl
-  readonly quarantine: QuarantineControl
-  readonly circuits: CircuitControl
-  /** Which sandboxes there are for programs. */
-  readonly runtimes: RuntimeControl
-  /** The guarded way out; its rules may be changed while calls run. */
-  readonly egress: Egress
-  readonly on: Events['on']
-  /** Takes no more calls, lets running ones end for `graceMs` (5 s), then cancels them and closes the backends. */
-  close(options?: { readonly graceMs?: number }): Promise<void>
-}
-
-/** Takes backends out of service and puts them back; calls that already run there go on. */
-export interface BackendControl {
-  list(): readonly BackendInfo[]
-  enable(key: string): void
-  disable(key: string): void
-  /** Asks every backend, or one; never rejects for what a backend does. */
-  health(options?: {
-    readonly key?: string | undefined
-    readonly signal?: AbortSignal | undefined
-  }): Promise<readonly (BackendInfo & Health)[]>
-}
-
-/** Tools that may not be called, because they are not what was approved. */
-export interface QuarantineControl {
-  list(): readonly QuarantinedTool[]
-  /** Trusts a tool as it is now, or not at all when it is not what the given hash is of. */
-  approve(id: string, options?: ApproveOptions): Promise<void>
-}
 
 /** Composes an executor; the only place where the parts meet. */
 export function createExecutor(options: ExecutorOptions = {}): Executor {
@@ -195,11 +118,22 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   let closing: Promise<void> | undefined
 
+  const asRequest = (
+    tool: string,
+    args: unknown,
+    given: RunOptions,
+    fault?: ToolError,
+    hear?: Hearing,
+  ): CallRequest => {
+    const identity = given.identity === undefined || fault !== undefined ? owner : ownIdentity(given.identity)
+    return requestOf(tool, args, given, given.callId ?? nextId(), identity, hear)
+  }
+  const refusalOf = (given: RunOptions): ToolError | undefined =>
+    closing === undefined ? checkRunOptions(given) : closed()
   const call = (tool: string, args: unknown, asked?: RunOptions, hear?: Hearing): Promise<Result> => {
     const given = asked ?? noOptions
     const fault = checkRunOptions(given)
-    const identity = given.identity === undefined || fault !== undefined ? owner : ownIdentity(given.identity)
-    const request = requestOf(tool, args, given, given.callId ?? nextId(), identity, hear)
+    const request = asRequest(tool, args, given, fault, hear)
     const refusal = closing === undefined ? fault : closed()
     return refusal === undefined ? runCall(request, ports) : refuseCall(request, ports, refusal)
   }
@@ -237,6 +171,17 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
         call(tool, args, { ...given, callId, signal }, { report })
       return streamCall(callId, start, given?.signal)
     },
+    check: async (tool, args, given = noOptions) => {
+      const refusal = refusalOf(given)
+      if (refusal !== undefined) throw refusal
+      return checkCall(asRequest(tool, args, given), ports)
+    },
+    reconcile: async (tool, key, asked) => {
+      const given = { ...asked, idempotencyKey: key }
+      const refusal = refusalOf(given)
+      if (refusal !== undefined) return { state: 'unknown', reason: refusal.message }
+      return reconcileCall(key, asRequest(tool, undefined, given), ports)
+    },
     chain: async (steps, asked) => {
       const given = asked ?? {}
       // Loaded with the first chain, so that a plain call starts faster.
@@ -244,9 +189,14 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       const identity = given.identity === undefined ? {} : { identity: given.identity }
       return runChain(
         steps,
-        async (tool, args, { stepId: _step, index: _index, ...step }) => call(tool, args, { ...step, ...identity }),
+        async (tool, args, { stepId: _step, index: _index, decisive: _decisive, ...step }) =>
+          call(tool, args, { ...step, ...identity }),
         { ...given, limits: { ...options.limits?.chain, ...given.limits } },
       )
+    },
+    checkChain: async (steps, given = {}) => {
+      const { refuseInvalid } = await import('./chain/chain.ts')
+      refuseInvalid(steps, { ...given, limits: { ...options.limits?.chain, ...given.limits } })
     },
     search: async (query, { identity = owner, allow, ...rest } = {}) => {
       const faults = await sources.ready(rest.signal)

@@ -76,7 +76,9 @@ export type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
 export type { Embedder } from './catalogs/embedder.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
 export type { Toolset } from './catalogs/toolset.ts'
+export type { Around, SurroundedCall } from './chain/around.ts'
 export type { ChainOptions } from './chain/chain.ts'
+export type { CallNames } from './chain/context.ts'
 export type {
   Egress,
   EgressAllow,
@@ -89,15 +91,11 @@ export type {
   EgressTarget,
 } from './egress/egress.ts'
 export type { EgressOptions, HostAddress, HostLookup } from './egress/options.ts'
-export {
-  type BackendControl,
-  createExecutor,
-  type Executor,
-  type FindOptions,
-  type QuarantineControl,
-} from './executor.ts'
+export { createExecutor } from './executor.ts'
+export type { BackendControl, Executor, FindOptions, QuarantineControl } from './executor-interface.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export type { FoundTool } from './executor-parts.ts'
+export { canonicalJson } from './json/canonical.ts'
 export { copyJson } from './json/copy.ts'
 export { JsonError, type JsonLimits } from './json/limits.ts'
 export { parseJson } from './json/parse.ts'
@@ -107,7 +105,10 @@ export { type Difference, diffText } from './pins/diff.ts'
 export { filePins } from './pins/file.ts'
 export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
+export type { CheckedCall } from './pipeline/check.ts'
 export type { EventMap, EventName } from './pipeline/events.ts'
+export type { LookupAnswer, LookupFunction } from './pipeline/prepare.ts'
+export type { Reconciled } from './pipeline/reconcile.ts'
 export type { BackendInfo } from './pipeline/registry.ts'
 export type { Approval, Approver, Decision, Policy, PolicyRequest } from './policies/policy.ts'
 export { type Rule, type RulesOptions, rules } from './policies/rules.ts'

@@ -1,4 +1,4 @@
-import { type Identity, type Issue, type RetryRule, ToolError } from '@gantry/contract'
+import { type Identity, type Issue, type Report, type RetryRule, ToolError } from '@gantry/contract'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
 
 /** How one call differs from the executor's defaults. */
@@ -14,6 +14,8 @@ export interface RunOptions {
   readonly callId?: string | undefined
   /** Which of the tool's backends to use, by key: `http:github`. Without it the first that can. */
   readonly backend?: string | undefined
+  /** Takes what the tool reports while it runs; a promise makes a streaming tool wait. */
+  readonly report?: ((report: Report) => void | Promise<void>) | undefined
 }
 
 export const noOptions: RunOptions = Object.freeze({})
@@ -28,12 +30,22 @@ export function checkRunOptions(options: RunOptions): ToolError | undefined {
   return new ToolError('INPUT_INVALID', `The option ${issue.path} ${issue.message}.`, { details: { issues: [issue] } })
 }
 
-const known = ['signal', 'timeoutMs', 'idempotencyKey', 'identity', 'schemaDigest', 'retry', 'callId', 'backend']
+const known = [
+  'signal',
+  'timeoutMs',
+  'idempotencyKey',
+  'identity',
+  'schemaDigest',
+  'retry',
+  'callId',
+  'backend',
+  'report',
+]
 
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
   if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
-  const { timeoutMs, signal, identity, retry, ...texts } = options
+  const { timeoutMs, signal, identity, retry, report, ...texts } = options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -46,6 +58,7 @@ function firstIssue(options: RunOptions): Issue | undefined {
   if (retry !== undefined && !isRetry(retry)) {
     return { path: '/retry', message: 'must have attempts from 1 to 100, and delays of 0 ms or more' }
   }
+  if (report !== undefined && typeof report !== 'function') return { path: '/report', message: 'must be a function' }
   for (const key of ['idempotencyKey', 'schemaDigest', 'callId', 'backend'] as const) {
     const text: unknown = texts[key]
     if (text === undefined || (typeof text === 'string' && text.length > 0 && text.length <= longestKey)) continue

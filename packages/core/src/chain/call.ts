@@ -42,6 +42,7 @@ export async function callTool(step: PlannedCall, scope: Scope, context: ChainCo
       const result = await context.run(step.tool, args, {
         signal,
         stepId: step.id,
+        decisive: step.onError === 'stop',
         ...(step.timeoutMs !== undefined && { timeoutMs: step.timeoutMs }),
         ...(step.retry && { retry: step.retry }),
         ...(index !== undefined && { index }),

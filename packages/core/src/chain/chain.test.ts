@@ -45,8 +45,8 @@ test('timeout, retry rule and step id are passed on', async () => {
   const { run, calls } = fakeRun({})
   await runChain([{ id: 'one', tool: 'a:b', timeoutMs: 50, retry: { attempts: 3, delayMs: 1 } }, { tool: 'a:b' }], run)
   const [first, second] = calls.map(({ options: { signal: _, ...rest } }) => rest)
-  assert.deepEqual(first, { stepId: 'one', timeoutMs: 50, retry: { attempts: 3, delayMs: 1 } })
-  assert.deepEqual(second, { stepId: 'step2' })
+  assert.deepEqual(first, { stepId: 'one', decisive: true, timeoutMs: 50, retry: { attempts: 3, delayMs: 1 } })
+  assert.deepEqual(second, { stepId: 'step2', decisive: true })
 })
 
 test('a chain that is not valid runs nothing and says why', async () => {
@@ -200,7 +200,7 @@ test('changing the chain or an argument while it runs changes nothing', async ()
     },
     'a:c': (args) => {
       ;(args.list as number[]).push(2)
-      return echo(args, { signal: AbortSignal.any([]), stepId: '' })
+      return echo(args, { signal: AbortSignal.any([]), stepId: '', decisive: true })
     },
   })
   const result = await runChain(steps, run)

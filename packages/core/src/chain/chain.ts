@@ -10,6 +10,7 @@ import {
 } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import { type Around, surrounded } from './around.ts'
 import { checkChain } from './check-chain.ts'
 import { clip } from './clip.ts'
 import { type ChainContext, createBudget, createKept, type RunStep, since, unrun } from './context.ts'
@@ -35,6 +36,8 @@ export interface ChainOptions {
   readonly resume?: Resume | undefined
   /** Told of each step as it ends; not of resumed ones. What it throws is ignored. */
   readonly onStep?: ((step: StepResult) => void) | undefined
+  /** Stands around every call: what it resolves with is the call's Result, whether it made the call or not. */
+  readonly around?: Around | undefined
   readonly chainId?: string | undefined
   readonly now?: (() => number) | undefined
 }
@@ -48,10 +51,17 @@ export async function runChain(
   const options = given ?? {}
   const deadline = chainDeadline(options.timeoutMs, options.signal)
   try {
-    return deadline.outcome(await runSteps(steps, run, options, deadline.signal))
+    return deadline.outcome(await runSteps(steps, surrounded(run, options.around), options, deadline.signal))
   } finally {
     deadline.clear()
   }
+}
+
+/** Refuses a chain that could not even begin, as running it would: CHAIN_INVALID with every issue. */
+export function refuseInvalid(steps: unknown, options: Pick<ChainOptions, 'input' | 'limits'>): void {
+  const limits = limitsOf(options.limits)
+  planOf(steps, limits)
+  inputOf(options.input ?? null, limits)
 }
 
 async function runSteps(

@@ -23,8 +23,16 @@ export type RunStep = (
     readonly stepId: string
     /** Position of the element in a `forEach`. */
     readonly index?: number
-  },
+    /** The chain ends when this call fails. */
+    readonly decisive: boolean
+  } & CallNames,
 ) => Promise<Result>
+
+/** What a call of a chain is to be known by, when not by names of its own. */
+export interface CallNames {
+  readonly idempotencyKey?: string | undefined
+  readonly callId?: string | undefined
+}
 
 /** What every step of one chain shares. */
 export interface ChainContext {

@@ -5,28 +5,43 @@ import type { Run } from './run.ts'
 
 /** Lets a call pass only when the identity holds the tool's permissions, the policy allows it, and whoever must approve has. */
 export function authorize(run: Run, tool: PreparedTool, args: JsonObject): void | Promise<void> {
-  const { entry } = tool
+  const request = toDecide(run, tool, args)
+  return request === undefined ? undefined : authorizeByPolicy(run, request)
+}
+
+async function authorizeByPolicy(run: Run, request: PolicyRequest): Promise<void> {
+  const need = needOf(request, await ask(run, request))
+  if (need !== undefined) await approve(run, request, need.reason)
+}
+
+/** The same, up to the person: whether somebody would have to approve the call. Throws what refuses it. */
+export async function asksApproval(run: Run, tool: PreparedTool, args: JsonObject): Promise<boolean> {
+  const request = toDecide(run, tool, args)
+  return request !== undefined && needOf(request, await ask(run, request)) !== undefined
+}
+
+/** What is left to decide once the permissions are held; undefined when nothing is. */
+function toDecide(run: Run, { entry }: PreparedTool, args: JsonObject): PolicyRequest | undefined {
   const { identity } = run.request
   for (const permission of entry.tool.permissions ?? []) {
     if (!holds(identity, permission)) {
       throw new ToolError('DENIED', `${identity.principal} lacks the permission ${permission} that ${entry.key} needs.`)
     }
   }
-  const { policy } = run.ports
-  if (policy === undefined && entry.tool.approval !== 'always') return
-  return decide(run, { identity, id: entry.id, tool: entry.tool, args })
+  if (run.ports.policy === undefined && entry.tool.approval !== 'always') return undefined
+  return { identity, id: entry.id, tool: entry.tool, args }
 }
 
-async function decide(run: Run, request: PolicyRequest): Promise<void> {
-  const decision = await ask(run, request)
+/** What an allowed call still needs: the approval of somebody, for a reason; undefined when nothing. Else throws. */
+function needOf(request: PolicyRequest, decision: Decision): { readonly reason: string } | undefined {
   if (decision.effect === 'deny') throw new ToolError('DENIED', `${request.id} is denied: ${decision.reason}`)
   if (decision.effect === 'unavailable') {
     throw new ToolError('POLICY_UNAVAILABLE', `No decision on ${request.id}: ${decision.reason}`, {
       cause: decision.cause,
     })
   }
-  if (decision.effect === 'ask') await approve(run, request, decision.reason)
-  else if (request.tool.approval === 'always') await approve(run, request, 'The tool asks for approval of every call.')
+  if (decision.effect === 'ask') return { reason: decision.reason }
+  return request.tool.approval === 'always' ? { reason: 'The tool asks for approval of every call.' } : undefined
 }
 
 async function ask(run: Run, request: PolicyRequest): Promise<Decision> {

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import type { Backend, BackendContext } from '../backends/backend.ts'
-import { createExecutor, type Executor } from '../executor.ts'
+import { createExecutor } from '../executor.ts'
+import type { Executor } from '../executor-interface.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
 import { defineTool, type ToolDefinition } from '../tools/tool.ts'
 import { anything } from './pipeline.fixture.ts'
@@ -297,4 +298,26 @@ test('what a backend says of itself, and why it was passed over, is told without
   heard.push(await gantry.backends.health())
   assert.equal(heard.length, 3)
   assert.ok(!JSON.stringify(heard).includes(canary), JSON.stringify(heard))
+})
+
+test('a good end is told to the signals of all backends but a tidy one that was alone with the call', async () => {
+  const kept: AbortSignal[] = []
+  const keep: Call = async ({ signal }) => void kept.push(signal)
+  const keepAnd =
+    (end: () => never): Call =>
+    async (context) => {
+      await keep(context)
+      end()
+    }
+  const broken = (): never => {
+    throw new Error('It broke.')
+  }
+  await withBackends([backend('a', keep)]).run('test:it')
+  await withBackends([backend('a', keep, { tidy: true })]).run('test:it')
+  await withBackends([backend('a', keepAnd(broken), { tidy: true })]).run('test:it')
+  await withBackends([backend('a', keepAnd(down)), backend('b', () => 'from b', { tidy: true })]).run('test:it')
+  assert.deepEqual(
+    kept.map(({ aborted }) => aborted),
+    [true, false, true, true],
+  )
 })

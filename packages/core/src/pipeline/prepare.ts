@@ -1,4 +1,5 @@
 import type { ResultTool, Tool } from '@gantry/contract'
+import type { ToolContext } from '../backends/backend.ts'
 import type { CatalogEntry } from '../catalogs/catalog.ts'
 import type { JsonLimits } from '../json/limits.ts'
 import { type CompileOptions, compileSchema, type StandardSchema, type Validator } from '../schema/index.ts'
@@ -9,39 +10,50 @@ export interface PreparedTool {
   readonly entry: CatalogEntry
   readonly input: Validator | StandardSchema
   readonly output: Validator | StandardSchema | undefined
+  /** What can tell the outcome of an earlier run. */
+  readonly lookup: LookupFunction | undefined
   readonly argsCopy: { readonly limits: JsonLimits }
   /** `dropped` is reset before each use; a copy is made in one go, so calls cannot meet in it. */
   readonly resultCopy: { readonly limits: JsonLimits; readonly convert: true; readonly dropped: { count: number } }
   readonly resultTool: ResultTool
 }
 
+/** What a tool knows of the run under a key: its output, that there was none, or nothing. */
+export type LookupAnswer = { readonly found: true; readonly output: unknown } | { readonly found: false } | undefined
+
+/** Asks where the effect would be whether it is there; it must change nothing, and stop on `context.signal`. */
+export type LookupFunction = (key: string, context: ToolContext) => LookupAnswer | Promise<LookupAnswer>
+
 /** Prepares each tool version at its first call and forgets it with the version. */
 export interface PreparedTools {
   of(entry: CatalogEntry): PreparedTool
   /** Takes a new definition of a version: its vendor's checkers (zod, valibot …) stand in for the JSON Schemas. */
-  define(entry: CatalogEntry, checkers: VendorCheckers): void
+  define(entry: CatalogEntry, parts: LiveParts): void
   forget(id: string): void
 }
 
-export interface VendorCheckers {
+/** What of a tool lives in this process only, besides the function that runs it. */
+export interface LiveParts {
   readonly input: StandardSchema | undefined
   readonly output: StandardSchema | undefined
+  readonly lookup: LookupFunction | undefined
 }
 
 export function createPreparedTools(limits: PipelineLimits, options: CompileOptions = {}): PreparedTools {
   const prepared = new WeakMap<CatalogEntry, PreparedTool>()
-  const vendors = new Map<string, VendorCheckers>()
+  const live = new Map<string, LiveParts>()
   return {
     of(entry) {
       const known = prepared.get(entry)
       if (known !== undefined) return known
       const { tool } = entry
-      const vendor = vendors.get(entry.id)
+      const parts = live.get(entry.id)
       const made: PreparedTool = {
         entry,
-        input: vendor?.input ?? compileSchema(tool.inputSchema, options),
+        input: parts?.input ?? compileSchema(tool.inputSchema, options),
         output:
-          vendor?.output ?? (tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema, options)),
+          parts?.output ?? (tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema, options)),
+        lookup: parts?.lookup,
         argsCopy: { limits: argsLimits(tool, limits) },
         resultCopy: { limits: resultLimits(tool, limits), convert: true, dropped: { count: 0 } },
         resultTool: Object.freeze({ id: entry.key, version: tool.version }),
@@ -49,12 +61,12 @@ export function createPreparedTools(limits: PipelineLimits, options: CompileOpti
       prepared.set(entry, made)
       return made
     },
-    define(entry, checkers) {
+    define(entry, parts) {
       prepared.delete(entry)
-      if (checkers.input ?? checkers.output) vendors.set(entry.id, checkers)
-      else vendors.delete(entry.id)
+      if (parts.input ?? parts.output ?? parts.lookup) live.set(entry.id, parts)
+      else live.delete(entry.id)
     },
-    forget: (id) => void vendors.delete(id),
+    forget: (id) => void live.delete(id),
   }
 }
 

@@ -40,7 +40,8 @@ async function askVendor(run: Run, schema: StandardSchema, args: JsonObject): Pr
   }
 }
 
-function plainArgs(value: unknown, options: CopyOptions): JsonObject {
+/** A plain copy of arguments within their limits; throws INPUT_INVALID where there is none. */
+export function plainArgs(value: unknown, options: CopyOptions): JsonObject {
   if (value === undefined) return {}
   try {
     const copied = copyJson(value, options)

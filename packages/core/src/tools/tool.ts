@@ -2,6 +2,7 @@ import type { BackendBinding, JsonSchema, Tool } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import type { LocalFunction } from '../backends/local.ts'
+import type { LookupFunction } from '../pipeline/prepare.ts'
 import {
   type FromSchema,
   type InferOutput,
@@ -29,6 +30,11 @@ export interface ToolDefinition<S extends ToolSchema>
   readonly backends?: readonly BackendBinding[]
   /** The tool itself: sync, async, or an async generator whose values are chunks and whose return value is the output. */
   readonly run?: (args: ArgsOf<S>, context: ToolContext) => unknown
+  /**
+   * For the effect `reconcilable`: what came of the run under this idempotency key. `{ found: false }` lets the tool run
+   * again, so say it only when that run did nothing and can do nothing any more; `undefined` when nobody can tell.
+   */
+  readonly lookup?: LookupFunction
 }
 
 /** A tool ready for an executor: its catalog data, and what only lives in this process. */
@@ -37,6 +43,7 @@ export interface DefinedTool {
   readonly run: LocalFunction | undefined
   readonly input: StandardSchema | undefined
   readonly output: StandardSchema | undefined
+  readonly lookup: LookupFunction | undefined
 }
 
 /** Defines a tool; the executor that registers it checks it. */
@@ -44,9 +51,13 @@ export function defineTool<const S extends ToolSchema>(definition: ToolDefinitio
   if (typeof definition !== 'object' || definition === null) {
     throw new ToolError('TOOL_INVALID', 'defineTool takes an object with namespace, name, description and inputSchema.')
   }
-  const { run, inputSchema, outputSchema, backends, version, effect, ...rest } = definition
+  const { run, lookup, inputSchema, outputSchema, backends, version, effect, ...rest } = definition
   if (run !== undefined && typeof run !== 'function') throw invalid('/run', 'must be a function')
   if (run === undefined && backends === undefined) throw invalid('/run', 'is missing, and so is /backends')
+  if (lookup !== undefined && typeof lookup !== 'function') throw invalid('/lookup', 'must be a function')
+  if (lookup !== undefined && effect !== 'reconcilable') {
+    throw invalid('/lookup', "is asked only of a tool whose effect is 'reconcilable'")
+  }
   return Object.freeze({
     tool: {
       ...rest,
@@ -59,6 +70,7 @@ export function defineTool<const S extends ToolSchema>(definition: ToolDefinitio
     run,
     input: isStandardSchema(inputSchema) ? inputSchema : undefined,
     output: isStandardSchema(outputSchema) ? outputSchema : undefined,
+    lookup,
   })
 }
 

@@ -1,0 +1,98 @@
+import type { ChainResult, ChainStep, Identity, Result, StreamEvent, Warning } from '@gantry/contract'
+import type { SourceFault } from './backend-sources.ts'
+import type { Health } from './backends/backend.ts'
+import type { ApproveOptions, QuarantinedTool } from './brought-tools.ts'
+import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
+import type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
+import type { ChainOptions } from './chain/chain.ts'
+import type { Egress } from './egress/egress.ts'
+import type { FoundTool } from './executor-parts.ts'
+import type { CheckedCall } from './pipeline/check.ts'
+import type { Events } from './pipeline/events.ts'
+import type { Reconciled } from './pipeline/reconcile.ts'
+import type { BackendInfo } from './pipeline/registry.ts'
+import type { RunOptions } from './run-options.ts'
+import type { CircuitControl } from './safeguards.ts'
+import type { RuntimeControl } from './sandboxes.ts'
+import type { DefinedTool } from './tools/tool.ts'
+
+export interface FindOptions extends EntryFilter {
+  readonly limit?: number | undefined
+  readonly cursor?: string | undefined
+  readonly identity?: Identity | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/**
+ * Runs tools. Every call, from whichever door, passes the same pipeline.
+ * - Concurrency: any number of calls at once.
+ * - Errors: `run`, `stream` and `chain` never throw for what a call does; they answer with a Result. Discovery and
+ *   registration throw ToolError.
+ * - Ownership: `close` ends what runs and closes the backends; after it every call is refused.
+ */
+export interface Executor {
+  /** Always a Result, whatever the outcome. */
+  run(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
+  /** The same, for those who prefer exceptions: throws ToolError with the Result on it unless the status is ok. */
+  runOrThrow(tool: string, args?: unknown, options?: RunOptions): Promise<Result>
+  /** Events of one call as they happen; stopping the loop cancels the call. */
+  stream(tool: string, args?: unknown, options?: RunOptions): AsyncGenerator<StreamEvent, void>
+  /**
+   * Whether a call would be let through as things stand, without running it and without asking anybody to approve it;
+   * for those who keep a call to make it later. Rejects with the ToolError that would have ended it.
+   */
+  check(tool: string, args?: unknown, options?: RunOptions): Promise<CheckedCall>
+  /** Checks the shape of a chain without running it: resolves when it could begin, rejects with CHAIN_INVALID. */
+  checkChain(steps: unknown, options?: Pick<ChainOptions, 'input' | 'limits'>): Promise<void>
+  /**
+   * Asks a tool of the effect `reconcilable` what came of an earlier run under an idempotency key, for those who lost
+   * sight of it; see `lookup` of a tool. Never rejects: what goes wrong leaves the outcome unknown.
+   */
+  reconcile(tool: string, key: string, options?: Omit<RunOptions, 'idempotencyKey'>): Promise<Reconciled>
+  chain(
+    steps: readonly ChainStep[],
+    options?: ChainOptions & { readonly identity?: Identity | undefined },
+  ): Promise<ChainResult>
+  /** Tools that fit the words, best first, of those the caller may use. */
+  search(query: string, options?: FindOptions): Promise<Page<FoundTool> & { readonly warning?: Warning }>
+  /** What there is to know of one tool, at one of three levels. */
+  describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity | undefined }): Promise<ToolDoc>
+  /** Tools by id, of those the caller may use. */
+  tools(query?: ListQuery & { readonly identity?: Identity | undefined }): Page<CatalogEntry>
+  register(tool: DefinedTool): CatalogEntry
+  /** Replaces a version, or adds it. Calls that already run are not touched. */
+  update(tool: DefinedTool): CatalogEntry
+  unregister(id: string): boolean
+  /** Asks every backend for the tools it brings, which else the first search or call does; gives those that failed. */
+  ready(options?: { readonly signal?: AbortSignal | undefined }): Promise<readonly SourceFault[]>
+  readonly catalog: Catalog
+  readonly backends: BackendControl
+  readonly quarantine: QuarantineControl
+  readonly circuits: CircuitControl
+  /** Which sandboxes there are for programs. */
+  readonly runtimes: RuntimeControl
+  /** The guarded way out; its rules may be changed while calls run. */
+  readonly egress: Egress
+  readonly on: Events['on']
+  /** Takes no more calls, lets running ones end for `graceMs` (5 s), then cancels them and closes the backends. */
+  close(options?: { readonly graceMs?: number }): Promise<void>
+}
+
+/** Takes backends out of service and puts them back; calls that already run there go on. */
+export interface BackendControl {
+  list(): readonly BackendInfo[]
+  enable(key: string): void
+  disable(key: string): void
+  /** Asks every backend, or one; never rejects for what a backend does. */
+  health(options?: {
+    readonly key?: string | undefined
+    readonly signal?: AbortSignal | undefined
+  }): Promise<readonly (BackendInfo & Health)[]>
+}
+
+/** Tools that may not be called, because they are not what was approved. */
+export interface QuarantineControl {
+  list(): readonly QuarantinedTool[]
+  /** Trusts a tool as it is now, or not at all when it is not what the given hash is of. */
+  approve(id: string, options?: ApproveOptions): Promise<void>
+}

@@ -1,0 +1,66 @@
+import { type EffectClass, type JsonObject, ToolError } from '@gantry/contract'
+import { isStandardSchema } from '../schema/index.ts'
+import { asksApproval } from './authorize.ts'
+import { failureOf } from './failure.ts'
+import { lookup } from './lookup.ts'
+import type { CallRequest, Ports } from './ports.ts'
+import type { PreparedTool } from './prepare.ts'
+import { Run } from './run.ts'
+import { plainArgs, validateInput } from './validate-input.ts'
+
+/** A call that would be let through as things stand, and what whoever makes it later needs to know. */
+export interface CheckedCall {
+  /** `namespace:name:version` of the tool that was meant. */
+  readonly id: string
+  /** `namespace:name`. */
+  readonly key: string
+  readonly version: string
+  /** Of the definition that was checked; as `schemaDigest` of the call it refuses another one. */
+  readonly digest: string
+  readonly effect: EffectClass
+  /** The time that the call would get. */
+  readonly timeoutMs: number
+  /** Calls with this key do not run more than so many at a time; absent when there is no such limit. */
+  readonly concurrency?: { readonly key: string; readonly limit: number }
+  /** Somebody must approve the call before it runs. */
+  readonly asks: boolean
+  /** A plain copy of the arguments as they were given, to call with. */
+  readonly args: JsonObject
+}
+
+/**
+ * The stages before the backend, without the call: nothing runs, nobody is asked to approve, nothing is on record.
+ * Rejects with the ToolError that would have ended the call. What it allows is asked again when the call is made.
+ */
+export async function checkCall(request: CallRequest, ports: Ports): Promise<CheckedCall> {
+  const run = new Run(request, ports)
+  try {
+    const found = lookup(run)
+    const tool = found instanceof Promise ? await found : found
+    const checked = validateInput(run, tool)
+    const args = checked instanceof Promise ? await checked : checked
+    const asks = await asksApproval(run, tool, args)
+    return describeCall(run, tool, givenArgs(run, tool, args), asks)
+  } catch (error) {
+    throw harmless(failureOf(run, error))
+  } finally {
+    run.end()
+  }
+}
+
+/** No secret was fetched and nothing ran, so there is nothing to hide and nothing can have happened. */
+function harmless({ code, message, stage, retryable, details, cause }: ToolError): ToolError {
+  return new ToolError(code, message, { stage, retryable, effect: 'none', cause, ...(details && { details }) })
+}
+
+/** What a vendor's checker made of the arguments must not go through it a second time. */
+function givenArgs(run: Run, { input, argsCopy }: PreparedTool, checked: JsonObject): JsonObject {
+  return isStandardSchema(input) ? plainArgs(run.request.args, argsCopy) : checked
+}
+
+function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks: boolean): CheckedCall {
+  const { id, key, digest, tool } = entry
+  const { version, effect, concurrency: limit, concurrencyKey = key } = tool
+  const concurrency = limit === undefined ? {} : { concurrency: { key: concurrencyKey, limit } }
+  return { id, key, version, digest, effect, timeoutMs: run.timeoutMs(), ...concurrency, asks, args }
+}
