@@ -6,7 +6,7 @@ import { bundleProgram } from './bundle.mjs'
 /** Writes publishable packages to build/: JavaScript and declarations, the command as one file, and their manifests. */
 const root = dirname(import.meta.dirname)
 const build = join(root, process.argv[2] ?? 'build')
-const packages = ['contract', 'core', 'service']
+const packages = ['contract', 'core', 'client', 'service']
 
 rmSync(build, { recursive: true, force: true })
 compile()
@@ -18,10 +18,8 @@ console.log(`Built ${packages.map((name) => join(build, name)).join(', ')}`)
 
 function compile(): void {
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const { status } = spawnSync(process.execPath, [tsc, '-b', 'packages/core/tsconfig.build.json'], {
-    cwd: root,
-    stdio: 'inherit',
-  })
+  const projects = ['core', 'client'].map((name) => `packages/${name}/tsconfig.build.json`)
+  const { status } = spawnSync(process.execPath, [tsc, '-b', ...projects], { cwd: root, stdio: 'inherit' })
   if (status !== 0) process.exit(status ?? 1)
 }
 

@@ -19,8 +19,12 @@ export async function bundleProgram(entry, outfile, options = {}) {
       platform: 'node',
       target: 'node24',
       format: 'cjs',
-      // Loaded when a file or a backend needs them, and larger than all the rest together; runtimes bring files along.
-      external: ['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*', '@gantry/core/runtimes'],
+      // Loaded when a file or a backend needs them, and larger than all the rest together; runtimes and the service bring
+      // files along.
+      external: [
+        ...['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'],
+        ...['@gantry/core/runtimes', '@gantry/service/serve'],
+      ],
       legalComments: 'none',
       minifyWhitespace: true,
       minifySyntax: true,

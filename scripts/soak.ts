@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { installPrograms } from './engines/packages.ts'
+import { sharedPostgres } from './engines/postgres.ts'
 
 /** The long campaigns: every property test with many more cases from a fresh seed, and the tests in test/soak. */
 const root = dirname(import.meta.dirname)
@@ -11,14 +13,17 @@ const campaigns = globSync('test/soak/*.soak.ts', { cwd: root }).sort()
 const seed = process.env.GANTRY_SOAK_SEED ?? String(Date.now() % 2_147_483_647)
 console.log(`Soak with seed ${seed}; repeat it with GANTRY_SOAK_SEED=${seed} npm run test:soak`)
 
+installPrograms()
+const postgres = await sharedPostgres()
 const setup = join(import.meta.dirname, 'property-setup.ts')
 const flags = ['--expose-gc', '--import', setup, '--test', '--test-concurrency=2', '--test-reporter=dot']
 const child = spawn(process.execPath, [...flags, '--test-reporter-destination=stdout', ...properties, ...campaigns], {
   cwd: root,
   stdio: 'inherit',
-  env: { ...process.env, GANTRY_SOAK_SEED: seed },
+  env: { ...process.env, ...postgres.env, GANTRY_SOAK_SEED: seed },
 })
-child.on('exit', (code) => {
+child.on('exit', async (code) => {
+  await postgres.stop()
   console.log(
     `\nSoak over ${properties.length} property files and ${campaigns.length} campaigns ended with code ${code}.`,
   )

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import type { MatrixCase } from '../packages/core/src/conformance/matrix.ts'
 import { runtimesPage } from './docs/runtimes-page.ts'
 import { installPrograms } from './engines/packages.ts'
+import { sharedPostgres } from './engines/postgres.ts'
 import { engineTable, missingEngines } from './engines/table.ts'
 
 /**
@@ -25,9 +26,11 @@ installPrograms()
 const setup = join(import.meta.dirname, 'property-setup.ts')
 const flags = ['--import', setup, '--test', '--test-concurrency=2', '--test-reporter=spec']
 const notes = mkdtempSync(join(tmpdir(), 'gantry-matrix-'))
-const env = { ...process.env, GANTRY_MATRIX: join(notes, 'cases') }
+const postgres = await sharedPostgres()
+const env = { ...process.env, ...postgres.env, GANTRY_MATRIX: join(notes, 'cases') }
 const child = spawn(process.execPath, [...flags, ...files], { cwd: root, stdio: 'inherit', env })
-child.on('exit', (code) => {
+child.on('exit', async (code) => {
+  await postgres.stop()
   const whole = asked.length === 0 && missingEngines(root).length === 0
   if (code === 0 && whole) writeMatrix()
   rmSync(notes, { recursive: true })

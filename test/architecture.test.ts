@@ -176,7 +176,13 @@ function stripComments(file: string): string {
 }
 
 /** In a plural folder the singular file is the interface; these are its drivers and the suite each must run. */
-const drivers: readonly { readonly folder: string; readonly suite: string; readonly files: readonly string[] }[] = [
+const drivers: readonly {
+  readonly pack?: string
+  readonly folder: string
+  readonly suite: string
+  readonly files: readonly string[]
+}[] = [
+  { pack: 'service', folder: 'databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
   { folder: 'backends', suite: 'testBackend', files: ['local', 'http', 'grpc', 'mcp', 'sandboxed'] },
   { folder: 'runtimes', suite: 'testRuntime', files: ['process', 'unsafe-host', 'wasm'] },
@@ -192,8 +198,8 @@ const drivers: readonly { readonly folder: string; readonly suite: string; reado
 ]
 
 test('every driver runs the conformance suite of its interface', () => {
-  for (const { folder, suite, files } of drivers) {
-    const base = join(root, 'packages/core/src', folder)
+  for (const { pack = 'core', folder, suite, files } of drivers) {
+    const base = join(root, 'packages', pack, 'src', folder)
     const singular = folder === 'policies' ? 'policy' : folder.slice(0, -1)
     assert.ok(globSync(`${singular}.ts`, { cwd: base }).length === 1, `${folder}/ has no ${singular}.ts`)
     for (const file of files) {
@@ -205,11 +211,11 @@ test('every driver runs the conformance suite of its interface', () => {
 
 test('the list of drivers names every file that implements an interface', () => {
   const implementing =
-    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime)(?:<.*>)?\s*(?:\{|$|=>)/m
-  for (const { folder, files } of drivers) {
-    const found = globSync(`packages/core/src/${folder}/*.ts`, { cwd: root })
+    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|Promise<Database>)(?:<.*>)?\s*(?:\{|$|=>)/m
+  for (const { pack = 'core', folder, files } of drivers) {
+    const found = globSync(`packages/${pack}/src/${folder}/*.ts`, { cwd: root })
       .filter((file) => !file.endsWith('.test.ts'))
-      .filter((file) => /export function \w+(?:<\w+>)?\(/.test(readFileSync(join(root, file), 'utf8')))
+      .filter((file) => /export (?:async )?function \w+(?:<\w+>)?\(/.test(readFileSync(join(root, file), 'utf8')))
       .filter((file) => implementing.test(readFileSync(join(root, file), 'utf8')))
       .map((file) => basename(file, '.ts'))
     assert.deepEqual(found.sort(), [...files].sort(), `drivers in ${folder}/`)

@@ -1,6 +1,6 @@
 -- What a call is, once and for ever: written when it is admitted, never changed, removed after its retention.
 create table calls (
-  call_id       text primary key,
+  call_id       text collate "C" primary key,
   kind          text not null check (kind in ('call', 'chain')),
   tenant        text not null,
   principal     text not null,
@@ -21,14 +21,16 @@ create table calls (
   unique (tenant, principal, idem_key)
 );
 create index calls_listed on calls (tenant, created_at desc, call_id desc);
+create index calls_payload on calls (payload_ref) where payload_ref is not null;
 
 -- What is still to be done: a narrow row for each call without an outcome, removed by the outcome.
--- A lease is held while lease_until is set. Claiming changes no indexed column, so that it stays a cheap (HOT) update.
+-- A lease is held while lease_until is set. A call is in one of three lanes: `ready` when it can be claimed, or is;
+-- `held` while it stands behind others of its slot key; `later` until its time has come.
 create table queue (
-  id            bigint generated always as identity primary key,
-  call_id       text not null unique,
+  call_id       text collate "C" primary key,
+  id            bigint generated always as identity,
   tenant        text not null,
-  lane          text not null default 'ready' check (lane in ('ready', 'later')),
+  lane          text not null default 'ready' check (lane in ('ready', 'held', 'later')),
   priority      integer not null default 0,
   run_at        timestamptz not null default now(),
   deadline      timestamptz,
@@ -40,18 +42,48 @@ create table queue (
   claimed_at    timestamptz,
   deliveries    integer not null default 0,
   begun         boolean not null default false,
+  lost          integer not null default 0,
   deaths        integer not null default 0,
   cancel_at     timestamptz
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
-create index queue_ready on queue (priority desc, id) where lane = 'ready' and slot_key is null;
-create index queue_keyed on queue (priority desc, id) where lane = 'ready' and slot_key is not null;
-create index queue_slots on queue (slot_key) where slot_key is not null;
+create index queue_ready on queue (priority desc, id) where lane = 'ready' and lease_until is null;
+create index queue_leased on queue (lease_until) where lease_until is not null;
+create index queue_held on queue (slot_key, id) where lane = 'held';
+create index queue_slots on queue (slot_key) where lane = 'ready' and slot_key is not null;
 create index queue_later on queue (run_at) where lane = 'later';
-create index queue_deadline on queue (deadline) where deadline is not null;
+create index queue_deadline on queue (deadline) where deadline is not null and lease_until is null;
+
+-- Lets as many calls of these slot keys be claimed as there are slots, oldest first; says how many.
+-- Called by every statement that adds a call with a slot key or takes one away, at its end. Whoever comes second waits
+-- for the first to commit and then, because each statement of a function sees what was committed before it, counts what
+-- the first one left.
+create function fill_slots(keys text[]) returns integer language plpgsql strict as $$
+declare
+  filled integer;
+begin
+  perform pg_advisory_xact_lock(k.lock)
+  from (select distinct hashtextextended(key, 4721906114) as lock from unnest(keys) as key order by 1) k;
+  update queue set lane = 'ready' where call_id = any (array(
+    select h.call_id
+    from (select distinct key from unnest(keys) as key) k, lateral (
+      select call_id from queue where slot_key = k.key and lane = 'held' order by id
+      limit greatest(0,
+        (select slot_limit from queue where slot_key = k.key and lane = 'held' order by id limit 1)
+        - (select count(*) from queue where slot_key = k.key and lane = 'ready'))
+      for update skip locked
+    ) h
+  ));
+  get diagnostics filled = row_count;
+  if filled > 0 then
+    perform pg_notify('gantry_ready', '');
+  end if;
+  return filled;
+end
+$$;
 
 -- The one outcome of a call. The primary key is what makes a second one impossible.
 create table results (
-  call_id       text primary key,
+  call_id       text collate "C" primary key,
   status        text not null,
   code          text,
   result        text,
@@ -61,10 +93,11 @@ create table results (
   finished_at   timestamptz not null default now()
 );
 create index results_finished on results (finished_at);
+create index results_troubled on results (status) where status <> 'ok';
 
 -- One row for each attempt that ended or was lost with its worker.
 create table attempts (
-  call_id       text not null,
+  call_id       text collate "C" not null,
   fence         integer not null,
   worker        text,
   outcome       text not null,
@@ -75,7 +108,7 @@ create table attempts (
 
 -- What a running call reported: progress, chunks, logs.
 create table events (
-  call_id       text not null,
+  call_id       text collate "C" not null,
   id            bigint not null,
   event         text not null,
   created_at    timestamptz not null default now(),
@@ -84,7 +117,7 @@ create table events (
 
 -- The inner calls of a chain or a program: what was begun and what came of it, so that a later attempt does not repeat it.
 create table journal (
-  call_id       text not null,
+  call_id       text collate "C" not null,
   entry         text not null,
   state         text not null check (state in ('begun', 'done')),
   fence         integer not null,
@@ -96,7 +129,7 @@ create table journal (
 -- What is to be sent when a call has ended; written with the outcome, sent at least once.
 create table outbox (
   id            bigint generated always as identity primary key,
-  call_id       text not null,
+  call_id       text collate "C" not null,
   tenant        text not null,
   kind          text not null,
   target        text not null,
@@ -117,7 +150,7 @@ create table audit (
   at            timestamptz not null default now(),
   tenant        text not null,
   principal     text not null,
-  call_id       text not null,
+  call_id       text collate "C" not null,
   fence         integer not null,
   phase         text not null,
   tool          text not null,
@@ -133,7 +166,7 @@ create index audit_call on audit (call_id);
 create table dead_letters (
   id            text primary key,
   tenant        text not null,
-  call_id       text,
+  call_id       text collate "C",
   source        text not null,
   reason        text not null,
   code          text not null,
@@ -148,12 +181,13 @@ create table dead_letters (
   discarded_by  text
 );
 create index dead_letters_listed on dead_letters (tenant, created_at desc, id desc);
+create index dead_letters_call on dead_letters (call_id);
 
 -- Files kept outside the rows, by digest; a row is there only once the file is.
 create table artifacts (
   id            text primary key,
   tenant        text not null,
-  call_id       text not null,
+  call_id       text collate "C" not null,
   fence         integer not null,
   name          text not null,
   mime_type     text not null,
@@ -168,7 +202,7 @@ create index artifacts_digest on artifacts (digest);
 create table approvals (
   id            text primary key,
   tenant        text not null,
-  call_id       text not null,
+  call_id       text collate "C" not null,
   tool          text not null,
   fingerprint   text not null,
   asked_at      timestamptz not null default now(),
@@ -177,6 +211,7 @@ create table approvals (
   decided_by    text,
   decided_at    timestamptz
 );
+create index approvals_call on approvals (call_id);
 
 -- Who works, as last heard.
 create table workers (

@@ -4,6 +4,7 @@ import { causeOf } from './cli/errors.ts'
 import { safeLine } from './cli/terminal.ts'
 import { ownExitCode } from './exit-code.ts'
 import { processIo } from './process-io.ts'
+import { hearStrays } from './stray.ts'
 
 /** The same key press can reach us twice, from the terminal and from a parent; a second one comes later. */
 const samePressMs = 100
@@ -15,16 +16,14 @@ const lostOutput = 1
 /** The command, wired to this process. The exit code is set, not forced, so that everything printed arrives. */
 export async function main(argv: readonly string[]): Promise<void> {
   const stop = new AbortController()
-  const io = processIo(stop)
   const decideExit = ownExitCode()
+  const strays = hearStrays(decideExit)
+  const io = processIo(stop, strays.end)
   stopOnSignals(stop, decideExit)
-  // What a tool throws outside its call is told, but does not take the Result away.
-  const tell = (thrown: unknown): void => {
+  strays.tell((thrown) => {
     const { name, message } = causeOf(thrown, 1)
     io.err(`warning: something failed outside of its call: ${safeLine(`${name}: ${message}`)}\n`)
-  }
-  process.on('uncaughtException', tell)
-  process.on('unhandledRejection', tell)
+  })
   const code = await runCommandLine(argv, io)
   decideExit(io.failed ? lostOutput : code)
   // A process that is done ends by itself, before the timer.

@@ -14,7 +14,7 @@ export interface ProcessIo extends Io {
  * The command's view of this process. A reader that left is no fault: the call is cancelled and nothing more is said.
  * Any other failure to write the answer is told, and cancels too, because nobody would see the rest.
  */
-export function processIo(stop: AbortController): ProcessIo {
+export function processIo(stop: AbortController, endOnStray: Io['endOnStray']): ProcessIo {
   const openStdout = reserveStdout()
   const state = { left: false, failed: false }
   const leave = (): void => {
@@ -58,6 +58,7 @@ export function processIo(stop: AbortController): ProcessIo {
       return readHidden(process.stdin, limit, stop.signal).finally(() => err('\n'))
     },
     signal: stop.signal,
+    endOnStray,
   }
 }
 

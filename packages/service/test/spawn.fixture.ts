@@ -24,7 +24,7 @@ export interface SpawnOptions {
 }
 
 /** The environment without what the test runner or the machine may have set for us. */
-function cleanEnvironment({ cache, environment }: SpawnOptions): NodeJS.ProcessEnv {
+export function cleanEnvironment({ cache, environment }: SpawnOptions): NodeJS.ProcessEnv {
   const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GANTRY_|NODE_)/.test(name))
   return { ...Object.fromEntries(inherited), XDG_CACHE_HOME: cache, ...environment }
 }

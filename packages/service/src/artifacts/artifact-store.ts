@@ -7,27 +7,38 @@ export interface StoredFile {
   readonly bytes: number
 }
 
+/** Bytes from `start` on, up to but without `end`; what is beyond the content is left out. */
+export interface ByteRange {
+  readonly start: number
+  readonly end: number
+}
+
 /**
  * Keeps bytes by what they are: the digest is the name, so that the same content is kept once and nothing is replaced.
  * It knows no tenants; who may read which digest is decided by the rows that name it.
  * - Concurrency: any number of writers and readers, in any number of processes.
  * - Errors: STORE_UNAVAILABLE when the store cannot be reached, is full or holds other bytes than the digest says;
- *   NOT_FOUND for a digest that is not there.
- * - Cancellation: `signal` ends a put, which leaves nothing behind, or a read.
+ *   NOT_FOUND for a digest that is not there, or is none. What is found out while a stream is read destroys it.
+ * - Cancellation: `signal` ends a put, which leaves nothing behind, or a read, with its reason.
+ * - Ownership: whoever asked for a stream reads it to its end or destroys it.
  */
 export interface ArtifactStore {
   readonly kind: string
   /** Durable when it resolves; refuses more than `maxBytes` with RESULT_TOO_LARGE. */
-  put(content: AsyncIterable<Uint8Array> | Uint8Array, options: PutOptions): Promise<StoredFile>
-  /** A part of the content, or all of it. A whole read checks the digest. */
-  read(
-    digest: string,
-    range: { readonly start: number; readonly end: number } | undefined,
-    signal: AbortSignal,
-  ): Promise<Readable>
+  put(content: Content, options: PutOptions): Promise<StoredFile>
+  /** Whether the content is there. */
+  has(digest: string, signal: AbortSignal): Promise<boolean>
+  /**
+   * A part of the content, or all of it. A whole read checks the digest, and holds the last piece back until it has: wrong
+   * bytes never look complete.
+   */
+  read(digest: string, range: ByteRange | undefined, signal: AbortSignal): Promise<Readable>
   /** Removes content that no row names any more; removing what is not there is harmless. */
   remove(digest: string): Promise<void>
 }
+
+/** What is to be kept. */
+export type Content = AsyncIterable<Uint8Array> | Uint8Array
 
 export interface PutOptions {
   readonly maxBytes: number

@@ -1,34 +1,11 @@
+import type { CommandInfo } from './command-info.ts'
 import type { OptionName } from './option-table.ts'
-
-export interface Operand {
-  readonly name: string
-  readonly optional?: boolean
-  /** Takes all that follow. */
-  readonly many?: boolean
-  /** What a shell offers in its place. */
-  readonly completes?: 'tools' | 'files' | 'commands' | readonly string[]
-}
-
-export interface Example {
-  readonly line: string
-  readonly what: string
-}
-
-export interface CommandInfo {
-  readonly summary: string
-  /** More than the summary, for the command's own help. */
-  readonly notes?: readonly string[]
-  readonly operands: readonly Operand[]
-  readonly options: readonly OptionName[]
-  readonly examples: readonly Example[]
-  /** Words too many are not repeated in a message, because they may be secret. */
-  readonly discreet?: boolean
-  /** Not listed; for scripts. */
-  readonly hidden?: boolean
-}
+import { serviceCommands } from './service-commands.ts'
 
 const always: readonly OptionName[] = ['json', 'config', 'help']
-const calling: readonly OptionName[] = ['timeout', 'quiet', 'verbose']
+/** Commands that a running service answers when there is one. */
+const either: readonly OptionName[] = ['local', 'data', ...always]
+const calling: readonly OptionName[] = ['timeout', 'quiet', 'verbose', ...either]
 const keeping: readonly OptionName[] = ['store', 'key-file', 'json', 'help']
 const keyNote = 'The key is in GANTRY_SECRETS_KEY or in the file that --key-file names: 32 bytes as base64 or hex.'
 const argumentNote = 'Arguments are JSON, @file to read a file, or - to read stdin; without them the tool gets {}.'
@@ -42,7 +19,7 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['backend', 'idempotency-key', ...calling, ...always],
+    options: ['backend', 'idempotency-key', ...calling],
     examples: [
       { line: `gantry run demo:add '{"a":5,"b":3}'`, what: 'prints the output' },
       { line: `gantry run demo:add '{"a":5,"b":3}' --json`, what: 'prints one Result as JSON' },
@@ -58,7 +35,7 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['backend', 'idempotency-key', ...calling, ...always],
+    options: ['backend', 'idempotency-key', ...calling],
     examples: [
       { line: `gantry stream demo:countdown '{"from":3}'`, what: 'prints chunks, then the output' },
       { line: `gantry stream demo:countdown '{"from":3}' --json`, what: 'prints one event per line' },
@@ -68,7 +45,7 @@ export const commands = {
     summary: 'Run steps one after another, each able to use what came before.',
     notes: ['The chain is a file, - for stdin, or JSON: a list of steps, or {"steps": […], "input": …}.'],
     operands: [{ name: 'file', completes: 'files' }],
-    options: ['input', 'resume', ...calling, ...always],
+    options: ['input', 'resume', ...calling],
     examples: [
       { line: 'gantry chain steps.json', what: 'runs the steps of a file' },
       {
@@ -82,7 +59,7 @@ export const commands = {
   tools: {
     summary: 'List the tools.',
     operands: [],
-    options: ['namespace', 'tag', 'all-versions', 'limit', 'cursor', ...always],
+    options: ['namespace', 'tag', 'all-versions', 'limit', 'cursor', ...either],
     examples: [
       { line: 'gantry tools', what: 'lists them by id' },
       { line: 'gantry tools --namespace demo --json', what: 'prints one page as JSON' },
@@ -125,18 +102,19 @@ export const commands = {
   search: {
     summary: 'Find tools by words, best first.',
     operands: [{ name: 'words', many: true }],
-    options: ['namespace', 'tag', 'limit', 'cursor', ...always],
+    options: ['namespace', 'tag', 'limit', 'cursor', ...either],
     examples: [{ line: 'gantry search add numbers --limit 5', what: 'prints the five best' }],
   },
   describe: {
     summary: 'Explain a tool: what it does, its schemas, examples.',
     operands: [{ name: 'tool', completes: 'tools' }],
-    options: ['level', 'max-tokens', ...always],
+    options: ['level', 'max-tokens', ...either],
     examples: [
       { line: 'gantry describe demo:add', what: 'prints what a caller needs' },
       { line: 'gantry describe demo:add --level full --json', what: 'prints all there is' },
     ],
   },
+  ...serviceCommands,
   'secrets init': {
     summary: 'Make an encrypted store of secrets and the file with its key.',
     operands: [],

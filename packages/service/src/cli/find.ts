@@ -1,10 +1,11 @@
 import type { Page } from '@gantry/core'
+import type { Filter } from './caller.ts'
 import type { Io } from './io.ts'
 import type { OptionValues } from './option-table.ts'
 import { clip, safeLine } from './terminal.ts'
 
 /** The options that `tools` and `search` share. */
-export function filterOf({ namespace, tag, limit, cursor }: OptionValues) {
+export function filterOf({ namespace, tag, limit, cursor }: OptionValues): Filter {
   return {
     ...(namespace === undefined ? {} : { namespace }),
     ...(tag === undefined ? {} : { tag: tag.at(-1) ?? '' }),

@@ -1,12 +1,6 @@
 import { codes } from '@gantry/contract'
-import {
-  type CommandInfo,
-  type CommandName,
-  commandGroup,
-  commands,
-  listedCommands,
-  type Operand,
-} from './command-table.ts'
+import type { CommandInfo, Operand } from './command-info.ts'
+import { type CommandName, commandGroup, commands, listedCommands } from './command-table.ts'
 import { type OptionInfo, options } from './option-table.ts'
 
 /** What each exit code means; the numbers are those of the table of error codes. */

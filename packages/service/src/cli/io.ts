@@ -18,6 +18,8 @@ export interface Io {
   /** What nobody should see: typed unseen after a prompt on a terminal, else all of stdin. */
   askSecret(prompt: string, limit: number): Promise<string>
   readonly signal: AbortSignal
+  /** From now on, what is thrown outside of every call is told this way and ends the process. */
+  endOnStray(tell: (thrown: unknown) => void): void
 }
 
 /** Does what a command line asks for and answers with the exit code; what it throws is shown by `cli.ts`. */

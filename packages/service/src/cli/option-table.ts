@@ -1,5 +1,5 @@
 /** How the text after an option is read; `flag` takes none, and a `list` may stand several times. */
-export type OptionKind = 'flag' | 'text' | 'list' | 'file' | 'json' | 'duration' | 'count' | 'level'
+export type OptionKind = 'flag' | 'text' | 'list' | 'file' | 'json' | 'duration' | 'count' | 'port'
 
 export interface OptionInfo {
   readonly kind: OptionKind
@@ -7,10 +7,10 @@ export interface OptionInfo {
   readonly short?: string
   /** Stands for the value in help. */
   readonly value?: string
+  /** The only words that are taken. */
+  readonly choices?: readonly string[]
   readonly summary: string
 }
-
-export const levels = ['summary', 'schema', 'full'] as const
 
 /** Every option of every command, one meaning each; parsing, help and completion read it. */
 export const options = {
@@ -32,7 +32,12 @@ export const options = {
   namespace: { kind: 'text', value: 'NAME', summary: 'Only tools of this namespace.' },
   tag: { kind: 'list', value: 'TAG', summary: 'Only tools with this tag.' },
   'all-versions': { kind: 'flag', summary: 'Every version, not only the one that runs by default.' },
-  level: { kind: 'level', value: 'LEVEL', summary: 'How much to tell: summary, schema (default) or full.' },
+  level: {
+    kind: 'text',
+    value: 'LEVEL',
+    choices: ['summary', 'schema', 'full'],
+    summary: 'How much to tell: summary, schema (default) or full.',
+  },
   'max-tokens': { kind: 'count', value: 'N', summary: 'Leave parts out until the answer fits.' },
   store: { kind: 'file', value: 'FILE', summary: 'The store of secrets; .gantry/secrets by default.' },
   'key-file': {
@@ -47,22 +52,52 @@ export const options = {
   out: { kind: 'file', value: 'FILE', summary: 'Where to write; NAME.tools.json by default.' },
   force: { kind: 'flag', summary: 'Replace a file that exists.' },
   private: { kind: 'flag', summary: 'Let the URL lead to a private address.' },
+  port: { kind: 'port', value: 'N', summary: 'Listen on this port; 7420 by default, 0 for any that is free.' },
+  host: {
+    kind: 'text',
+    value: 'ADDRESS',
+    summary: 'Listen on this address; 127.0.0.1, for this machine alone, by default.',
+  },
+  data: {
+    kind: 'file',
+    value: 'DIR',
+    summary: 'The folder of what is kept; .gantry beside the configuration by default.',
+  },
+  role: {
+    kind: 'list',
+    value: 'ROLE',
+    choices: ['api', 'worker', 'relay'],
+    summary: 'Take only this part: api, worker or relay; may stand several times.',
+  },
+  local: { kind: 'flag', summary: 'Do it in this process, even when a service runs.' },
+  state: {
+    kind: 'text',
+    value: 'STATE',
+    choices: ['queued', 'delayed', 'running', 'ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown'],
+    summary: 'Only calls in this state, such as running or failed.',
+  },
+  tool: { kind: 'text', value: 'ID', summary: 'Only calls of this tool.' },
+  follow: { kind: 'flag', short: 'f', summary: 'Show what it reports until it ends, then its outcome.' },
   help: { kind: 'flag', short: 'h', summary: 'Explain the command.' },
   version: { kind: 'flag', short: 'V', summary: 'Print the version.' },
 } as const satisfies { readonly [name: string]: OptionInfo }
 
 export type OptionName = keyof typeof options
 
-interface ValueOf {
+interface ValueOf<Choice> {
   readonly flag: true
-  readonly text: string
-  readonly list: readonly string[]
+  readonly text: Choice
+  readonly list: readonly Choice[]
   readonly file: string
   readonly json: string
   readonly duration: number
   readonly count: number
-  readonly level: (typeof levels)[number]
+  readonly port: number
 }
 
+type ChoiceOf<Info> = Info extends { readonly choices: readonly (infer Choice)[] } ? Choice : string
+
+type Options = typeof options
+
 /** The options of one command line, read and checked. */
-export type OptionValues = { readonly [Name in OptionName]?: ValueOf[(typeof options)[Name]['kind']] }
+export type OptionValues = { readonly [Name in OptionName]?: ValueOf<ChoiceOf<Options[Name]>>[Options[Name]['kind']] }

@@ -1,8 +1,8 @@
-import { levels, type OptionInfo } from './option-table.ts'
+import type { OptionInfo } from './option-table.ts'
 import { usageError } from './usage.ts'
 
 /** Reads the text of an option by its kind; throws INPUT_INVALID that says what is allowed. */
-export function optionValue(name: string, { kind }: OptionInfo, text: string): string | number | true {
+export function optionValue(name: string, { kind, choices }: OptionInfo, text: string): string | number | true {
   switch (kind) {
     case 'flag':
       return true
@@ -10,9 +10,10 @@ export function optionValue(name: string, { kind }: OptionInfo, text: string): s
       return duration(name, text)
     case 'count':
       return count(name, text)
-    case 'level':
-      return oneOf(name, text, levels)
+    case 'port':
+      return port(name, text)
     default:
+      if (choices !== undefined) return oneOf(name, text, choices)
       if (text === '') throw usageError(`--${name}`, `--${name} is empty.`)
       return text
   }
@@ -38,9 +39,14 @@ function count(name: string, text: string): number {
   throw usageError(`--${name}`, `--${name} takes a whole number above 0, not ${quoted(text)}.`)
 }
 
-function oneOf<T extends string>(name: string, text: string, allowed: readonly T[]): T {
-  const found = allowed.find((value) => value === text)
-  if (found !== undefined) return found
+function port(name: string, text: string): number {
+  const value = /^\d{1,5}$/.test(text) ? Number(text) : 65_536
+  if (value < 65_536) return value
+  throw usageError(`--${name}`, `--${name} takes a port from 0 to 65535, not ${quoted(text)}.`)
+}
+
+function oneOf(name: string, text: string, allowed: readonly string[]): string {
+  if (allowed.includes(text)) return text
   throw usageError(`--${name}`, `--${name} takes ${allowed.join(', ')}, not ${quoted(text)}.`)
 }
 

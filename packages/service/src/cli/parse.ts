@@ -1,4 +1,5 @@
-import { type CommandInfo, type CommandName, commandGroup, commands, listedCommands } from './command-table.ts'
+import type { CommandInfo } from './command-info.ts'
+import { type CommandName, commandGroup, commands, listedCommands } from './command-table.ts'
 import { type OptionInfo, type OptionName, type OptionValues, options } from './option-table.ts'
 import { optionValue, quoted } from './option-values.ts'
 import { unknownName, usageError } from './usage.ts'

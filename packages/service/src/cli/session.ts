@@ -1,24 +1,34 @@
+import { resolve } from 'node:path'
+import type { Client } from '@gantry/client'
+import { ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import type { LoadedConfig } from '../config/config.ts'
 import { loadConfig } from '../config/load.ts'
 import { reading } from '../config/problem.ts'
+import type { Caller } from './caller.ts'
+import { findService } from './find-service.ts'
 import type { Io } from './io.ts'
-import type { OptionValues } from './option-table.ts'
+import { localCaller, warnOfSources } from './local-caller.ts'
+import type { OptionName, OptionValues } from './option-table.ts'
 import { safeLine } from './terminal.ts'
+import { usageError } from './usage.ts'
 
 /** Opens an executor as configured, lends it to `work`, and closes it whatever happens. */
 export async function withExecutor<T>(
-  { config }: OptionValues,
+  { config, data }: OptionValues,
   io: Io,
   work: (gantry: Executor, loaded: LoadedConfig) => Promise<T>,
 ): Promise<T> {
-  const { environment, folder, signal } = io
+  const { folder, signal } = io
+  const environment = data === undefined ? io.environment : { ...io.environment, GANTRY_DATA: resolve(folder, data) }
   const loaded = await loadConfig({ environment, folder, signal, ...(config === undefined ? {} : { file: config }) })
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
   const { builtinTools, createExecutor, demoTools } = await import('@gantry/core')
   const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
   const tools = [...shipped, ...(loaded.options.tools ?? [])]
-  const gantry = reading(loaded.file, () => createExecutor({ ...loaded.options, tools }))
+  // One command runs one tool, so nothing is started ahead unless the file asks for it.
+  const runtimes = { pool: false, ...loaded.options.runtimes } as const
+  const gantry = reading(loaded.file, () => createExecutor({ ...loaded.options, runtimes, tools }))
   gantry.on('tool:quarantined', ({ id }) => {
     io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
   })
@@ -36,7 +46,43 @@ export function withSources<T>(
   work: (gantry: Executor, loaded: LoadedConfig) => Promise<T>,
 ): Promise<T> {
   return withExecutor(options, io, async (gantry, loaded) => {
-    for (const { error } of await gantry.ready({ signal: io.signal })) io.err(`warning: ${safeLine(error.message)}\n`)
+    await warnOfSources(gantry, io)
     return work(gantry, loaded)
   })
+}
+
+/** What only an executor in this process can do. */
+const onlyHere: readonly OptionName[] = ['backend', 'resume']
+
+/** Lends `work` the service that runs for this command, or else an executor in this process. */
+export async function withCaller<T>(options: OptionValues, io: Io, work: (caller: Caller) => Promise<T>): Promise<T> {
+  const caller = await remoteOf(options, io)
+  if (caller !== undefined) return work(caller)
+  return withExecutor(options, io, (gantry) => work(localCaller(gantry, io)))
+}
+
+async function remoteOf(options: OptionValues, io: Io): Promise<Caller | undefined> {
+  if (options.local === true) return undefined
+  const here = onlyHere.find((name) => options[name] !== undefined)
+  if (here !== undefined) {
+    if (!io.environment.GANTRY_URL) return undefined
+    throw usageError(`--${here}`, `A service does not know --${here}; add --local to do it in this process.`)
+  }
+  const found = await findService(options, io)
+  const tell = (note: string): void => void (options.verbose === true && io.err(`${safeLine(note)}\n`))
+  if (found.missing !== undefined) {
+    if (found.expected) tell(`${found.missing} Doing it in this process.`)
+    return undefined
+  }
+  tell(`Asking the service at ${found.url}.`)
+  const { remoteCaller } = await import('./remote-caller.ts')
+  return remoteCaller(found.client)
+}
+
+/** Lends `work` the service that runs for this command; SERVICE_UNAVAILABLE when there is none. */
+export async function withService<T>(options: OptionValues, io: Io, work: (client: Client) => Promise<T>): Promise<T> {
+  const found = await findService(options, io)
+  if (found.missing === undefined) return work(found.client)
+  const elsewhere = 'One that runs elsewhere is named with GANTRY_URL and GANTRY_KEY.'
+  throw new ToolError('SERVICE_UNAVAILABLE', `${found.missing} ${elsewhere}`)
 }

@@ -10,6 +10,7 @@ import { partIssues } from './part-issues.ts'
 import { configError, throwingValue } from './problem.ts'
 import { runtimeOptions } from './runtime-options.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
+import { dataFolder, serviceSettings } from './service-settings.ts'
 import { configIssues } from './validate.ts'
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
@@ -30,7 +31,8 @@ export async function composeConfig(
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(document, backends, issues)))
   if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
-  const { demo, builtins, $schema: _schema, secrets, secretStore, pins, profiles, runtimes, ...options } = document
+  const { demo, builtins, $schema: _schema, secrets, secretStore, pins, profiles, runtimes, ...rest } = document
+  const { service, databaseUrl, transport: _transport, ...options } = rest
   const folder = dirname(file)
   const place = dataFolder(folder, environment)
   const store = storeOptions(secretStore, folder, place, environment)
@@ -39,6 +41,7 @@ export async function composeConfig(
     file,
     data: place,
     ...(store === undefined ? {} : { secretStore: store }),
+    service: serviceSettings({ service, databaseUrl }, place),
     builtins: builtins !== false,
     demo: demo === true,
     options: {
@@ -52,11 +55,6 @@ export async function composeConfig(
       ...(live.secrets === undefined ? {} : { secrets: live.secrets }),
     },
   }
-}
-
-/** Where Gantry keeps what it remembers between runs. */
-export function dataFolder(folder: string, environment: NodeJS.ProcessEnv): string {
-  return resolve(folder, environment.GANTRY_DATA || '.gantry')
 }
 
 /** Reads each key once, so that one that throws can be named; keys of a class count where we know them. */

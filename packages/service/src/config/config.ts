@@ -1,4 +1,5 @@
 import type { ExecutorOptions, SecretStoreOptions } from '@gantry/core'
+import type { ServiceSettings } from './service-settings.ts'
 
 /** What a configuration file may say, in any of its forms. */
 export type ConfigKey =
@@ -16,7 +17,12 @@ export type ConfigKey =
   | 'runtimes'
   | 'profiles'
   | 'builtins'
+  | 'transport'
+  | 'databaseUrl'
+  | 'service'
   | 'demo'
+
+type NotForExecutors = 'demo' | 'builtins' | 'profiles' | 'secretStore' | 'transport' | 'databaseUrl' | 'service'
 
 /** Where to look, and who may stop it. */
 export interface ConfigRequest {
@@ -25,13 +31,17 @@ export interface ConfigRequest {
   readonly folder: string
   readonly environment: NodeJS.ProcessEnv
   readonly signal: AbortSignal
+  /** Whether a module that was read before is run anew; what it imports is not. */
+  readonly fresh?: boolean
 }
 
 /** A configuration, checked and ready for an executor. */
 export interface LoadedConfig {
   /** Absent when there is none. */
   readonly file: string | undefined
-  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, 'demo' | 'builtins' | 'profiles' | 'secretStore'>>
+  readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, NotForExecutors>>
+  /** How `gantry serve` runs. */
+  readonly service: ServiceSettings
   /** The encrypted store that `options.secrets` asks, when there is one. */
   readonly secretStore?: SecretStoreOptions
   /** The folder of what Gantry remembers between runs; absent when there is no file. */

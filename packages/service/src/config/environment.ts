@@ -1,13 +1,66 @@
-import type { Issue, JsonObject } from '@gantry/contract'
+import type { Issue, Json, JsonObject } from '@gantry/contract'
 
-/** Variables that are read, each with the key that it overrides. */
-const variables: { readonly [name: string]: string | undefined } = {
-  GANTRY_CONFIG: undefined,
-  GANTRY_DATA: undefined,
-  GANTRY_SECRETS_KEY: undefined,
-  GANTRY_TIMEOUT_MS: '/limits/timeoutMs',
-  GANTRY_FORMAT: '/format',
+/** A variable that overrides a key of the configuration: where that stands, and how the text is read. */
+interface Variable {
+  readonly path: readonly [string] | readonly [string, string]
+  /** Undefined for a text that means nothing here. */
+  readonly read: (text: string) => Json | undefined
+  readonly words: string
 }
+
+const port = {
+  read: (text: string) => whole(text, 0, 65_535),
+  words: 'must be a port from 0 to 65535',
+}
+
+const overriding: { readonly [name: string]: Variable } = {
+  // Read before the one in milliseconds, which is the finer word and wins.
+  TIMEOUT_SECONDS: {
+    path: ['limits', 'timeoutMs'],
+    read: (text) => above0(text, 1_000),
+    words: 'must be a number of seconds above 0',
+  },
+  GANTRY_TIMEOUT_MS: {
+    path: ['limits', 'timeoutMs'],
+    read: (text) => above0(text, 1),
+    words: 'must be a number of milliseconds above 0',
+  },
+  GANTRY_FORMAT: {
+    path: ['format'],
+    read: (text) => oneOf(text, ['annotate', 'assert']),
+    words: 'must be annotate or assert',
+  },
+  GANTRY_TRANSPORT: { path: ['transport'], read: (text) => oneOf(text, ['postgres']), words: 'must be postgres' },
+  GANTRY_HOST: { path: ['service', 'host'], read: (text) => text, words: 'must be an address' },
+  GANTRY_PORT: { path: ['service', 'port'], ...port },
+  GANTRY_LOG: {
+    path: ['service', 'logLevel'],
+    read: (text) => oneOf(text, ['debug', 'info', 'warn', 'error', 'silent']),
+    words: 'must be debug, info, warn, error or silent',
+  },
+  GANTRY_ROLES: {
+    path: ['service', 'roles'],
+    read: (text) => {
+      const roles = text.split(',').map((role) => role.trim())
+      return roles.every((role) => ['api', 'worker', 'relay'].includes(role)) ? roles : undefined
+    },
+    words: 'must be some of api, worker and relay, with commas between them',
+  },
+  DATABASE_URL: {
+    path: ['databaseUrl'],
+    read: (text) => (/^postgres(?:ql)?:\/\//.test(text) ? text : undefined),
+    words: 'must be the URL of a PostgreSQL database, postgres://…',
+  },
+  TOOL_EXECUTOR_MAX_WORKERS: {
+    path: ['service', 'slots'],
+    read: (text) => whole(text, 1, 10_000),
+    words: 'must be a whole number from 1 to 10000',
+  },
+  CIRCUIT_BREAKER_METRICS_PORT: { path: ['service', 'metricsPort'], ...port },
+}
+
+/** Variables that are read elsewhere and override no key. */
+const plain: readonly string[] = ['GANTRY_CONFIG', 'GANTRY_DATA', 'GANTRY_SECRETS_KEY', 'GANTRY_URL', 'GANTRY_KEY']
 
 /** Variables of our tests and of the program's starter: right where they stand, but nothing to suggest. */
 const elsewhere: readonly string[] = [
@@ -16,13 +69,14 @@ const elsewhere: readonly string[] = [
   'GANTRY_MATRIX',
   'GANTRY_SOAK_SEED',
   'GANTRY_STARTER',
+  'GANTRY_TEST_POSTGRES',
 ]
 
 export const wrongEnvironment = 'The environment has a wrong value.'
 
 export interface Overrides {
-  readonly timeoutMs: number | undefined
-  readonly format: 'annotate' | 'assert' | undefined
+  /** The keys that the environment sets, in the shape of a configuration. */
+  readonly document: JsonObject
   readonly issues: readonly Issue[]
   /** Variables that look as if they were meant for us. */
   readonly unknown: readonly string[]
@@ -31,22 +85,19 @@ export interface Overrides {
 /** What the environment says over the file. */
 export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
   const issues: Issue[] = []
-  const wrong = (name: string, message: string): void => {
-    issues.push({ path: variables[name] ?? '', message: `${message} (from the variable ${name})` })
+  let document: JsonObject = {}
+  for (const [name, { path, read, words }] of Object.entries(overriding)) {
+    const text = environment[name]
+    if (text === undefined || text === '') continue
+    const value = read(text)
+    // A wrong value overrides nothing: it would be found wrong again in its new place.
+    if (value === undefined)
+      issues.push({ path: `/${path.join('/')}`, message: `${words} (from the variable ${name})` })
+    else document = override(document, { document: placed(path, value) })
   }
-  const { GANTRY_TIMEOUT_MS: time, GANTRY_FORMAT: format } = environment
-  const number = Number(time)
-  // A wrong number overrides nothing: it would be found wrong again in its new place.
-  const timeoutMs = time !== undefined && number > 0 && Number.isFinite(number) ? number : undefined
-  if (time !== undefined && time !== '' && timeoutMs === undefined) {
-    wrong('GANTRY_TIMEOUT_MS', 'must be a number of milliseconds above 0')
-  }
-  const known = format === 'annotate' || format === 'assert' ? format : undefined
-  if (format !== undefined && format !== '' && known === undefined) wrong('GANTRY_FORMAT', 'must be annotate or assert')
-  const unknown = Object.keys(environment).filter(
-    (name) => name.startsWith('GANTRY_') && !Object.hasOwn(variables, name) && !elsewhere.includes(name),
-  )
-  return { timeoutMs, format: known, issues, unknown }
+  const known = [...Object.keys(overriding), ...plain, ...elsewhere]
+  const unknown = Object.keys(environment).filter((name) => name.startsWith('GANTRY_') && !known.includes(name))
+  return { document, issues, unknown }
 }
 
 /** A warning for each variable nobody reads; only its name is shown. */
@@ -54,18 +105,38 @@ export async function unknownVariables(names: readonly string[]): Promise<string
   if (names.length === 0) return []
   const { nearest } = await import('@gantry/core')
   return names.map((name) => {
-    const [near] = nearest(name, Object.keys(variables), { limit: 1 })
+    const [near] = nearest(name, [...Object.keys(overriding), ...plain], { limit: 1 })
     return `The variable ${name} is not used.${near === undefined ? '' : ` Did you mean ${near}?`}`
   })
 }
 
 /** The document with the environment's values in it. */
-export function override(document: JsonObject, { timeoutMs, format }: Overrides): JsonObject {
-  const { limits } = document
-  const object = typeof limits === 'object' && limits !== null && !Array.isArray(limits) ? limits : {}
-  return {
-    ...document,
-    ...(timeoutMs === undefined ? {} : { limits: { ...object, timeoutMs } }),
-    ...(format === undefined ? {} : { format }),
-  }
+export function override(document: JsonObject, overrides: Pick<Overrides, 'document'>): JsonObject {
+  const entries = Object.entries(overrides.document).map(([key, value]) => {
+    const before = document[key]
+    return [key, isObject(value) ? { ...(isObject(before) ? before : {}), ...value } : value] as const
+  })
+  return { ...document, ...Object.fromEntries(entries) }
+}
+
+function placed([first, second]: Variable['path'], value: Json): JsonObject {
+  return { [first]: second === undefined ? value : { [second]: value } }
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function above0(text: string, unit: number): number | undefined {
+  const number = Number(text) * unit
+  return number > 0 && Number.isFinite(number) ? number : undefined
+}
+
+function whole(text: string, least: number, most: number): number | undefined {
+  const number = Number(text)
+  return Number.isInteger(number) && number >= least && number <= most ? number : undefined
+}
+
+function oneOf(text: string, words: readonly string[]): string | undefined {
+  return words.includes(text) ? text : undefined
 }

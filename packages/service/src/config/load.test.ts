@@ -33,11 +33,48 @@ async function problems(
 
 test('without a file the demo tools are served, and the environment still counts', async () => {
   using folder = folderWith({})
-  const options = { runtimes: { pool: false } }
-  assert.deepEqual(await load(folder.path), { file: undefined, builtins: true, demo: true, options, warnings: [] })
+  const options = { runtimes: {} }
+  const { service, ...plain } = await load(folder.path)
+  assert.deepEqual(plain, { file: undefined, builtins: true, demo: true, options, warnings: [] })
+  assert.deepEqual([service.port, service.data], [7420, join(folder.path, '.gantry')])
   const loaded = await load(folder.path, { GANTRY_TIMEOUT_MS: '250', GANTRY_FORMAT: 'assert', SANDBOX_ROOT: 'boxes' })
-  const runtimes = { pool: false, root: join(folder.path, 'boxes') }
+  const runtimes = { root: join(folder.path, 'boxes') }
   assert.deepEqual(loaded.options, { runtimes, limits: { timeoutMs: 250 }, format: 'assert' })
+})
+
+test('the environment says how the service runs, over the file', async () => {
+  const own = { service: { port: 1, slots: 2, host: '0.0.0.0' }, databaseUrl: 'postgres://file/db' }
+  using folder = folderWith({ 'gantry.config.json': JSON.stringify(own) })
+  const { service, options } = await load(folder.path, {
+    GANTRY_PORT: '8000',
+    GANTRY_ROLES: 'api, relay',
+    DATABASE_URL: 'postgresql://environment/db',
+    TOOL_EXECUTOR_MAX_WORKERS: '7',
+    TIMEOUT_SECONDS: '1.5',
+    GANTRY_DATA: 'kept',
+  })
+  const { host, port, roles, slots, databaseUrl, data } = service
+  assert.deepEqual(
+    { host, port, roles, slots, databaseUrl, data },
+    {
+      host: '0.0.0.0',
+      port: 8000,
+      roles: ['api', 'relay'],
+      slots: 7,
+      databaseUrl: 'postgresql://environment/db',
+      data: join(folder.path, 'kept'),
+    },
+  )
+  assert.equal(options.limits?.timeoutMs, 1_500)
+})
+
+test('a wrong variable of the service is named', async () => {
+  using folder = folderWith({})
+  await assert.rejects(load(folder.path, { GANTRY_PORT: '70000', DATABASE_URL: 'mysql://x' }), (error) => {
+    const issues = (error as ToolError).details?.issues ?? []
+    assert.deepEqual(issues.map(({ path }) => path).sort(), ['/databaseUrl', '/service/port'])
+    return true
+  })
 })
 
 test('profiles and runtimes of a file are checked where they stand, and the environment names the root over it', async () => {

@@ -13,23 +13,22 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
   const warnings = await unknownVariables(overrides.unknown)
   const file = findConfig(request.file, environment, folder)
   if (file === undefined) {
-    const { issues, timeoutMs, format } = overrides
+    const { issues, document } = overrides
     if (issues.length > 0) throw configError(undefined, wrongEnvironment, issues)
     const { runtimeOptions } = await import('./runtime-options.ts')
-    const options = {
-      runtimes: runtimeOptions({}, folder, environment),
-      ...(timeoutMs === undefined ? {} : { limits: { timeoutMs } }),
-      ...(format === undefined ? {} : { format }),
-    }
-    return { file, builtins: true, demo: true, options, warnings }
+    const { dataFolder, serviceSettings } = await import('./service-settings.ts')
+    const { service, databaseUrl, transport: _transport, ...rest } = document
+    const settings = serviceSettings({ service, databaseUrl }, dataFolder(folder, environment))
+    const options = { ...rest, runtimes: runtimeOptions({}, folder, environment) }
+    return { file, builtins: true, demo: true, options, service: settings, warnings }
   }
-  const said = await readConfig(file, signal)
+  const said = await readConfig(file, signal, request.fresh === true)
   const { composeConfig } = await import('./compose.ts')
   return { ...(await readingLater(file, () => composeConfig(file, said, overrides, environment))), warnings }
 }
 
-async function readConfig(file: string, signal: AbortSignal): Promise<unknown> {
+async function readConfig(file: string, signal: AbortSignal, fresh: boolean): Promise<unknown> {
   if (/\.(?:json|ya?ml)$/.test(file)) return (await import('./read-data.ts')).readDataConfig(file)
-  if (/\.[mc]?[jt]s$/.test(file)) return (await import('./read-module.ts')).readModuleConfig(file, signal)
+  if (/\.[mc]?[jt]s$/.test(file)) return (await import('./read-module.ts')).readModuleConfig(file, signal, fresh)
   throw configError(file, `The configuration ${file} must end in .ts, .mjs, .js, .json, .yaml or .yml.`, [])
 }

@@ -7,10 +7,14 @@ import { configError, isToolError } from './problem.ts'
 
 const mostMs = 30_000
 
-/** The default export of a configuration module, or what that function returns. */
-export async function readModuleConfig(file: string, signal: AbortSignal): Promise<unknown> {
-  resolveOurPackages()
-  const url = pathToFileURL(file).href
+/**
+ * The default export of a configuration module, or what that function returns. One that was read before is the same
+ * module as then, unless it is to be read `fresh`; another address makes it another module.
+ */
+export async function readModuleConfig(file: string, signal: AbortSignal, fresh: boolean): Promise<unknown> {
+  if (!fresh) resolveOurPackages()
+  const { href } = pathToFileURL(file)
+  const url = fresh ? `${href}?read=${Date.now()}` : href
   try {
     return await soon(file, load(file, url), signal)
   } catch (error) {

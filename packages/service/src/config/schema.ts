@@ -35,6 +35,26 @@ const rule = {
   oneOf: [{ required: ['allow'] }, { required: ['deny'] }, { required: ['ask'] }],
 }
 
+const port = { type: 'integer', minimum: 0, maximum: 65_535 }
+
+/** How `gantry serve` runs. */
+const service = object({
+  host: { type: 'string', minLength: 1 },
+  port,
+  metricsPort: port,
+  roles: { type: 'array', items: { enum: ['api', 'worker', 'relay'] }, minItems: 1 },
+  slots: { type: 'integer', minimum: 1, maximum: 10_000 },
+  maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },
+  callbackTries: { type: 'integer', minimum: 1, maximum: 100 },
+  callbackSecret: { type: 'string', minLength: 1 },
+  logLevel: { enum: ['debug', 'info', 'warn', 'error', 'silent'] },
+  leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
+  ...positives(
+    ...['blockedMs', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs'],
+    ...['retentionMs', 'auditRetentionMs'],
+  ),
+})
+
 /** The part of a configuration that is plain data; `tools`, `backends`, and objects with functions, are checked beside it. */
 export const configSchema: JsonSchema = object({
   policy: object({ default: { enum: ['allow', 'deny'] }, rules: { type: 'array', items: rule } }, ['rules']),
@@ -100,6 +120,9 @@ export const configSchema: JsonSchema = object({
   profiles: { type: 'object' },
   builtins: { type: 'boolean' },
   pins: { type: 'string', minLength: 1 },
+  transport: { enum: ['postgres'] },
+  databaseUrl: { type: 'string', pattern: '^postgres(?:ql)?://' },
+  service,
   demo: { type: 'boolean' },
   $schema: { type: 'string' },
 })

@@ -20,7 +20,7 @@ export interface Readiness {
 export interface Service {
   /** Checks a call, keeps it durably and answers where it is; a repeat of the same key answers the first one. */
   submit(input: CallInput, identity: Identity): Promise<{ readonly callId: string; readonly repeated: boolean }>
-  /** The outcome once there is one; undefined when there is none after `waitMs`. */
+  /** The outcome once there is one; undefined when there is none after `waitMs`, or when the signal aborts. */
   wait(
     callId: string,
     identity: Identity,
@@ -40,6 +40,7 @@ export interface Service {
   /** Hands the call in again, as its first caller, under a new id; a second redrive answers the same new call. */
   redrive(id: string, identity: Identity): Promise<{ readonly callId: string }>
   discard(id: string, identity: Identity): Promise<void>
+  /** The content from `start` up to but without `end`; what is beyond the content is left out, all of it if need be. */
   artifact(
     id: string,
     range: { readonly start: number; readonly end?: number } | undefined,

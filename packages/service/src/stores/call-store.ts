@@ -1,4 +1,4 @@
-import type { EffectClass, Identity, Result, ResultStatus } from '@gantry/contract'
+import type { ChainResult, EffectClass, Identity, Result, ResultStatus } from '@gantry/contract'
 
 /** A call that passed every check and is to be kept. */
 export interface AdmittedCall {
@@ -52,13 +52,16 @@ export interface Holder {
 
 /** A call with the right to work on it. */
 export interface Claim extends Holder {
+  /** As it was handed in, but for its delay and its deadline, which have become times of the store. */
   readonly call: AdmittedCall
   /** How often the call was handed out, this time included. */
   readonly deliveries: number
-  /** An earlier attempt said that it begins, and never said how it ended. */
-  readonly begun: boolean
-  /** How many attempts that had said so died. */
+  /** How many earlier holders let their lease run out, so that they may have run it; one who handed it back did not. */
+  readonly lost: number
+  /** How many of those had said that they begin. */
   readonly deaths: number
+  /** There was such a one: it said that it begins, and never said how it ended. */
+  readonly begun: boolean
   readonly cancelled: boolean
   /** Time left until the deadline when it was claimed, in the store's time; negative when it is over. */
   readonly deadlineMs?: number
@@ -66,7 +69,7 @@ export interface Claim extends Holder {
 
 /** What ends a call. */
 export interface Ending extends Holder {
-  readonly result: Result
+  readonly result: Result | ChainResult
   /** JSON text of the result; absent when it was kept as an artifact. */
   readonly text?: string
   readonly ref?: string
@@ -83,18 +86,24 @@ export type CallState = 'queued' | 'delayed' | 'running' | ResultStatus
 /**
  * The durable truth about calls: who may work on which, and how each ended. Time is the store's own, never the caller's.
  *
- * A call is *queued* (or *delayed* until its time) from `submit` on. `claim` leases it to one holder under a fence that
- * is higher than any before. While the lease lasts nobody else gets it; `extend` prolongs it. The holder ends it with
+ * A call is *queued* (or *delayed* until its time) from `submit` on; of those with a slot key, only as many as the key
+ * has slots can be claimed, the others stand behind them. `claim` leases a call to one holder under a fence that is
+ * higher than any before. While the lease lasts nobody else gets it; `extend` prolongs it. The holder ends it with
  * `finish`, or hands it back with `release`. A lease that ran out is taken away by `reclaim`, after which the call is
- * queued again; until somebody claims it, its late holder may still finish it. Every operation of a holder names his
- * fence and does nothing when it is not the present one. A finished call has exactly one result for ever.
+ * queued again; until somebody claims it, its late holder may still finish it, but do nothing else. Every operation of a
+ * holder names his fence and does nothing when it is not the present one. A finished call has exactly one result for
+ * ever. The store itself ends only calls of which it knows that nobody ran them, under a fence of its own.
  *
  * - Concurrency: any number of processes; each operation is one transaction and takes many calls at once.
- * - Errors: rejects with STORE_UNAVAILABLE, after which nothing was done unless `details.outcome` is `unknown`; then
- *   `outcomes` tells.
+ * - Errors: rejects with STORE_UNAVAILABLE, after which nothing was done unless `details.outcome` is `unknown`. Then
+ *   `outcomes` tells what became of a `finish`, and everything else can be done again.
  */
 export interface CallStore {
-  /** Keeps calls durably; with `claim` a new one is leased to its submitter at once, as begun. Answers in order. */
+  /**
+   * Keeps calls durably. With `claim` a new one that could be claimed now, and needs no slot, is leased to its submitter
+   * at once, as begun. Answers in order. A call that is handed in again under its own id is its own duplicate, so that
+   * this can be repeated when the outcome is unknown.
+   */
   submit(calls: readonly AdmittedCall[], claim?: ClaimOptions): Promise<readonly Submitted[]>
   /** Leases up to `max` calls, highest priority first, then oldest; a start is on the audit record for each. */
   claim(max: number, options: ClaimOptions): Promise<readonly Claim[]>
@@ -105,7 +114,10 @@ export interface CallStore {
     holders: readonly Holder[],
     leaseMs: number,
   ): Promise<{ lost: readonly string[]; cancelled: readonly string[] }>
-  /** Hands calls back, for now or for later. A call that had begun may only be handed back when it changed nothing. */
+  /**
+   * Hands calls back, for now or for later. A call that this holder had begun may only be handed back when he changed
+   * nothing; what was known of holders before him stays known.
+   */
   release(holders: readonly (Holder & { readonly delayMs?: number })[]): Promise<void>
   /** Ends calls: result, attempt, outbox, dead letter and audit in one transaction. Answers those that were accepted. */
   finish(endings: readonly Ending[]): Promise<readonly string[]>
@@ -113,12 +125,16 @@ export interface CallStore {
   outcomes(holders: readonly Holder[]): Promise<readonly string[]>
   /**
    * Takes away leases that ran out (all of them with `all`, when their holders are known to be dead), lets delayed calls
-   * whose time has come be claimed, and ends calls whose deadline passed while nobody worked on them.
+   * whose time has come be claimed, and ends calls whose deadline passed and that nobody ran, at most `max` of each. One
+   * that somebody may have run is left to the next claimant, who can find out.
    */
   reclaim(options: { readonly max: number; readonly all?: boolean }): Promise<Reclaimed>
-  /** Ends a call that nobody works on as cancelled, or tells its holder to. */
+  /**
+   * Ends a call that nobody works on or may have run as cancelled; else its holder, or the next one, is told to.
+   * What belongs to another tenant is absent.
+   */
   cancel(callId: string, tenant: string): Promise<'ended' | 'asked' | 'finished' | 'absent'>
-  /** Calls that wait to be claimed, counted up to `most`. */
+  /** Calls that wait to be claimed, those that stand behind others of their slot key included, counted up to `most`. */
   depth(most: number): Promise<number>
 }
 
@@ -134,6 +150,6 @@ export interface Reclaimed {
   readonly promoted: number
   /** Calls that were ended because of their deadline. */
   readonly expired: readonly string[]
-  /** When the next delayed call is due, from now. */
+  /** When the next delayed call is due, from now; 0 when there may be more to do at once. */
   readonly nextMs?: number
 }

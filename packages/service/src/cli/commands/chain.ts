@@ -1,12 +1,11 @@
 import { resolve } from 'node:path'
 import type { ChainResult, ChainStep, Json, StepResult } from '@gantry/contract'
-import type { Executor } from '@gantry/core'
 import type { Command, Io } from '../io.ts'
 import { readJson, readJsonFile } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
 import { printOutcome } from '../print.ts'
-import { createProgress, type Progress, progressText } from '../progress.ts'
-import { withExecutor } from '../session.ts'
+import { createProgress } from '../progress.ts'
+import { withCaller } from '../session.ts'
 import { safeLine } from '../terminal.ts'
 import { usageError } from '../usage.ts'
 
@@ -14,19 +13,13 @@ import { usageError } from '../usage.ts'
 export const execute: Command = async ({ operands: [source = ''], options }, io) => {
   const { steps, input } = await readChain(source, options, io)
   const resume = options.resume === undefined ? {} : { resume: await readResume(options.resume, io) }
-  return withExecutor(options, io, async (gantry) => {
+  return withCaller(options, io, async (caller) => {
     const progress = createProgress(io, options)
-    const stopWatching = watch(gantry, progress)
-    try {
-      const timeout = options.timeout === undefined ? {} : { timeoutMs: options.timeout }
-      const given = { input, signal: io.signal, onStep: (step: StepResult) => progress.show(stepText(step)) }
-      const result = await gantry.chain(steps, { ...given, ...timeout, ...resume })
-      progress.clear()
-      if (result.error !== undefined) io.err(stepLines(result))
-      return await printOutcome(result, options.json, io)
-    } finally {
-      stopWatching()
-    }
+    const timeout = options.timeout === undefined ? {} : { timeoutMs: options.timeout }
+    const result = await caller.chain(steps, { input, signal: io.signal, progress, ...timeout, ...resume })
+    progress.clear()
+    if (result.error !== undefined) io.err(stepLines(result))
+    return printOutcome(result, options.json, io)
   })
 }
 
@@ -61,23 +54,6 @@ async function readResume(file: string, io: Io): Promise<{ steps: readonly StepR
   return { steps: steps as unknown as StepResult[] }
 }
 
-/** Shows the calls of all steps while they run; returns the function that ends it. */
-function watch(gantry: Executor, progress: Progress): () => void {
-  const started = gantry.on('call:started', ({ tool }) => progress.show(`${tool} …`))
-  const reported = gantry.on('call:reported', ({ tool, report }) => {
-    if (report.kind === 'progress') progress.show(`${tool} ${progressText(report)}`)
-    else progress.report(report)
-  })
-  return () => {
-    started()
-    reported()
-  }
-}
-
-function stepText({ id, state }: StepResult): string {
-  return `${id} ${state}`
-}
-
 function stepLines({ steps }: ChainResult): string {
-  return steps.map((step) => `  ${safeLine(stepText(step))}\n`).join('')
+  return steps.map((step) => `  ${safeLine(`${step.id} ${step.state}`)}\n`).join('')
 }

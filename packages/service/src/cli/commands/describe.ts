@@ -1,14 +1,14 @@
 import type { ToolDoc } from '@gantry/core'
 import type { Command } from '../io.ts'
 import { printJson } from '../print.ts'
-import { withExecutor } from '../session.ts'
+import { withCaller } from '../session.ts'
 import { safeBlock, safeJson, safeLine } from '../terminal.ts'
 
 /** Explains one tool. */
 export const execute: Command = ({ operands: [tool = ''], options }, io) =>
-  withExecutor(options, io, async (gantry) => {
+  withCaller(options, io, async (caller) => {
     const { level = 'schema', 'max-tokens': maxTokens } = options
-    const doc = await gantry.describe(tool, { level, ...(maxTokens === undefined ? {} : { maxTokens }) })
+    const doc = await caller.describe(tool, { level, ...(maxTokens === undefined ? {} : { maxTokens }) })
     if (options.json === true) await printJson(doc, io)
     else await io.out(docText(doc))
     return 0

@@ -1,19 +1,19 @@
 import type { Result } from '@gantry/contract'
-import type { RunOptions } from '@gantry/core'
-import type { Command } from '../io.ts'
+import type { CallSettings } from '../caller.ts'
+import type { Command, Io } from '../io.ts'
 import { readJson } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
 import { printOutcome } from '../print.ts'
 import { createProgress } from '../progress.ts'
-import { withExecutor } from '../session.ts'
+import { withCaller } from '../session.ts'
 
 /** Runs a tool to its end; what it reports on the way goes to stderr. */
 export const execute: Command = async ({ operands: [tool = '', text], options }, io) => {
   const args = text === undefined ? {} : await readJson('<json>', text, io)
-  return withExecutor(options, io, async (gantry) => {
+  return withCaller(options, io, async (caller) => {
     const progress = createProgress(io, options)
     let result: Result | undefined
-    for await (const event of gantry.stream(tool, args, { ...callOptions(options), signal: io.signal })) {
+    for await (const event of caller.stream(tool, args, callSettings(options, io))) {
       if (event.kind === 'done' || event.kind === 'error') result = event.result
       else progress.report(event)
     }
@@ -24,11 +24,12 @@ export const execute: Command = async ({ operands: [tool = '', text], options },
 }
 
 /** How the command line changes a call. */
-export function callOptions(options: OptionValues): Pick<RunOptions, 'timeoutMs' | 'idempotencyKey' | 'backend'> {
+export function callSettings(options: OptionValues, { signal }: Io): CallSettings {
   const { timeout, 'idempotency-key': key, backend } = options
   return {
     ...(timeout === undefined ? {} : { timeoutMs: timeout }),
     ...(key === undefined ? {} : { idempotencyKey: key }),
     ...(backend === undefined ? {} : { backend }),
+    signal,
   }
 }

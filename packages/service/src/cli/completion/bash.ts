@@ -1,3 +1,4 @@
+import { type OptionInfo, options } from '../option-table.ts'
 import { commandGroups, commandWords, completionRows } from './rows.ts'
 
 /** A completion script for bash, from the tables. */
@@ -37,8 +38,7 @@ ${plainGroups.join('\n')}
 ${cases.join('\n')}
   esac
   case \${words[-2]} in
-    --config | --resume) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --level) COMPREPLY=($(compgen -W 'summary schema full' -- "$word")); return ;;
+${valueCases().join('\n')}
   esac
   if [[ $word == -* ]]; then COMPREPLY=($(compgen -W "$options" -- "$word"))
   elif ((before == 0)) && [[ -n $operands ]]; then COMPREPLY=($(compgen -W "$operands" -- "$word"))
@@ -48,4 +48,13 @@ ${cases.join('\n')}
 }
 complete -F _gantry gantry
 `
+}
+
+/** What can follow an option: a file, or one of its words. */
+function valueCases(): string[] {
+  return Object.entries<OptionInfo>(options).flatMap(([name, { kind, choices }]) => {
+    if (kind === 'file') return [`    --${name}) COMPREPLY=($(compgen -f -- "$word")); return ;;`]
+    if (choices === undefined) return []
+    return [`    --${name}) COMPREPLY=($(compgen -W '${choices.join(' ')}' -- "$word")); return ;;`]
+  })
 }

@@ -30,10 +30,10 @@ function seen(word: string): string {
 }
 
 function optionLine(command: string, name: OptionName): string {
-  const { kind, short, summary }: OptionInfo = options[name]
+  const { kind, short, summary, choices }: OptionInfo = options[name]
   const letter = short === undefined ? '' : ` -s ${short}`
-  const value =
-    kind === 'flag' ? '' : kind === 'file' ? ' -r -F' : kind === 'level' ? ` -x -a 'summary schema full'` : ' -x'
+  const words = choices === undefined ? '' : ` -a ${quote(choices.join(' '))}`
+  const value = kind === 'flag' ? '' : kind === 'file' ? ' -r -F' : ` -x${words}`
   return `complete -c gantry -n ${seen(command)} -l ${name}${letter}${value} -d ${quote(summary)}`
 }
 

@@ -1,4 +1,5 @@
-import { type CommandInfo, commands, listedCommands } from '../command-table.ts'
+import type { CommandInfo } from '../command-info.ts'
+import { commands, listedCommands } from '../command-table.ts'
 import { type OptionInfo, options } from '../option-table.ts'
 
 /** What a shell needs to know of one command. */

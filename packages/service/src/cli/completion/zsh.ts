@@ -63,16 +63,10 @@ function operandAction(operand: string | readonly string[] | undefined): string 
 }
 
 function optionSpec(name: OptionName): string {
-  const { kind, summary }: OptionInfo = options[name]
+  const { kind, summary, choices }: OptionInfo = options[name]
   const text = summary.replaceAll(/[[\]:]/g, '')
-  const value =
-    kind === 'flag'
-      ? ''
-      : kind === 'file'
-        ? ':file:_files'
-        : kind === 'level'
-          ? ':level:(summary schema full)'
-          : ':value: '
+  const words = choices === undefined ? ' ' : `(${choices.join(' ')})`
+  const value = kind === 'flag' ? '' : kind === 'file' ? ':file:_files' : `:value:${words}`
   return quote(`--${name}${kind === 'flag' ? '' : '='}[${text}]${value}`)
 }
 

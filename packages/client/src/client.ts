@@ -1,0 +1,198 @@
+import {
+  type ChainResult,
+  type ChainStep,
+  type JsonObject,
+  type Result,
+  type StreamEvent,
+  ToolError,
+} from '@gantry/contract'
+import { type FollowOptions, follow } from './follow.ts'
+import { createHttp, type Http, type Request, segment } from './http.ts'
+import {
+  type CallOptions,
+  type ChainOptions,
+  type ClientOptions,
+  callBody,
+  chainBody,
+  readOptions,
+  type SubmitOptions,
+  type Waiting,
+} from './options.ts'
+import type {
+  CallState,
+  CallView,
+  CatalogPage,
+  CircuitView,
+  DeadLetter,
+  FoundPage,
+  ListedTool,
+  Paged,
+  RuntimeView,
+  ToolDoc,
+  WorkerView,
+} from './types.ts'
+import { type Canceller, handIn, run, submit } from './wait.ts'
+
+export interface PageOptions extends Waiting {
+  readonly limit?: number | undefined
+  readonly cursor?: string | undefined
+}
+
+export interface FindOptions extends PageOptions {
+  readonly namespace?: string | undefined
+  readonly tag?: string | undefined
+}
+
+export interface DescribeOptions extends Waiting {
+  readonly level?: 'summary' | 'schema' | 'full' | undefined
+  readonly maxTokens?: number | undefined
+  readonly examples?: number | undefined
+}
+
+/** A call or a chain that is kept; one of a key that was used before may have ended. */
+export interface Accepted {
+  readonly callId: string
+  readonly state: CallState
+}
+
+/** Bytes from `start` up to but without `end`. */
+export interface ArtifactOptions extends Waiting {
+  readonly start?: number | undefined
+  readonly end?: number | undefined
+}
+
+/**
+ * A Gantry service, from afar.
+ * - Concurrency: any number of calls at once.
+ * - Errors: rejects with ToolError, with the code that the service gave. SERVICE_UNAVAILABLE when it cannot be reached
+ *   after all repeats; a call that was handed in may then be there nevertheless, and the same key finds it.
+ * - Cancellation: `signal` ends the wait with CANCELLED.
+ */
+export interface Client {
+  /** The Result of a call, whatever its status, however long it takes. */
+  call(tool: string, args?: JsonObject, options?: CallOptions): Promise<Result>
+  /** Hands a call in without waiting for its outcome. */
+  submit(tool: string, args?: JsonObject, options?: SubmitOptions): Promise<Accepted>
+  chain(steps: readonly ChainStep[], options?: ChainOptions): Promise<ChainResult>
+  /** Hands a chain in without waiting for its outcome. */
+  submitChain(steps: readonly ChainStep[], options?: ChainOptions): Promise<Accepted>
+  /** The events of a new call as they happen, over any number of broken connections; leaving the loop cancels the call. */
+  stream(tool: string, args?: JsonObject, options?: CallOptions): AsyncGenerator<StreamEvent, void>
+  /** The events of a call that was handed in before; leaving the loop leaves the call alone. */
+  events(callId: string, options?: FollowOptions): AsyncGenerator<StreamEvent, void>
+  get(callId: string, options?: Waiting): Promise<CallView>
+  list(
+    options?: PageOptions & { readonly state?: CallState | undefined; readonly tool?: string | undefined },
+  ): Promise<Paged<CallView>>
+  cancel(callId: string, options?: Waiting): Promise<CallView>
+  /** Tools by id; `versions` for every version of each. */
+  tools(options?: FindOptions & { readonly versions?: 'all' | undefined }): Promise<Paged<ListedTool>>
+  /** Tools that fit the words, best first. */
+  search(query: string, options?: FindOptions): Promise<FoundPage>
+  describe(tool: string, options?: DescribeOptions): Promise<ToolDoc>
+  catalog(options?: PageOptions): Promise<CatalogPage>
+  readonly deadLetters: {
+    list(options?: PageOptions): Promise<Paged<DeadLetter>>
+    get(id: string, options?: Waiting): Promise<DeadLetter>
+    redrive(id: string, options?: Waiting): Promise<{ readonly callId: string }>
+    discard(id: string, options?: Waiting): Promise<void>
+  }
+  workers(options?: Waiting): Promise<readonly WorkerView[]>
+  runtimes(options?: Waiting): Promise<readonly RuntimeView[]>
+  circuits(options?: Waiting): Promise<readonly CircuitView[]>
+  /** The content of a file that a call left; the caller reads its body, or cancels it. */
+  artifact(id: string, options?: ArtifactOptions): Promise<Response>
+}
+
+/** How long a cancellation that nobody waits for may take. */
+const cancelMs = 5_000
+
+/** A client of the service at a URL. Throws CONFIG_INVALID for wrong options; nothing is sent before it is asked. */
+export function createClient(options: ClientOptions): Client {
+  const http = createHttp(readOptions(options))
+  const canceller = ({ cancelOnAbort }: CallOptions): Canceller | undefined => {
+    if (cancelOnAbort === false) return undefined
+    return (callId) => {
+      const path = `/v1/calls/${segment(callId)}/cancel`
+      void http.json({ method: 'POST', path, timeoutMs: cancelMs }).catch(() => undefined)
+    }
+  }
+  const accept = async (request: Request, signal?: AbortSignal, cancel?: Canceller): Promise<Accepted> => {
+    const submitted = await handIn(submit(http, { ...request, until: signal }, 0), signal, cancel)
+    return { callId: submitted.callId, state: submitted.kind === 'ended' ? submitted.result.status : submitted.state }
+  }
+  const callRequest = (tool: string, args: JsonObject, how: SubmitOptions): Request => ({
+    path: '/v1/calls',
+    body: callBody(tool, args, how),
+  })
+  const chainRequest = (steps: readonly ChainStep[], how: ChainOptions): Request => ({
+    path: '/v1/chains',
+    body: chainBody(steps, how),
+  })
+  return {
+    call: async (tool, args = {}, how = {}) =>
+      (await run(http, callRequest(tool, args, how), how.signal, canceller(how))) as Result,
+    submit: (tool, args = {}, how = {}) => accept(callRequest(tool, args, how), how.signal),
+    chain: async (steps, how = {}) =>
+      (await run(http, chainRequest(steps, how), how.signal, canceller(how))) as ChainResult,
+    submitChain: (steps, how = {}) => accept(chainRequest(steps, how), how.signal),
+    async *stream(tool, args = {}, how = {}) {
+      const cancel = canceller(how)
+      const { callId } = await accept(callRequest(tool, args, how), how.signal, cancel)
+      let ended = false
+      try {
+        for await (const event of follow(http, callId, { signal: how.signal })) {
+          ended = event.kind === 'done' || event.kind === 'error'
+          yield event
+        }
+      } catch (error) {
+        // A service that is away does not mean that the caller wants no outcome.
+        ended = how.signal?.aborted !== true
+        throw error
+      } finally {
+        if (!ended) cancel?.(callId)
+      }
+    },
+    events: (callId, how = {}) => follow(http, callId, how),
+    ...reads(http),
+  }
+}
+
+/** What is one request and one answer. */
+function reads(http: Http): Omit<Client, 'call' | 'submit' | 'chain' | 'submitChain' | 'stream' | 'events'> {
+  type Asking = Waiting & { readonly [name: string]: unknown }
+  const ask = async <T>(method: 'GET' | 'POST', path: string, asking: object = {}): Promise<T> => {
+    const { signal, ...query } = asking as Asking
+    const { body } = await http.json({ method, path, query: query as { [name: string]: string }, signal })
+    return body as T
+  }
+  const get = <T>(path: string, asking?: object): Promise<T> => ask('GET', path, asking)
+  const items = async <T>(path: string, asking?: object): Promise<readonly T[]> =>
+    (await get<Paged<T>>(path, asking)).items
+  const letter = (id: string, what = ''): string => `/v1/dead-letters/${segment(id)}${what}`
+  return {
+    get: async (callId, asking) => get(`/v1/calls/${segment(callId)}`, asking),
+    list: (asking) => get('/v1/calls', asking),
+    cancel: async (callId, asking) => ask('POST', `/v1/calls/${segment(callId)}/cancel`, asking),
+    tools: (asking) => get('/v1/tools', asking),
+    search: (query, asking) => get('/v1/tools', { ...asking, query }),
+    describe: async (tool, asking) => get(`/v1/tools/${segment(tool)}`, asking),
+    catalog: (asking) => get('/v1/catalog', asking),
+    deadLetters: {
+      list: (asking) => get('/v1/dead-letters', asking),
+      get: async (id, asking) => get(letter(id), asking),
+      redrive: async (id, asking) => ask('POST', letter(id, '/redrive'), asking),
+      discard: async (id, asking) => ask('POST', letter(id, '/discard'), asking),
+    },
+    workers: (asking) => items('/v1/workers', asking),
+    runtimes: (asking) => items('/v1/runtimes', asking),
+    circuits: (asking) => items('/v1/circuits', asking),
+    async artifact(id, { signal, start = 0, end } = {}) {
+      if (end !== undefined && end <= start)
+        throw new ToolError('INPUT_INVALID', 'The range of an artifact must have an end behind its start.')
+      const range: { [name: string]: string } =
+        start === 0 && end === undefined ? {} : { range: `bytes=${start}-${end === undefined ? '' : end - 1}` }
+      return http.open({ path: `/v1/artifacts/${segment(id)}`, headers: range, signal })
+    },
+  }
+}

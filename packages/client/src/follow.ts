@@ -1,0 +1,92 @@
+import { type Result, type StreamEvent, ToolError } from '@gantry/contract'
+import { cancelled } from './errors.ts'
+import { type Http, segment } from './http.ts'
+import { readEvents } from './sse.ts'
+import type { CallView } from './types.ts'
+
+export interface FollowOptions {
+  /** Only events after this id. */
+  readonly after?: number | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** What became of one connection: the service cuts off a stream that is not whole, and ends one that is. */
+interface Piece {
+  whole: boolean
+  empty: boolean
+}
+
+/** Three heartbeats of the service. */
+const idleMs = 45_000
+const pauseMs = 250
+
+/**
+ * The events of a call up to its end. A stream that breaks is asked for again after the last event that came, as long as
+ * the service answers at all. When a call had ended and its stream is whole without an end event, because events are kept
+ * for a shorter time than results, the end is made from the result.
+ */
+export async function* follow(http: Http, callId: string, options: FollowOptions): AsyncGenerator<StreamEvent, void> {
+  const { after = 0, signal } = options
+  const path = `/v1/calls/${segment(callId)}`
+  const stop = new AbortController()
+  const abort = (): void => stop.abort(signal?.reason)
+  signal?.addEventListener('abort', abort)
+  if (signal?.aborted) abort()
+  let last = after
+  let ended: CallView | undefined
+  try {
+    while (true) {
+      const piece: Piece = { whole: false, empty: true }
+      for await (const event of readPiece(http, path, last, stop.signal, piece)) {
+        if (event.id <= last) continue
+        piece.empty = false
+        last = event.id
+        yield event
+        if (event.kind === 'done' || event.kind === 'error') return
+      }
+      if (ended !== undefined && piece.whole && piece.empty) {
+        yield endOf(ended, last)
+        return
+      }
+      const view = (await http.json({ path, signal: stop.signal })).body as CallView
+      ended = view.result === undefined ? undefined : view
+      if (piece.empty) await http.pause(pauseMs, stop.signal)
+    }
+  } finally {
+    signal?.removeEventListener('abort', abort)
+    stop.abort()
+  }
+}
+
+/** The events of one connection, however it ends. */
+async function* readPiece(
+  http: Http,
+  path: string,
+  last: number,
+  signal: AbortSignal,
+  piece: Piece,
+): AsyncGenerator<StreamEvent, void> {
+  const headers = { accept: 'text/event-stream', ...(last === 0 ? {} : { 'last-event-id': String(last) }) }
+  const { body } = await http.open({ path: `${path}/events`, headers, signal })
+  try {
+    if (body !== null) for await (const { data } of readEvents(body, { idleMs })) yield readEvent(data)
+    piece.whole = true
+  } catch (error) {
+    if (signal.aborted) throw cancelled(signal)
+    // What broke on its way is asked for again; what is wrong would be wrong again.
+    if (ToolError.is(error)) throw error
+  }
+}
+
+function readEvent(data: string): StreamEvent {
+  try {
+    return JSON.parse(data) as StreamEvent
+  } catch (cause) {
+    throw new ToolError('SERVICE_UNAVAILABLE', 'The service sent an event that is not JSON.', { cause })
+  }
+}
+
+function endOf({ callId, result }: CallView, last: number): StreamEvent {
+  const common = { id: last + 1, callId, result: result as Result }
+  return result?.error === undefined ? { kind: 'done', ...common } : { kind: 'error', error: result.error, ...common }
+}

@@ -1,0 +1,141 @@
+import { ToolError } from '@gantry/contract'
+import { cancelled, type Fault, faultOf, unreachable } from './errors.ts'
+import type { readOptions } from './options.ts'
+
+/** One request. */
+export interface Request {
+  readonly method?: 'GET' | 'POST'
+  readonly path: string
+  readonly query?: { readonly [name: string]: string | number | undefined }
+  readonly headers?: { readonly [name: string]: string }
+  readonly body?: unknown
+  /** Ends it at once. */
+  readonly signal?: AbortSignal | undefined
+  /** Lets it finish, and ends its repeats. */
+  readonly until?: AbortSignal | undefined
+  /** For the whole answer, or for its beginning when the answer is a stream; 30 s when absent. */
+  readonly timeoutMs?: number
+  /** Instead of the client's own number. */
+  readonly retries?: number
+}
+
+/** Sends requests, again where that is right. Rejects with ToolError. */
+export interface Http {
+  /** The status and the JSON of an answer, and where it says that something is. */
+  json(request: Request): Promise<{ readonly status: number; readonly body: unknown; readonly location: string | null }>
+  /** An answer whose body is still to come; the signal ends that too. */
+  open(request: Request): Promise<Response>
+  pause(ms: number, signal: AbortSignal | undefined): Promise<void>
+}
+
+const defaultTimeoutMs = 30_000
+const longestPauseMs = 10_000
+/** A service that asks for more patience than this is told of as it is. */
+const longestRetryAfterMs = 60_000
+
+/**
+ * Requests are sent again when nobody answered, or when the answer was to come later. That is right for every request of
+ * this client: they only read, or do the same when they are done twice, submissions because of their key.
+ */
+export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnType<typeof readOptions>): Http {
+  const attempt = async <T>(
+    request: Request,
+    read: (response: Response) => Promise<T>,
+    streams: boolean,
+  ): Promise<T | Fault> => {
+    const { method = 'GET', path, query, body, signal, timeoutMs = defaultTimeoutMs } = request
+    const stop = new AbortController()
+    const abort = (): void => stop.abort(signal?.reason)
+    const timer = setTimeout(() => stop.abort(new Error(`There was no answer for ${timeoutMs} ms.`)), timeoutMs)
+    signal?.addEventListener('abort', abort)
+    const authorization: { [name: string]: string } = key === undefined ? {} : { authorization: `Bearer ${key}` }
+    const content: { [name: string]: string } = body === undefined ? {} : { 'content-type': 'application/json' }
+    try {
+      if (signal?.aborted) throw cancelled(signal)
+      const response = await fetch(`${url}${path}${queryText(query)}`, {
+        method,
+        headers: { ...request.headers, ...authorization, ...content },
+        signal: stop.signal,
+        redirect: 'error',
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      })
+      return response.ok ? await read(response) : await faultOf(response)
+    } catch (cause) {
+      if (signal?.aborted) throw cancelled(signal)
+      if (ToolError.is(cause)) throw cause
+      const effect = method === 'POST' ? 'possible' : 'none'
+      return unreachable(url, effect, stop.signal.aborted ? stop.signal.reason : cause)
+    } finally {
+      clearTimeout(timer)
+      if (!streams) signal?.removeEventListener('abort', abort)
+    }
+  }
+  const send = async <T extends object>(
+    request: Request,
+    read: (response: Response) => Promise<T>,
+    streams = false,
+  ): Promise<T> => {
+    const { signal, until, retries: most = retries } = request
+    for (let count = 0; ; count += 1) {
+      const outcome = await attempt(request, read, streams)
+      if (!isFault(outcome)) return outcome
+      const { error, again, retryAfterMs = 0 } = outcome
+      if (!again || count >= most || retryAfterMs > longestRetryAfterMs) throw error
+      const backoff = Math.min(longestPauseMs, retryDelayMs * 2 ** count)
+      await pause(retryAfterMs + backoff * (0.5 + Math.random() / 2), signal ?? until)
+    }
+  }
+  return {
+    json: (request) =>
+      send(request, async (response) => {
+        const text = await response.text()
+        const location = response.headers.get('location')
+        return { status: response.status, body: text === '' ? undefined : parse(text), location }
+      }),
+    open: async (request) => {
+      const { response } = await send(request, async (response) => ({ response }), true)
+      return response
+    },
+    pause,
+  }
+}
+
+function isFault(outcome: object): outcome is Fault {
+  return 'error' in outcome && 'again' in outcome
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new ToolError('SERVICE_UNAVAILABLE', 'Something other than a Gantry service answered.', { cause })
+  }
+}
+
+/** An id as one part of a path; what would lead elsewhere names nothing. */
+export function segment(id: string): string {
+  if (!/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
+  throw new ToolError('NOT_FOUND', `There is nothing under the id ${JSON.stringify(id)}.`)
+}
+
+function queryText(query: Request['query'] = {}): string {
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value))
+  const text = search.toString()
+  return text === '' ? '' : `?${text}`
+}
+
+/** Waits; rejects with CANCELLED when the signal aborts. */
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = (): void => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', end)
+      if (signal?.aborted) reject(cancelled(signal))
+      else resolve()
+    }
+    const timer = setTimeout(end, ms)
+    signal?.addEventListener('abort', end)
+    if (signal?.aborted) end()
+  })
+}

@@ -1,0 +1,91 @@
+import { type ChainStep, type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+
+/** How to reach a service. */
+export interface ClientOptions {
+  /** Such as `http://127.0.0.1:7420`. */
+  readonly url: string
+  /** The text of the service's key file. */
+  readonly key?: string
+  /** Instead of the global one. */
+  readonly fetch?: typeof globalThis.fetch
+  /** How often a request that could not be sent, or was put off, is sent again; 5 unless told. */
+  readonly retries?: number
+  /** The pause before the first repeat, twice as long before each that follows; 250 unless told. */
+  readonly retryDelayMs?: number
+}
+
+/** What is the same for every request. */
+export interface Waiting {
+  /** Ends the wait with CANCELLED. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** How a call is handed in. */
+export interface SubmitOptions extends Waiting {
+  /** The same key is the same call; made up when absent, so that no repeat of ours runs twice. */
+  readonly idempotencyKey?: string | undefined
+  readonly priority?: number | undefined
+  readonly timeoutMs?: number | undefined
+  /** Not before this much time has passed. */
+  readonly delayMs?: number | undefined
+  /** ISO time after which the call is worthless. */
+  readonly deadline?: string | undefined
+  /** Where the outcome is sent, signed. */
+  readonly callback?: string | undefined
+  /** Digest of the tool as the caller saw it; another one is CATALOG_STALE. Not for chains. */
+  readonly schemaDigest?: string | undefined
+}
+
+export interface CallOptions extends SubmitOptions {
+  /** Whether the call is cancelled when `signal` aborts, or its stream is left; it is unless this is false. */
+  readonly cancelOnAbort?: boolean | undefined
+}
+
+export interface ChainOptions extends CallOptions {
+  /** What `{{input}}` stands for. */
+  readonly input?: Json | undefined
+}
+
+/** The body of a submission. */
+export function callBody(tool: string, args: JsonObject, options: SubmitOptions): { [member: string]: unknown } {
+  return { tool, args, ...common(options), schemaDigest: options.schemaDigest }
+}
+
+export function chainBody(steps: readonly ChainStep[], options: ChainOptions): { [member: string]: unknown } {
+  return { steps, input: options.input, ...common(options) }
+}
+
+function common({ priority, timeoutMs, delayMs, deadline, callback, idempotencyKey = newKey() }: SubmitOptions) {
+  return { idempotencyKey, priority, timeoutMs, delayMs, deadline, callback }
+}
+
+/** 128 random bits; `randomUUID` is not there for pages that came without TLS. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** The options, checked and completed. Throws CONFIG_INVALID. */
+export function readOptions(options: ClientOptions): Required<Omit<ClientOptions, 'key'>> & { readonly key?: string } {
+  const { url, key, fetch = globalThis.fetch.bind(globalThis), retries = 5, retryDelayMs = 250, ...unknown } = options
+  const issues: Issue[] = Object.keys(unknown).map((name) => ({ path: `/${name}`, message: 'is not an option' }))
+  const base = URL.canParse(url) ? new URL(url) : undefined
+  const plain = base !== undefined && base.username === '' && base.search === '' && base.hash === ''
+  if (!plain || !/^https?:$/.test(base.protocol)) {
+    issues.push({ path: '/url', message: 'must be an http or https URL without user, query and fragment' })
+  }
+  if (key !== undefined && !/^[\x21-\x7e]+$/.test(key)) {
+    issues.push({ path: '/key', message: 'must be printable text without spaces' })
+  }
+  if (typeof fetch !== 'function') issues.push({ path: '/fetch', message: 'must be a function' })
+  if (!Number.isInteger(retries) || retries < 0)
+    issues.push({ path: '/retries', message: 'must be a whole number, 0 or more' })
+  if (!(retryDelayMs > 0 && Number.isFinite(retryDelayMs))) {
+    issues.push({ path: '/retryDelayMs', message: 'must be a number above 0' })
+  }
+  if (issues.length > 0) {
+    const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
+    throw new ToolError('CONFIG_INVALID', `createClient was given wrong options: ${text}.`, { details: { issues } })
+  }
+  return { url: url.replace(/\/+$/, ''), fetch, retries, retryDelayMs, ...(key === undefined ? {} : { key }) }
+}

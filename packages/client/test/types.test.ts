@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { test } from 'node:test'
+import type * as client from '@gantry/client'
+import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
+import type { CatalogTool, ListedTool } from '../../service/src/http/schemas.ts'
+import type { CallView, DeadLetter, Paged, WorkerView } from '../../service/src/http/service.ts'
+
+/** Whether each fits where the other is wanted. */
+type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false
+type Fits<A, B> = [A] extends [B] ? true : false
+
+/** The client cannot import the service, so that both write these types down; a difference does not compile. */
+const same: readonly true[] = [
+  true satisfies Same<client.CallView, CallView>,
+  true satisfies Same<client.DeadLetter, DeadLetter>,
+  true satisfies Same<client.WorkerView, WorkerView>,
+  true satisfies Same<client.CatalogTool, CatalogTool>,
+  true satisfies Same<client.Paged<string>, Paged<string>>,
+  true satisfies Same<client.ListedTool, ListedTool>,
+  true satisfies Same<client.FoundTool, FoundTool>,
+  true satisfies Same<client.ToolDoc, ToolDoc>,
+  true satisfies Fits<KeyedState, client.CircuitView>,
+  true satisfies Fits<RuntimeInfo, client.RuntimeView>,
+]
+
+test('what the client reads is what the service writes', () => {
+  assert.ok(same.every(Boolean))
+})
+
+test('the client uses nothing that only Node has', () => {
+  const folder = join(dirname(import.meta.dirname), 'src')
+  const files = globSync('*.ts', { cwd: folder }).filter((file) => !file.endsWith('.test.ts'))
+  assert.ok(files.length > 5)
+  for (const file of files) {
+    const text = readFileSync(join(folder, file), 'utf8')
+    assert.doesNotMatch(text, /from 'node:|\bBuffer\b|\bprocess\.|\brequire\(/, file)
+  }
+})

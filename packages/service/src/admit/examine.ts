@@ -1,0 +1,54 @@
+import { ToolError } from '@gantry/contract'
+import type { Claim } from '../stores/call-store.ts'
+
+/** What is to be done with a call that was claimed. */
+export type Verdict =
+  /** `begin`: it must be said durably before; `alone`: no other suspect may run beside it here. */
+  | { readonly kind: 'run'; readonly begin: boolean; readonly alone: boolean }
+  /** An earlier attempt may have done it: ask the tool. */
+  | { readonly kind: 'reconcile' }
+  | { readonly kind: 'end'; readonly error: ToolError; readonly dead?: string }
+
+export interface ExamineOptions {
+  /** So many workers may die with a call before it is given up. */
+  readonly maxDeaths: number
+  /** The claim came with the submission, which is the first attempt and said that it begins. */
+  readonly fresh: boolean
+}
+
+/**
+ * Decides on a claimed call from what the store knows of its past.
+ *
+ * A call that was cancelled, is out of time, or took too many workers with it ends here. One that an earlier attempt had
+ * begun runs again only if its effect class allows: `once` ends as unknown, `reconcilable` is looked up first. What may
+ * happen once only is begun durably; so is a call whose holder was lost before, because he may have died of it:
+ * such suspects run one at a time, and their deaths are counted, so that those which merely stood near are not blamed.
+ */
+export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Verdict {
+  const { call, cancelled, deadlineMs, begun, deaths, lost } = claim
+  if (begun && call.effect === 'once') return { kind: 'end', error: unknownOutcome(call.tool) }
+  if (deaths >= maxDeaths) {
+    const reason = `${deaths} workers died while they ran it.`
+    return {
+      kind: 'end',
+      error: new ToolError('DELIVERY_EXHAUSTED', `${call.tool} was given up: ${reason}`),
+      dead: reason,
+    }
+  }
+  if (begun && call.effect === 'reconcilable') return { kind: 'reconcile' }
+  const effect = lost > 0 && call.effect !== 'read' ? 'possible' : 'none'
+  if (cancelled) {
+    return { kind: 'end', error: new ToolError('CANCELLED', 'The call was cancelled before it ran.', { effect }) }
+  }
+  if (deadlineMs !== undefined && deadlineMs <= 0) {
+    return { kind: 'end', error: new ToolError('TIMEOUT', 'The deadline passed before the call ran.', { effect }) }
+  }
+  const delicate = call.effect === 'once' || call.effect === 'reconcilable'
+  const suspect = lost > 0
+  return { kind: 'run', begin: !fresh && (delicate || suspect), alone: suspect }
+}
+
+export function unknownOutcome(tool: string): ToolError {
+  const message = `The worker that ran ${tool} did not come back, so nobody knows what it did.`
+  return new ToolError('OUTCOME_UNKNOWN', message)
+}

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ToolError } from '@gantry/contract'
+import { createExecutor, defineTool } from '@gantry/core'
+import type { AdmittedCall } from '../stores/call-store.ts'
+import type { CallInput } from '../stores/views.ts'
+import { admit } from './intake.ts'
+
+const executor = createExecutor({
+  tools: [
+    defineTool({
+      namespace: 'bank',
+      name: 'pay',
+      version: '2.1.0',
+      description: 'Pays.',
+      effect: 'once',
+      concurrency: 1,
+      concurrencyKey: 'bank',
+      inputSchema: { type: 'object', properties: { sum: { type: 'number' } }, required: ['sum'] },
+      run: () => assert.fail('nothing runs at admission'),
+    }),
+    defineTool({
+      namespace: 'bank',
+      name: 'close',
+      version: '1.0.0',
+      description: 'Closes.',
+      permissions: ['bank:close'],
+      inputSchema: { type: 'object' },
+      run: () => assert.fail('nothing runs at admission'),
+    }),
+  ],
+})
+const ada = { principal: 'ada', tenant: 'acme', permissions: [] }
+
+function take(input: Partial<CallInput>): Promise<AdmittedCall> {
+  return admit({ kind: 'call', tool: 'bank:pay', args: { sum: 1 }, ...input }, ada, {
+    executor,
+    newId: () => 'c-1',
+    now: () => Date.parse('2026-01-01T00:00:00Z'),
+    keep: async (payload) => ({ payload, payloadBytes: payload.length }),
+  })
+}
+
+test('a call is pinned to the tool as it is, with its effect class and its slot', async () => {
+  const call = await take({ idempotencyKey: 'k', priority: 5, timeoutMs: 100, delayMs: 10 })
+  const { fingerprint, digest, ...plain } = call
+  assert.match(fingerprint, /^[0-9a-f]{64}$/)
+  assert.equal(digest, executor.catalog.find('bank:pay').digest)
+  assert.deepEqual(plain, {
+    callId: 'c-1',
+    kind: 'call',
+    identity: ada,
+    tool: 'bank:pay:2.1.0',
+    effect: 'once',
+    slot: { key: 'bank', limit: 1 },
+    payload: '{"sum":1}',
+    payloadBytes: 9,
+    key: 'k',
+    priority: 5,
+    timeoutMs: 100,
+    delayMs: 10,
+  })
+})
+
+test('the fingerprint is of what is asked for, whatever the order of its keys', async () => {
+  const prints = await Promise.all([
+    take({ args: { sum: 1, note: 'x' } }),
+    take({ args: { note: 'x', sum: 1 }, idempotencyKey: 'other', priority: 9 }),
+    take({ args: { sum: 2, note: 'x' } }),
+    take({ args: { sum: 1, note: 'x' }, tool: 'bank:pay:2.1.0' }),
+  ])
+  const [one, same, args, tool] = prints.map(({ fingerprint }) => fingerprint)
+  assert.equal(same, one)
+  assert.notEqual(args, one)
+  assert.notEqual(tool, one)
+})
+
+const refused: readonly (readonly [string, Partial<CallInput>, string, string?])[] = [
+  ['a tool that there is not', { tool: 'bank:stea1' }, 'TOOL_NOT_FOUND'],
+  ['arguments that do not fit', { args: {} }, 'INPUT_INVALID'],
+  ['a caller without the permission', { tool: 'bank:close', args: {} }, 'DENIED'],
+  ['a definition that the caller did not see', { schemaDigest: 'old' }, 'CATALOG_STALE'],
+  ['a key with a NUL in it', { idempotencyKey: 'a\u0000b' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['a key that is too long', { idempotencyKey: 'a'.repeat(201) }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['half a character in a key', { idempotencyKey: '\ud800' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['a priority that is none', { priority: 1.5 }, 'PAYLOAD_INVALID', '/priority'],
+  ['a time that is none', { timeoutMs: 0 }, 'PAYLOAD_INVALID', '/timeoutMs'],
+  ['a delay without end', { delayMs: 1e12 }, 'PAYLOAD_INVALID', '/delayMs'],
+  ['a deadline that is none', { deadline: 'tomorrow' }, 'PAYLOAD_INVALID', '/deadline'],
+  ['a deadline that has passed', { deadline: '2025-12-31T00:00:00Z' }, 'PAYLOAD_INVALID', '/deadline'],
+  ['a chain without steps', { kind: 'chain', args: { steps: [{}] } }, 'CHAIN_INVALID'],
+]
+
+for (const [what, input, code, path] of refused) {
+  test(`refused before anything is kept: ${what}`, async () => {
+    await assert.rejects(take(input), (error: ToolError) => {
+      assert.equal(error.code, code)
+      if (path !== undefined) assert.equal(error.details?.issues?.[0]?.path, path)
+      return true
+    })
+  })
+}
+
+test('a chain may always be taken up again, because its steps are recorded', async () => {
+  const { tool, effect, payload } = await take({ kind: 'chain', args: { steps: [{ tool: 'bank:pay', args: {} }] } })
+  assert.deepEqual([tool, effect], ['chain', 'repeatable'])
+  assert.deepEqual(JSON.parse(payload ?? ''), { steps: [{ tool: 'bank:pay', args: {} }], input: null })
+})
+
+test('a deadline becomes the time that is left', async () => {
+  assert.equal((await take({ deadline: '2026-01-01T00:01:00Z' })).deadlineMs, 60_000)
+})

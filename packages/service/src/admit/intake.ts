@@ -1,0 +1,85 @@
+import { createHash } from 'node:crypto'
+import { type Identity, type Issue, type Json, ToolError } from '@gantry/contract'
+import { canonicalJson, copyJson, type Executor } from '@gantry/core'
+import type { AdmittedCall } from '../stores/call-store.ts'
+import type { CallInput } from '../stores/views.ts'
+import { checkInput } from './check-input.ts'
+
+export interface IntakeOptions {
+  readonly executor: Executor
+  readonly newId: () => string
+  readonly now: () => number
+  /** Keeps a payload inline or beside the row. */
+  readonly keep: (
+    text: string,
+    callId: string,
+    identity: Identity,
+  ) => Promise<Pick<AdmittedCall, 'payload' | 'payloadRef' | 'payloadBytes'>>
+}
+
+/**
+ * Makes of what came in a call that may be kept: its shape, then its tool, its arguments and the caller's right to it.
+ * Everything is checked before anything is claimed, so that a refusal leaves nothing behind and its key stays free.
+ */
+export async function admit(input: CallInput, identity: Identity, options: IntakeOptions): Promise<AdmittedCall> {
+  checkInput(input)
+  const asked = await (input.kind === 'chain' ? askedChain(input, options) : askedTool(input, identity, options))
+  const text = JSON.stringify(asked.payload)
+  const callId = options.newId()
+  const { idempotencyKey: key, timeoutMs, priority, delayMs, callback, traceparent } = input
+  return {
+    callId,
+    kind: input.kind,
+    identity,
+    fingerprint: fingerprint(input, asked.payload),
+    ...asked.pinned,
+    ...(await options.keep(text, callId, identity)),
+    ...(key === undefined ? {} : { key }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(priority === undefined ? {} : { priority }),
+    ...(delayMs === undefined ? {} : { delayMs }),
+    ...deadline(input, options.now()),
+    ...(callback === undefined ? {} : { callback }),
+    ...(traceparent === undefined ? {} : { trace: traceparent }),
+  }
+}
+
+interface Asked {
+  readonly pinned: Pick<AdmittedCall, 'tool' | 'digest' | 'effect' | 'slot'>
+  readonly payload: unknown
+}
+
+/** The tool as it is now: a later one is not run in its place. */
+async function askedTool(input: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
+  const args = input.args ?? {}
+  const { schemaDigest, timeoutMs } = input
+  const { id, digest, effect, concurrency } = await executor.check(input.tool ?? '', args, {
+    identity,
+    ...(schemaDigest === undefined ? {} : { schemaDigest }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  })
+  const slot = concurrency === undefined ? {} : { slot: concurrency }
+  return { pinned: { tool: id, digest, effect, ...slot }, payload: args }
+}
+
+/** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
+async function askedChain({ args }: CallInput, { executor }: IntakeOptions): Promise<Asked> {
+  const { steps, input = null } = (args ?? {}) as { readonly steps?: unknown; readonly input?: Json }
+  await executor.checkChain(steps, { input })
+  return { pinned: { tool: 'chain', effect: 'repeatable' }, payload: copyJson({ steps, input }) }
+}
+
+/** What must be the same under the same key: what is asked for, as the caller wrote it. */
+function fingerprint({ kind, tool }: CallInput, payload: unknown): string {
+  return createHash('sha256')
+    .update(canonicalJson([kind, tool ?? null, payload]))
+    .digest('hex')
+}
+
+function deadline(input: CallInput, now: number): Pick<AdmittedCall, 'deadlineMs'> {
+  if (input.deadline === undefined) return {}
+  const deadlineMs = Date.parse(input.deadline) - now
+  if (deadlineMs > 0) return { deadlineMs }
+  const issue: Issue = { path: '/deadline', message: 'has passed' }
+  throw new ToolError('PAYLOAD_INVALID', 'The deadline of the call has passed.', { details: { issues: [issue] } })
+}

@@ -1,0 +1,61 @@
+import { text } from 'node:stream/consumers'
+import { type JsonObject, ToolError } from '@gantry/contract'
+import type { Artifacts } from '../records/artifacts.ts'
+import type { AdmittedCall } from '../stores/call-store.ts'
+import { resolveArtifactFiles, resolveChainFiles } from './artifact-files.ts'
+
+export interface KeepPayloadOptions {
+  readonly artifacts: Pick<Artifacts, 'keep'>
+  readonly callId: string
+  readonly tenant: string
+  readonly limits: { readonly inlineBytes: number; readonly artifactBytes: number }
+  readonly signal?: AbortSignal
+}
+
+/** How long a store may take for one payload. */
+const storeMs = 60_000
+
+/**
+ * Decides where the JSON text of a payload is kept: in the row of its call, or in a file when it is large. The file is
+ * there before the call is, so that no call is without its payload; one whose call never comes goes by its retention.
+ * - Errors: STORE_UNAVAILABLE; PAYLOAD_TOO_LARGE for more than a file may hold.
+ */
+export async function keepPayload(
+  payload: string,
+  { artifacts, callId, tenant, limits, signal = AbortSignal.timeout(storeMs) }: KeepPayloadOptions,
+): Promise<Pick<AdmittedCall, 'payload' | 'payloadRef' | 'payloadBytes'>> {
+  const payloadBytes = Buffer.byteLength(payload)
+  if (payloadBytes <= limits.inlineBytes) return { payload, payloadBytes }
+  if (payloadBytes > limits.artifactBytes) {
+    const details = { bytes: payloadBytes, most: limits.artifactBytes }
+    const message = `The payload has ${payloadBytes} bytes; no more than ${limits.artifactBytes} are kept.`
+    throw new ToolError('PAYLOAD_TOO_LARGE', message, { details })
+  }
+  const about = { tenant, holder: { callId, fence: 0 }, name: 'payload.json', mimeType: 'application/json' }
+  const options = { maxBytes: limits.artifactBytes, signal }
+  const { digest } = await artifacts.keep(Buffer.from(payload), about, options)
+  return { payloadRef: digest, payloadBytes }
+}
+
+/**
+ * The arguments of a call, or the chain, as they were admitted, with the artifacts among their files put in.
+ * - Errors: STORE_UNAVAILABLE, not to be tried again when the payload is gone or spoilt; NOT_FOUND or INPUT_INVALID for
+ *   an artifact that the call names.
+ */
+export async function readPayload(call: AdmittedCall, artifacts: Artifacts, signal: AbortSignal): Promise<JsonObject> {
+  const payload = JSON.parse(await payloadText(call, artifacts, signal)) as JsonObject
+  const options = { artifacts, tenant: call.identity.tenant, signal }
+  if (call.kind === 'chain') return resolveChainFiles(payload, options)
+  return resolveArtifactFiles(call.tool, payload, options)
+}
+
+async function payloadText(call: AdmittedCall, artifacts: Artifacts, signal: AbortSignal): Promise<string> {
+  if (call.payload !== undefined) return call.payload
+  try {
+    return await text(await artifacts.content(call.payloadRef ?? '', signal))
+  } catch (error) {
+    if (!ToolError.is(error) || error.code !== 'NOT_FOUND') throw error
+    const message = 'What this call asked for is no longer in the artifact store.'
+    throw new ToolError('STORE_UNAVAILABLE', message, { cause: error, retryable: false })
+  }
+}

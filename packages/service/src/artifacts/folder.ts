@@ -1,0 +1,157 @@
+import { constants } from 'node:fs'
+import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { ToolError } from '@gantry/contract'
+import type { ArtifactStore, Content, PutOptions, StoredFile } from './artifact-store.ts'
+import { corrupted, createDigest, digitsOf, notThere } from './digest.ts'
+import { draftName, removeLeftDrafts } from './drafts.ts'
+import { readPieces } from './file-reader.ts'
+import { piecesOf } from './pieces.ts'
+
+/**
+ * Keeps artifacts as files below a folder that only its owner may read: `ab/cd/abcd…`, by the digits of the digest.
+ * A file is written under another name, brought to disk and then renamed, so that what has a digest for its name is
+ * whole. What a dead process left half written goes when the next one first writes.
+ */
+export function folderArtifacts(options: { readonly folder: string }): ArtifactStore {
+  const folder = resolve(options.folder)
+  const drafts = join(folder, 'tmp')
+  const pathOf = (digest: string): string | undefined => {
+    const digits = digitsOf(digest)
+    return digits === undefined ? undefined : join(folder, digits.slice(0, 2), digits.slice(2, 4), digits)
+  }
+  const unavailable = (cause: unknown): ToolError => {
+    const isFull = codeOf(cause) === 'ENOSPC' || codeOf(cause) === 'EDQUOT'
+    const message = isFull
+      ? `The disk of the artifact folder ${folder} is full.`
+      : `The artifact folder ${folder} cannot be read or written.`
+    return new ToolError('STORE_UNAVAILABLE', message, { cause })
+  }
+  let prepared: Promise<void> | undefined
+  const prepare = (): Promise<void> => {
+    prepared ??= makeFolder(drafts).then(() => removeLeftDrafts(drafts))
+    return prepared
+  }
+  return {
+    kind: 'folder',
+    async put(content, options) {
+      options.signal.throwIfAborted()
+      const draft = join(drafts, draftName())
+      try {
+        await prepare()
+        const file = await write(draft, content, options)
+        await place(draft, pathOf(file.digest) ?? '')
+        return file
+      } catch (error) {
+        prepared = undefined
+        await rm(draft, { force: true }).catch(() => undefined)
+        options.signal.throwIfAborted()
+        throw isOfSystem(error) ? unavailable(error) : error
+      }
+    },
+    async has(digest, signal) {
+      signal.throwIfAborted()
+      const path = pathOf(digest)
+      if (path === undefined) return false
+      return stat(path).then(
+        (found) => found.isFile(),
+        (error: unknown) => {
+          if (isAbsent(error)) return false
+          throw unavailable(error)
+        },
+      )
+    },
+    async read(digest, range, signal) {
+      signal.throwIfAborted()
+      const path = pathOf(digest)
+      if (path === undefined) throw notThere(digest)
+      const handle = await openFile(path).catch((error: unknown) => {
+        throw isAbsent(error) ? notThere(digest, error) : unavailable(error)
+      })
+      if (range !== undefined) return readPieces(handle, { range, signal, fault: unavailable })
+      const whole = { start: 0, end: Number.POSITIVE_INFINITY }
+      return readPieces(handle, { range: whole, signal, check: checkOf(digest), fault: unavailable })
+    },
+    async remove(digest) {
+      const path = pathOf(digest)
+      if (path === undefined) return
+      await rm(path, { force: true }).catch((error: unknown) => {
+        throw unavailable(error)
+      })
+    },
+  }
+}
+
+/** Writes a new file to disk, in pieces, up to the limit. */
+async function write(path: string, content: Content, { maxBytes, signal }: PutOptions): Promise<StoredFile> {
+  const digest = createDigest()
+  let bytes = 0
+  const handle = await open(path, 'wx', 0o600)
+  try {
+    for await (const piece of piecesOf(content, signal)) {
+      bytes += piece.length
+      if (bytes > maxBytes) {
+        throw new ToolError('RESULT_TOO_LARGE', `The file is larger than ${maxBytes} bytes, which is the limit.`)
+      }
+      digest.add(piece)
+      await handle.writeFile(piece)
+    }
+    signal.throwIfAborted()
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+  return { digest: digest.end(), bytes }
+}
+
+/** Puts a whole file in its place, for good. */
+async function place(draft: string, path: string): Promise<void> {
+  await makeFolder(dirname(path))
+  await rename(draft, path)
+  await syncFolder(dirname(path))
+}
+
+function checkOf(expected: string) {
+  const digest = createDigest()
+  return {
+    add: digest.add,
+    end(): void {
+      if (digest.end() !== expected) throw corrupted(expected)
+    },
+  }
+}
+
+/** Opens a regular file, never through a link. */
+async function openFile(path: string): Promise<FileHandle> {
+  const flags = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
+  return open(path, flags)
+}
+
+/** Makes a folder and those above it that are missing, for good. */
+async function makeFolder(folder: string): Promise<void> {
+  const first = await mkdir(folder, { recursive: true, mode: 0o700 })
+  if (first === undefined) return
+  for (let made = folder; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made))
+}
+
+/** Makes a new name in a folder last through a power cut. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+function isOfSystem(error: unknown): boolean {
+  return error instanceof Error && 'syscall' in error
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+}
+
+function isAbsent(error: unknown): boolean {
+  return codeOf(error) === 'ENOENT'
+}

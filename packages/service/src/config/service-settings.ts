@@ -1,0 +1,75 @@
+import { resolve } from 'node:path'
+import type { Json, JsonObject } from '@gantry/contract'
+
+export type Role = 'api' | 'worker' | 'relay'
+
+/** How the service runs; all of it has a default that suits one machine. */
+export interface ServiceSettings {
+  readonly host: string
+  readonly port: number
+  /** A real PostgreSQL; without it everything is kept in the data folder. */
+  readonly databaseUrl?: string
+  /** The folder of the embedded database, of artifacts and of what waits for a database that is away. */
+  readonly data: string
+  readonly roles: readonly Role[]
+  /** Calls that run at a time in this process. */
+  readonly slots: number
+  /** How long a worker that is not heard of keeps its calls. */
+  readonly leaseMs: number
+  /** A process whose event loop is blocked for so long loses its calls. */
+  readonly blockedMs: number
+  /** So many workers may die with a call before it is given up. */
+  readonly maxDeaths: number
+  /** With so many calls waiting, new ones are refused. */
+  readonly maxQueued: number
+  readonly bodyBytes: number
+  /** What is larger is kept beside the row. */
+  readonly inlineBytes: number
+  readonly artifactBytes: number
+  readonly graceMs: number
+  /** How long the outcomes of calls are kept; the audit is kept longer. */
+  readonly retentionMs: number
+  readonly auditRetentionMs: number
+  readonly callbackTries: number
+  /** Name of the secret that signs callbacks; without it they are signed with a key of this service's own. */
+  readonly callbackSecret?: string
+  /** Metrics on a port of their own besides. */
+  readonly metricsPort?: number
+  readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
+}
+
+const day = 24 * 3_600_000
+
+export const defaultSettings: Omit<ServiceSettings, 'data'> = {
+  host: '127.0.0.1',
+  port: 7420,
+  roles: ['api', 'worker', 'relay'],
+  slots: 64,
+  leaseMs: 30_000,
+  blockedMs: 300_000,
+  maxDeaths: 3,
+  maxQueued: 100_000,
+  bodyBytes: 1_048_576,
+  inlineBytes: 65_536,
+  artifactBytes: 268_435_456,
+  graceMs: 25_000,
+  retentionMs: 7 * day,
+  auditRetentionMs: 365 * day,
+  callbackTries: 12,
+  logLevel: 'info',
+}
+
+/** What the file says of the service, and the environment over it; both are checked before. */
+export function serviceSettings(
+  { service, databaseUrl }: { readonly service?: Json | undefined; readonly databaseUrl?: Json | undefined },
+  data: string,
+): ServiceSettings {
+  const own = (service ?? {}) as JsonObject & Partial<ServiceSettings>
+  const url = typeof databaseUrl === 'string' ? { databaseUrl } : {}
+  return { ...defaultSettings, ...own, ...url, data }
+}
+
+/** Where Gantry keeps what it remembers between runs. */
+export function dataFolder(folder: string, environment: NodeJS.ProcessEnv): string {
+  return resolve(folder, environment.GANTRY_DATA || '.gantry')
+}

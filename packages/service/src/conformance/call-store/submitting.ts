@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict'
+import type { AdmittedCall } from '../../stores/call-store.ts'
+import { type Cases, claimOne, idsOf, loseOne, mine, someCall, someEnding, theirs } from './samples.ts'
+
+/** Everything that a call can say of itself. */
+const whole: AdmittedCall = someCall('whole', {
+  kind: 'chain',
+  identity: { principal: 'ada', tenant: 'acme', permissions: ['a:*', '"'], roles: ['admin'] },
+  key: 'a key',
+  payload: '{"text":"\\u0000 \\ud800 “ü” \\\\ \'"}',
+  timeoutMs: 5_000,
+  priority: 7,
+  slot: { key: 'printer', limit: 2 },
+  callback: 'https://example.com/?a=1',
+  trace: '00-1',
+  redriveOf: 'd1',
+})
+
+export const submitting: Cases = {
+  async 'a call is claimed as it was handed in'({ store }) {
+    assert.deepEqual(await store.submit([whole]), [{ kind: 'new', callId: 'whole' }])
+    const claim = await claimOne(store)
+    assert.deepEqual(claim.call, whole)
+    assert.deepEqual(
+      { ...claim, call: undefined },
+      {
+        callId: 'whole',
+        call: undefined,
+        fence: 1,
+        deliveries: 1,
+        lost: 0,
+        deaths: 0,
+        begun: false,
+        cancelled: false,
+      },
+    )
+  },
+
+  async 'a call without anything optional is claimed without it'({ store }) {
+    const { digest: _, payload: __, ...call } = someCall('c', { payloadRef: 'sha256:1' })
+    await store.submit([call])
+    assert.deepEqual((await claimOne(store)).call, call)
+  },
+
+  async 'no calls are no work'({ store }) {
+    assert.deepEqual(await store.submit([]), [])
+    assert.deepEqual(await store.submit([], mine), [])
+  },
+
+  async 'the same key and the same call is a duplicate, whether it runs or has ended'({ store }) {
+    await store.submit([someCall('first', { key: 'k' })])
+    const duplicate = [{ kind: 'duplicate', callId: 'first' }]
+    assert.deepEqual(await store.submit([someCall('second', { key: 'k' })]), duplicate)
+    const claim = await claimOne(store)
+    assert.deepEqual(await store.submit([someCall('third', { key: 'k' })], mine), duplicate)
+    await store.finish([someEnding(claim)])
+    assert.deepEqual(await store.submit([someCall('fourth', { key: 'k' })], mine), duplicate)
+    assert.deepEqual(await store.claim(10, mine), [])
+  },
+
+  async 'the same key for another call is a conflict'({ store }) {
+    await store.submit([someCall('first', { key: 'k' })])
+    const other = someCall('second', { key: 'k', fingerprint: 'other' })
+    assert.deepEqual(await store.submit([other]), [{ kind: 'conflict', callId: 'first' }])
+    assert.deepEqual(idsOf(await store.claim(10, mine)), ['first'])
+  },
+
+  async 'the same key of another tenant or principal is another call'({ store }) {
+    const identity = { principal: 'ada', tenant: 'acme', permissions: [] }
+    const calls = [
+      someCall('a', { key: 'k', identity }),
+      someCall('b', { key: 'k', identity: { ...identity, tenant: 'other' } }),
+      someCall('c', { key: 'k', identity: { ...identity, principal: 'bob' } }),
+    ]
+    assert.deepEqual(
+      (await store.submit(calls)).map(({ kind }) => kind),
+      ['new', 'new', 'new'],
+    )
+  },
+
+  async 'calls without a key are never duplicates of each other'({ store }) {
+    const submitted = await store.submit([someCall('a'), someCall('b')])
+    assert.deepEqual(
+      submitted.map(({ kind }) => kind),
+      ['new', 'new'],
+    )
+  },
+
+  async 'a batch of all kinds is answered in its order'({ store }) {
+    await store.submit([someCall('old', { key: 'k' })])
+    const submitted = await store.submit([
+      someCall('z'),
+      someCall('y', { key: 'k', fingerprint: 'other' }),
+      someCall('x', { key: 'm' }),
+      someCall('w', { key: 'k' }),
+      someCall('v', { key: 'm' }),
+      someCall('u', { key: 'm', fingerprint: 'other' }),
+      someCall('t'),
+    ])
+    assert.deepEqual(submitted, [
+      { kind: 'new', callId: 'z' },
+      { kind: 'conflict', callId: 'old' },
+      { kind: 'new', callId: 'x' },
+      { kind: 'duplicate', callId: 'old' },
+      { kind: 'duplicate', callId: 'x' },
+      { kind: 'conflict', callId: 'x' },
+      { kind: 'new', callId: 't' },
+    ])
+    assert.deepEqual(idsOf(await store.claim(10, mine)), ['old', 'z', 'x', 't'])
+  },
+
+  async 'a call that is handed in again under its own id is its own duplicate'({ store }) {
+    const call = someCall('c', { key: 'k' })
+    const plain = someCall('p')
+    await store.submit([call, plain])
+    const duplicates = [
+      { kind: 'duplicate', callId: 'c' },
+      { kind: 'duplicate', callId: 'p' },
+    ]
+    assert.deepEqual(await store.submit([call, plain]), duplicates)
+    assert.deepEqual(await store.submit([someCall('twice'), someCall('twice')]), [
+      { kind: 'new', callId: 'twice' },
+      { kind: 'duplicate', callId: 'twice' },
+    ])
+    assert.equal((await store.claim(10, mine)).length, 3)
+  },
+
+  async 'an id that somebody else used for something else is a conflict'({ store }) {
+    await store.submit([someCall('c')])
+    const identity = { principal: 'ada', tenant: 'other', permissions: [] }
+    for (const given of [{ identity }, { fingerprint: 'other' }, { key: 'k' }]) {
+      assert.deepEqual(await store.submit([someCall('c', given)]), [{ kind: 'conflict', callId: 'c' }])
+    }
+    assert.deepEqual((await claimOne(store)).call, someCall('c'))
+  },
+
+  async 'with a claim a new call is its submitter’s, and it has begun'(fixture) {
+    const { store, other, records, pass } = fixture
+    const [submitted] = await store.submit([someCall('c', { deadlineMs: 60_000 })], mine)
+    assert.ok(submitted?.kind === 'new' && submitted.claim !== undefined)
+    const { call, deadlineMs, ...claim } = submitted.claim
+    assert.deepEqual(call, someCall('c'))
+    assert.ok(deadlineMs !== undefined && deadlineMs > 50_000 && deadlineMs <= 60_000)
+    const unblemished = { lost: 0, deaths: 0, begun: false, cancelled: false }
+    assert.deepEqual(claim, { callId: 'c', fence: 1, deliveries: 1, ...unblemished })
+    assert.deepEqual(await other.claim(10, theirs), [])
+    const [start, ...more] = (await records()).audit
+    assert.deepEqual([start?.phase, start?.worker, start?.fence, more.length], ['start', 'w1', 1, 0])
+    await pass(11_000)
+    await other.reclaim({ max: 10 })
+    const next = await claimOne(other, theirs)
+    assert.deepEqual([next.fence, next.lost, next.deaths, next.begun], [2, 1, 1, true])
+  },
+
+  async 'with a claim, what is delayed, needs a slot or is not new is only kept'({ store }) {
+    await store.submit([someCall('old', { key: 'k' })])
+    const slot = { key: 's', limit: 1 }
+    const calls = [
+      someCall('a', { delayMs: 60_000 }),
+      someCall('b', { slot }),
+      someCall('c', { key: 'k' }),
+      someCall('d'),
+    ]
+    const submitted = await store.submit(calls, mine)
+    assert.deepEqual(
+      submitted.map((one) => [one.kind, one.kind === 'new' && one.claim !== undefined]),
+      [
+        ['new', false],
+        ['new', false],
+        ['duplicate', false],
+        ['new', true],
+      ],
+    )
+    assert.deepEqual(idsOf(await store.claim(10, theirs)), ['old', 'b'])
+  },
+
+  async 'of many who hand in the same key at once, one makes the call and the others hear of it'({ store, other }) {
+    const calls = Array.from({ length: 40 }, (_, index) => someCall(`c${index}`, { key: `k${index % 4}` }))
+    const answers = await Promise.all(calls.map((call, index) => (index % 2 === 0 ? store : other).submit([call])))
+    const kinds = answers.flat().map(({ kind }) => kind)
+    assert.equal(kinds.filter((kind) => kind === 'new').length, 4)
+    assert.equal(kinds.filter((kind) => kind === 'duplicate').length, 36)
+    const claims = await store.claim(100, mine)
+    assert.deepEqual(new Set(answers.flat().map(({ callId }) => callId)), new Set(idsOf(claims)))
+    assert.equal(claims.length, 4)
+  },
+
+  async 'what was handed in is there after a lost worker, too'(fixture) {
+    await fixture.store.submit([whole])
+    await loseOne(fixture)
+    assert.deepEqual((await claimOne(fixture.other, theirs)).call, whole)
+  },
+}

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Delivery, Transport } from '../transports/transport.ts'
+
+/** A broker with calls in it, as the suite needs it. */
+export interface TransportFixture {
+  readonly transport: Transport
+  /** Another consumer of the same calls. */
+  readonly other: Transport
+  /** Puts calls in, oldest first. */
+  send(ids: readonly string[]): Promise<void>
+  /** Makes deliveries that are neither settled nor released come again, as when their consumer is gone. */
+  expire(): Promise<void>
+  /** The name that a delivery was sent under. */
+  idOf(delivery: Delivery): string
+  /** Does what must be durable before a delivery may be settled. */
+  commit(deliveries: readonly Delivery[]): Promise<void>
+  close(): Promise<void>
+}
+
+/** The law of transports; each runs it by one call. */
+export function testTransport(name: string, make: () => Promise<TransportFixture>): void {
+  const never = new AbortController().signal
+  const withFixture = (title: string, work: (fixture: TransportFixture) => Promise<void>): void => {
+    test(`${name}: ${title}`, async () => {
+      const fixture = await make()
+      try {
+        await work(fixture)
+      } finally {
+        await fixture.close()
+      }
+    })
+  }
+  const settle = async ({ commit }: TransportFixture, transport: Transport, deliveries: readonly Delivery[]) => {
+    await commit(deliveries)
+    await transport.settle(deliveries)
+  }
+  const take = async (transport: Transport, count: number): Promise<Delivery[]> => {
+    const taken: Delivery[] = []
+    while (taken.length < count) taken.push(...(await transport.receive(count - taken.length, never)))
+    return taken
+  }
+
+  withFixture('what is sent is handed over once, the oldest first, and not more than asked for', async (fixture) => {
+    const { transport, send, idOf } = fixture
+    await send(['a', 'b', 'c'])
+    const first = await transport.receive(2, never)
+    assert.ok(first.length <= 2)
+    const all = [...first, ...(await take(transport, 3 - first.length))]
+    assert.deepEqual(all.map(idOf), ['a', 'b', 'c'])
+    assert.deepEqual(new Set(all.map(({ deliveries }) => deliveries)), new Set([1]))
+    await settle(fixture, transport, all)
+  })
+
+  withFixture('whoever waits gets what is sent later, once he is woken', async (fixture) => {
+    const { transport, send, idOf } = fixture
+    const waiting = transport.receive(10, never)
+    await new Promise((resolve) => setImmediate(resolve))
+    await send(['a'])
+    transport.wake()
+    const deliveries = await waiting
+    assert.deepEqual(deliveries.map(idOf), ['a'])
+    await settle(fixture, transport, deliveries)
+  })
+
+  withFixture('a wait that is given up hands over nothing and loses nothing', async (fixture) => {
+    const { transport, send, idOf } = fixture
+    const stop = new AbortController()
+    const waiting = transport.receive(10, stop.signal)
+    await new Promise((resolve) => setImmediate(resolve))
+    stop.abort()
+    assert.deepEqual(await waiting, [])
+    await send(['a'])
+    const deliveries = await take(transport, 1)
+    assert.deepEqual(deliveries.map(idOf), ['a'])
+    await settle(fixture, transport, deliveries)
+  })
+
+  withFixture('two consumers never hold the same call', async (fixture) => {
+    const { transport, other, send, idOf } = fixture
+    const ids = Array.from({ length: 40 }, (_, n) => `c${String(n).padStart(2, '0')}`)
+    await send(ids)
+    const [mine, theirs] = await Promise.all([take(transport, 20), take(other, 20)])
+    assert.deepEqual([...mine, ...theirs].map(idOf).sort(), ids)
+    await settle(fixture, transport, mine)
+    await settle(fixture, other, theirs)
+  })
+
+  withFixture('what is released comes again, to anybody, with its count', async (fixture) => {
+    const { transport, other, send, idOf } = fixture
+    await send(['a'])
+    await transport.release(await take(transport, 1), 0)
+    other.wake()
+    const again = await take(other, 1)
+    assert.deepEqual(again.map(idOf), ['a'])
+    assert.equal(again[0]?.deliveries, 2)
+    await settle(fixture, other, again)
+  })
+
+  withFixture(
+    'what a dead consumer held comes again with a higher count, and what was settled does not',
+    async (fixture) => {
+      const { transport, other, send, expire, idOf } = fixture
+      await send(['a', 'b'])
+      const [done, lost] = await take(transport, 2)
+      assert.ok(done !== undefined && lost !== undefined)
+      await settle(fixture, transport, [done])
+      await expire()
+      other.wake()
+      const again = await take(other, 1)
+      assert.deepEqual(again.map(idOf), [idOf(lost)])
+      assert.ok((again[0]?.deliveries ?? 0) > 1)
+      await settle(fixture, other, again)
+      const stop = new AbortController()
+      const rest = other.receive(10, stop.signal)
+      setTimeout(() => stop.abort(), 50)
+      assert.deepEqual(await rest, [])
+    },
+  )
+}

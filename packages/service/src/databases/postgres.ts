@@ -1,0 +1,68 @@
+import { ToolError } from '@gantry/contract'
+import pg from 'pg'
+import type { Database } from './database.ts'
+import { createListener } from './postgres/listener.ts'
+import { createConnections } from './wire/connections.ts'
+import { types, wireQueries } from './wire/queries.ts'
+
+export interface PostgresOptions {
+  /** `postgres://user:password@host:port/database`; `sslmode` and other settings as parameters. */
+  readonly url: string
+  /** Statements at once; 10 when absent. Hearing notifications takes one more. */
+  readonly connections?: number
+  /** How long to wait for a connection, be it a new one or a free one; 5 seconds when absent. */
+  readonly connectMs?: number
+  /** How long a statement may take, and a transaction may stand still; 30 seconds when absent, 0 is without limit. */
+  readonly statementMs?: number
+}
+
+/** What the network may take on top of the server's own limit before the server counts as silent. */
+const silenceMs = 5_000
+const idleMs = 30_000
+
+/**
+ * A real PostgreSQL, by its URL. Statements with parameters are prepared once on each connection.
+ * Rejects with CONFIG_INVALID for what is not a URL, and with STORE_UNAVAILABLE when the server cannot be reached now.
+ */
+export async function openPostgres(options: PostgresOptions): Promise<Database> {
+  const { connectMs = 5_000, statementMs = 30_000 } = options
+  const settings: pg.ClientConfig = {
+    connectionString: withSearchPath(options.url),
+    application_name: 'gantry',
+    connectionTimeoutMillis: connectMs,
+    keepAlive: true,
+    types,
+  }
+  const limits = {
+    statement_timeout: statementMs,
+    idle_in_transaction_session_timeout: statementMs,
+    query_timeout: statementMs + silenceMs,
+  }
+  const connections = createConnections({
+    open: () => new pg.Client({ ...settings, ...(statementMs === 0 ? {} : limits) }),
+    most: options.connections ?? 10,
+    waitMs: connectMs,
+    idleMs,
+  })
+  const listener = createListener(() => new pg.Client({ ...settings, query_timeout: silenceMs }))
+  const close = async (): Promise<void> => {
+    await Promise.all([connections.close(), listener.close()])
+  }
+  const queries = wireQueries(connections)
+  await queries.query('select 1').catch(async (error: unknown) => {
+    await close()
+    throw error
+  })
+  return { kind: 'postgres', exclusive: false, ...queries, listen: listener.listen, close }
+}
+
+/** Our schema is named when the connection is made, which costs no statement. */
+function withSearchPath(url: string): string {
+  const parsed = URL.parse(url)
+  if (!/^postgres(?:ql)?:$/.test(parsed?.protocol ?? '')) {
+    throw new ToolError('CONFIG_INVALID', 'The address of the database is not of the form postgres://host/database.')
+  }
+  const options = [parsed?.searchParams.get('options'), '-c search_path=gantry'].filter(Boolean).join(' ')
+  parsed?.searchParams.set('options', options)
+  return parsed?.href ?? ''
+}

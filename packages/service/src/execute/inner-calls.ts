@@ -1,0 +1,147 @@
+import { createHash } from 'node:crypto'
+import { type Result, ToolError } from '@gantry/contract'
+import { type Around, type CatalogEntry, type Executor, retry, type SurroundedCall } from '@gantry/core'
+import type { JournalEntry, JournalRecords } from '../records/journal.ts'
+import type { Claim } from '../stores/call-store.ts'
+import { endedOutcome } from '../stores/ended.ts'
+
+export interface InnerCalls {
+  /** Stands around every call of the chain. */
+  readonly settle: Around
+  /** Why this attempt has no outcome; undefined while it may have one. */
+  readonly failure: unknown
+}
+
+export interface InnerCallPorts {
+  readonly executor: Pick<Executor, 'reconcile' | 'catalog'>
+  readonly journal: JournalRecords
+  readonly claim: Claim
+}
+
+/**
+ * The inner calls of one attempt at a chain.
+ *
+ * An inner call is *new* to the journal, *begun* or *done*. A done one is not made again: its Result is read back, and
+ * because a chain binds its steps from Results alone, it comes to the same place again. A new one is made, and before
+ * that begun durably when its effect may happen once only. A begun one belonged to an attempt that died: a tool that can
+ * tell is asked, `once` ends as unknown, and what may be repeated is made again under the same key. The chain goes on
+ * only when what came of a call is durable. What is not an end is not kept: a call that was cut short with its chain, or
+ * one that could not start and ends the chain for now. When it certainly did nothing, it is new again.
+ *
+ * A store that is away is waited for as long as the chain may go on. A fence that is no longer the present one ends the
+ * attempt. `known` is what the journal holds, and `goesOn` is told of a call that it does not.
+ */
+export function createInnerCalls(
+  { executor, journal, claim }: InnerCallPorts,
+  known: ReadonlyMap<string, JournalEntry>,
+  goesOn: () => void,
+): InnerCalls {
+  const { callId, fence, call } = claim
+  const holder = { callId, fence }
+  let failure: unknown
+
+  /** False when the chain was stopped before it could be written. */
+  const write = async ({ signal }: SurroundedCall, work: () => Promise<boolean>): Promise<boolean> => {
+    try {
+      if (await patiently(work, signal)) return true
+      failure ??= lost(callId)
+    } catch (error) {
+      if (signal.aborted) return false
+      failure ??= error
+    }
+    throw stopped()
+  }
+  /** A call that ended while its chain is stopped is an end even when it cannot be written: nothing follows it. */
+  const keep = async (step: SurroundedCall, entry: string, result: Result): Promise<Result> => {
+    const text = JSON.stringify(result)
+    await write(step, () => journal.done(holder, entry, text))
+    return result
+  }
+  /** What came of a call that an earlier attempt began; undefined when it is to be made again. */
+  const earlier = async (step: SurroundedCall, tool: FoundTool, names: Names): Promise<Result | undefined> => {
+    if (tool.effect === 'once') return unknownResult(names, tool, 'Its worker did not come back.')
+    if (tool.effect !== 'reconcilable') return undefined
+    const asking = { callId: names.callId, identity: call.identity, signal: step.signal }
+    const answer = await executor.reconcile(step.tool, names.idempotencyKey, asking)
+    if (answer.state === 'found') return answer.result
+    if (answer.state === 'absent') return undefined
+    if (step.signal.aborted) throw stopped()
+    return unknownResult(names, tool, answer.reason)
+  }
+  return {
+    get failure() {
+      return failure
+    },
+    async settle(step, make) {
+      const entry = step.index === undefined ? step.stepId : `${step.stepId}.${step.index}`
+      const before = known.get(entry)
+      if (before?.state === 'done') return JSON.parse(before.result)
+      goesOn()
+      const tool = findTool(executor, step.tool)
+      const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(callId, step) }
+      const found = before === undefined ? undefined : await earlier(step, tool, names)
+      if (found !== undefined) return keep(step, entry, found)
+      const delicate = tool.effect === 'once' || tool.effect === 'reconcilable'
+      if (delicate && !(await write(step, () => journal.begin(holder, entry)))) throw stopped()
+      const result = await make(names)
+      if (isEnd(step, result)) return keep(step, entry, result)
+      if (delicate && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
+      return result
+    },
+  }
+}
+
+/** Does what a store is asked for, again and again while it is away; rejects with the signal's reason. */
+export function patiently<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  const rule = { attempts: Number.POSITIVE_INFINITY, delayMs: 100, maxDelayMs: 5_000 }
+  const isAway = (error: unknown): boolean => ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+  return retry(work, { rule, mayRepeat: isAway, signal })
+}
+
+interface Names {
+  readonly callId: string
+  readonly idempotencyKey: string
+}
+
+/** The same in every attempt, so that whoever is called knows a repeat as one. */
+function keyOf(callId: string, { stepId, index }: SurroundedCall): string {
+  return createHash('sha256')
+    .update(`${callId}/${stepId}/${index ?? ''}`)
+    .digest('hex')
+}
+
+interface FoundTool {
+  readonly id: string
+  readonly effect: CatalogEntry['tool']['effect']
+}
+
+/** A tool that is not there, or not yet, is as delicate as one that says nothing of itself. */
+function findTool({ catalog }: InnerCallPorts['executor'], id: string): FoundTool {
+  try {
+    const entry = catalog.find(id)
+    return { id: entry.id, effect: entry.tool.effect }
+  } catch {
+    return { id, effect: 'once' }
+  }
+}
+
+function isEnd({ signal, decisive }: SurroundedCall, { status, error }: Result): boolean {
+  if (signal.aborted && (status === 'cancelled' || status === 'timeout')) return false
+  const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
+  return !(waits && decisive && error.effect === 'none')
+}
+
+function unknownResult({ callId }: Names, { id }: FoundTool, reason: string): Result {
+  const message = `${id} was begun by an earlier attempt, and nobody knows what it did. ${reason}`
+  const failure = new ToolError('OUTCOME_UNKNOWN', message)
+  return endedOutcome({ callId, kind: 'call', tool: id }, failure, 1, new Date()) as Result
+}
+
+function lost(callId: string): ToolError {
+  return new ToolError('CANCELLED', `Somebody else has the call ${callId}.`, { details: { lost: true } })
+}
+
+/** Ends the chain whatever a step's `onError` says. */
+function stopped(): ToolError {
+  return new ToolError('CANCELLED', 'The attempt at the chain was stopped.')
+}

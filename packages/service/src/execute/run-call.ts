@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto'
+import type { Report, Result } from '@gantry/contract'
+import type { Executor, RunOptions } from '@gantry/core'
+import type { AdmittedCall, Claim } from '../stores/call-store.ts'
+
+export interface RunCall {
+  readonly executor: Executor
+  readonly claim: Claim
+  readonly args: unknown
+  readonly signal: AbortSignal
+  readonly report: (report: Report) => void | Promise<void>
+}
+
+/** Runs a claimed call through the pipeline, as its first caller and with the tool as it was when it was admitted. */
+export function runCall({ executor, claim, args, signal, report }: RunCall): Promise<Result> {
+  const { call } = claim
+  return executor.run(call.tool, args, {
+    callId: call.callId,
+    identity: call.identity,
+    idempotencyKey: downstreamKey(call),
+    signal,
+    report,
+    ...(call.digest === undefined ? {} : { schemaDigest: call.digest }),
+    ...timeout(claim),
+  })
+}
+
+/** What a tool passes on so that a repeat is known as one: the same for every attempt, and of this caller alone. */
+export function downstreamKey({ identity, key, callId }: AdmittedCall): string {
+  if (key === undefined) return callId
+  return createHash('sha256')
+    .update(JSON.stringify([identity.tenant, identity.principal, key]))
+    .digest('hex')
+}
+
+/** A call may take its own time, but not longer than it is worth anything. */
+export function timeout({ call, deadlineMs }: Claim): Pick<RunOptions, 'timeoutMs'> {
+  const times = [call.timeoutMs, deadlineMs].filter((ms) => ms !== undefined)
+  return times.length === 0 ? {} : { timeoutMs: Math.max(1, Math.min(...times)) }
+}

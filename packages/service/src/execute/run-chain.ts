@@ -1,0 +1,64 @@
+import { type ChainResult, type ChainStep, type Json, type Report, type StepResult, ToolError } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
+import type { JournalRecords } from '../records/journal.ts'
+import type { Claim } from '../stores/call-store.ts'
+import { createInnerCalls, patiently } from './inner-calls.ts'
+import { timeout } from './run-call.ts'
+
+export interface DurableChain {
+  readonly executor: Pick<Executor, 'chain' | 'reconcile' | 'catalog'>
+  readonly journal: JournalRecords
+  readonly claim: Claim
+  readonly payload: { readonly steps: readonly ChainStep[]; readonly input?: Json }
+  readonly signal: AbortSignal
+  /** Hears of each step as it ends; of those that an earlier attempt ended it was told then. */
+  readonly report: (report: Report) => void | Promise<void>
+}
+
+/**
+ * Runs a chain so that a later attempt, here or elsewhere, takes it up where this one got to; see `createInnerCalls`.
+ * - Cancellation: as a chain's.
+ * - Errors: rejects when this attempt has no outcome and the call is still to be done: with what `isLost` knows when
+ *   somebody else has it, with the journal's error when it refuses a write, with the signal's reason when it could not
+ *   be read until then.
+ */
+export async function runDurableChain(chain: DurableChain): Promise<ChainResult> {
+  const { executor, journal, claim, payload, signal } = chain
+  // Whoever is the first to hold a call finds nothing of others.
+  const known = claim.fence > 1 ? await patiently(() => journal.read(claim.callId), signal) : new Map<string, never>()
+  const progress = createProgress(chain, known.size === 0)
+  const inner = createInnerCalls(chain, known, progress.goesOn)
+  const result = await executor.chain(payload.steps, {
+    chainId: claim.callId,
+    identity: claim.call.identity,
+    input: payload.input ?? null,
+    signal,
+    around: inner.settle,
+    onStep: progress.ended,
+    ...timeout(claim),
+  })
+  if (inner.failure !== undefined) throw inner.failure
+  return result
+}
+
+/** Whether an error says that somebody else has the call, so that nothing of this attempt counts. */
+export function isLost(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'CANCELLED' && error.details?.lost === true
+}
+
+/** Reports steps as they end, from the first one on that is not merely read back. */
+function createProgress({ payload, report }: DurableChain, fresh: boolean) {
+  const total = payload.steps.length
+  let progress = 0
+  let told = fresh
+  return {
+    goesOn(): void {
+      told = true
+    },
+    ended({ id, state }: StepResult): void {
+      progress += 1
+      if (told)
+        void report({ kind: 'progress', progress, total, message: `Step ${progress} of ${total}, ${id}: ${state}.` })
+    },
+  }
+}

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Executor } from '@gantry/core'
+import { createSnapshots, type Snapshot } from './snapshots.ts'
+
+function snapshot(version: string, closed: string[]): Snapshot {
+  const close = async (): Promise<void> => void closed.push(version)
+  return { version, executor: { close } as Executor }
+}
+
+test('a call keeps the configuration it began with, and the old one is closed after its last call', async () => {
+  const closed: string[] = []
+  const snapshots = createSnapshots(snapshot('one', closed))
+  const gate = Promise.withResolvers<void>()
+  const seen: string[] = []
+  const running = snapshots.use(async ({ version }) => {
+    seen.push(version)
+    await gate.promise
+    seen.push(version)
+  })
+  snapshots.replace(snapshot('two', closed))
+  await snapshots.use(async ({ version }) => void seen.push(version))
+  assert.deepEqual(closed, [])
+  gate.resolve()
+  await running
+  assert.deepEqual(seen, ['one', 'two', 'one'])
+  assert.deepEqual(closed, ['one'])
+  await snapshots.close()
+  assert.deepEqual(closed, ['one', 'two'])
+})
+
+test('one that nobody uses is closed when it is replaced, also after a call that failed', async () => {
+  const closed: string[] = []
+  const snapshots = createSnapshots(snapshot('one', closed))
+  await assert.rejects(
+    snapshots.use(() => Promise.reject(new Error('no'))),
+    /no/,
+  )
+  snapshots.replace(snapshot('two', closed))
+  assert.deepEqual(closed, ['one'])
+  assert.equal(snapshots.current.version, 'two')
+})

@@ -1,0 +1,98 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { constants } from 'node:fs'
+import { link, mkdir, open, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { type Identity, ToolError } from '@gantry/contract'
+
+const keyForm = /^gk_[A-Za-z0-9_-]{43}$/
+const bearerForm = /^Bearer +([A-Za-z0-9._~+/=-]{1,512})$/i
+const mostFileBytes = 1_024
+
+/** Turns the Authorization header of a request into who asks; rejects with UNAUTHENTICATED. */
+export type Authenticate = (authorization: string | undefined) => Promise<Identity>
+
+/** 256 random bits. */
+export function newApiKey(): string {
+  return `gk_${randomBytes(32).toString('base64url')}`
+}
+
+/** Knows one key and whose it is. Only its digest is kept, and all comparisons take the same time. */
+export function apiKeyAuthenticator(key: string, identity: Identity): Authenticate {
+  const kept = digest(key)
+  return async (authorization) => {
+    const given = authorization === undefined ? undefined : bearerForm.exec(authorization)?.[1]
+    if (given !== undefined && timingSafeEqual(digest(given), kept)) return identity
+    const why = authorization === undefined ? 'The request has no key' : 'The key is not known here'
+    throw new ToolError('UNAUTHENTICATED', `${why}; send Authorization: Bearer and the text of the key file.`)
+  }
+}
+
+/**
+ * The key in a file that only its owner may read. The first to ask makes it; whoever asks at the same time gets the same.
+ * Throws CONFIG_INVALID for a file that others may read, or that holds anything else; no message holds any of it.
+ */
+export async function ensureApiKey(file: string): Promise<{ readonly key: string; readonly created: boolean }> {
+  const found = await readApiKey(file)
+  if (found !== undefined) return { key: found, created: false }
+  const key = newApiKey()
+  const created = await createWhole(file, `${key}\n`)
+  return { key: created ? key : ((await readApiKey(file)) ?? key), created }
+}
+
+/** The key in a file, or undefined when there is no file; CONFIG_INVALID as in `ensureApiKey`. */
+export async function readApiKey(file: string): Promise<string | undefined> {
+  const text = await readOwn(file)
+  if (text === undefined) return undefined
+  const key = text.trim()
+  if (keyForm.test(key)) return key
+  throw unusable(file, 'does not hold a key; remove it, and the next start makes one')
+}
+
+async function readOwn(file: string): Promise<string | undefined> {
+  try {
+    const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
+    try {
+      const { mode, size } = await handle.stat()
+      if ((mode & constants.S_IFMT) !== constants.S_IFREG) throw unusable(file, 'is not a regular file')
+      if ((mode & 0o077) !== 0) throw unusable(file, 'can be read or written by others; chmod 600 it')
+      if (size > mostFileBytes) throw unusable(file, 'is too long for a key')
+      return await handle.readFile('utf8')
+    } finally {
+      await handle.close()
+    }
+  } catch (error) {
+    if (ToolError.is(error)) throw error
+    if (codeOf(error) === 'ENOENT') return undefined
+    throw unusable(file, 'cannot be read', error)
+  }
+}
+
+/** Makes a file that is there whole or not at all; false when there is one already. */
+async function createWhole(file: string, text: string): Promise<boolean> {
+  const draft = `${file}.${randomBytes(6).toString('hex')}.tmp`
+  try {
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+    const handle = await open(draft, 'wx', 0o600)
+    await handle.writeFile(text).then(() => handle.sync())
+    await handle.close()
+    await link(draft, file)
+    return true
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false
+    throw unusable(file, 'cannot be written', error)
+  } finally {
+    await rm(draft, { force: true })
+  }
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
+}
+
+function unusable(file: string, why: string, cause?: unknown): ToolError {
+  return new ToolError('CONFIG_INVALID', `The key file ${file} ${why}.`, cause === undefined ? {} : { cause })
+}

@@ -1,0 +1,48 @@
+import { type Issue, type Json, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import { nearest } from '@gantry/core'
+import { compileSchema } from '@gantry/core/schema'
+
+/** Refuses an object with members that nobody reads, or that are not what they should be. */
+export type MemberCheck = (value: JsonObject) => void
+
+/** Compiles the check once; what a schema refers to is left to whoever reads it, who knows more about it. */
+export function memberCheck(
+  what: string,
+  members: { readonly [name: string]: JsonSchema },
+  required: readonly string[] = [],
+): MemberCheck {
+  const known = Object.keys(members)
+  const validator = compileSchema({ type: 'object', properties: withoutReferences(members), required })
+  return (value) => {
+    const unknown = Object.keys(value).filter((name) => !known.includes(name))
+    const issues = [...unknown.map((name) => unknownMember(name, known)), ...validator.issues(value)]
+    if (issues.length === 0) return
+    const text = issues.map(({ path, message }) => `${path === '' ? 'it' : path} ${message}`).join('; ')
+    throw new ToolError('PAYLOAD_INVALID', `${what} cannot be taken: ${text.slice(0, 2_000)}.`, { details: { issues } })
+  }
+}
+
+/** The object that a body or a query must be. */
+export function asObject(what: string, value: Json): JsonObject {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  throw new ToolError('PAYLOAD_INVALID', `${what} must be a JSON object.`, {
+    details: { issues: [{ path: '', message: 'must be an object' }] },
+  })
+}
+
+function unknownMember(name: string, known: readonly string[]): Issue {
+  const [near] = nearest(name, known, { limit: 1 })
+  const hint = near === undefined ? '' : ` (did you mean "${near}"?)`
+  const pointer = name.slice(0, 64).replaceAll('~', '~0').replaceAll('/', '~1')
+  return { path: `/${pointer}`, message: `is not known here${hint}` }
+}
+
+function withoutReferences(members: { readonly [name: string]: JsonSchema }): { [name: string]: JsonSchema } {
+  const open = (schema: unknown): unknown => {
+    if (Array.isArray(schema)) return schema.map(open)
+    if (typeof schema !== 'object' || schema === null) return schema
+    if ('$ref' in schema) return true
+    return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, open(value)]))
+  }
+  return open(members) as { [name: string]: JsonSchema }
+}

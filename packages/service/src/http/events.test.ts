@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { test } from 'node:test'
+import type { StreamEvent } from '@gantry/contract'
+import { defineTool } from '@gantry/core'
+import { exchange, partsOf, type Rig, startRig } from './http.fixture.ts'
+import { fakeService } from './service.fixture.ts'
+
+const anything = { type: 'object' } as const
+
+/** Reports what it is told to, and then waits until it is cancelled. */
+const talker = defineTool({
+  namespace: 'test',
+  name: 'talk',
+  description: 'Talks.',
+  effect: 'read',
+  inputSchema: {
+    type: 'object',
+    properties: { texts: { type: 'array', items: { type: 'string' } }, stay: { type: 'boolean' } },
+    required: ['texts'],
+  },
+  async *run({ texts, stay }, { signal }) {
+    for (const text of texts) yield text
+    if (stay) await once(signal, 'abort')
+    return { said: texts.length }
+  },
+})
+
+/** Reports far more than any buffer holds. */
+const flood = defineTool({
+  namespace: 'test',
+  name: 'flood',
+  description: 'Floods.',
+  effect: 'read',
+  inputSchema: anything,
+  async *run() {
+    for (let index = 0; index < 200; index += 1) yield 'x'.repeat(200_000)
+    return {}
+  },
+})
+
+async function begin({ post }: Rig, tool: string, args: object): Promise<string> {
+  const answer = await post('/v1/calls', { tool, args, waitMs: 0 })
+  return ((await answer.json()) as { callId: string }).callId
+}
+
+/** Events as a browser would read them: by lines, with the data joined. */
+function parse(text: string): { id?: string; event?: string; data?: string }[] {
+  const blocks = text.split(/(?:\r\n|\r|\n){2}/).filter((block) => block !== '' && !block.startsWith(':'))
+  return blocks.map((block) => {
+    const lines = block.split(/\r\n|\r|\n/).map((line) => /^([a-z]+): ?(.*)$/s.exec(line) ?? [])
+    return Object.fromEntries(lines.map(([, name = '', value = '']) => [name, value]))
+  })
+}
+
+test('events come with ids, kinds and data, and end with the end of the call', async (t) => {
+  const rig = await startRig(t)
+  const callId = await begin(rig, 'demo:countdown', { from: 2, delayMs: 1 })
+  const answer = await rig.ask(`/v1/calls/${callId}/events`)
+  assert.equal(answer.headers.get('content-type'), 'text/event-stream')
+  const events = parse(await answer.text())
+  const data = events.map((event) => JSON.parse(event.data ?? '') as StreamEvent)
+  assert.deepEqual(
+    data.map(({ kind }) => kind),
+    ['progress', 'chunk', 'progress', 'chunk', 'progress', 'done'],
+  )
+  assert.deepEqual(
+    events.map(({ id, event }) => [id, event]),
+    data.map(({ id, kind }) => [String(id), kind]),
+  )
+})
+
+test('a reader goes on after the last event that it saw, by header or by query; the header goes first', async (t) => {
+  const rig = await startRig(t, {}, fakeService([talker]))
+  const callId = await begin(rig, 'test:talk', { texts: ['a', 'b', 'c'] })
+  const read = async (query: string, headers = {}): Promise<(string | undefined)[]> => {
+    const answer = await rig.ask(`/v1/calls/${callId}/events${query}`, { headers })
+    return parse(await answer.text()).map((event) => event.id)
+  }
+  const all = await read('')
+  assert.equal(all.length, 4)
+  assert.deepEqual(await read(`?after=${all[1]}`), all.slice(2))
+  assert.deepEqual(await read('', { 'last-event-id': all[2] }), all.slice(3))
+  assert.deepEqual(await read(`?after=${all[0]}`, { 'last-event-id': all[2] }), all.slice(3))
+  assert.deepEqual(await read(`?after=${all[3]}`), [])
+})
+
+test('an unknown call, a wrong id and a wrong Last-Event-ID are refused before the stream begins', async (t) => {
+  const rig = await startRig(t)
+  assert.equal((await rig.ask('/v1/calls/nothing/events')).status, 404)
+  const callId = await begin(rig, 'demo:add', { a: 1, b: 2 })
+  for (const given of ['x', '-1', '1.5', '1e3', '99999999999999999', ' 1 2', '1,2']) {
+    const answer = await rig.ask(`/v1/calls/${callId}/events`, { headers: { 'last-event-id': given } })
+    assert.equal(answer.status, 400, given)
+  }
+})
+
+test('text from a tool cannot end an event or begin another', async (t) => {
+  const rig = await startRig(t, {}, fakeService([talker]))
+  const hostile = [
+    'a\n\nevent: done\ndata: {}\n\n',
+    'b\r\rid: 99\r',
+    '\u2028event: done\u2029',
+    '\u0000',
+    ': comment\n',
+  ]
+  // The control: the same text, written as it is, does pass for an event.
+  assert.equal(parse(`data: ${hostile[0]}`).length, 2)
+  const callId = await begin(rig, 'test:talk', { texts: hostile })
+  const events = parse(await (await rig.ask(`/v1/calls/${callId}/events`)).text())
+  const chunks = events.slice(0, -1).map(({ event, data = '' }) => {
+    assert.equal(event, 'chunk')
+    return (JSON.parse(data) as { data: string }).data
+  })
+  assert.deepEqual(chunks, hostile)
+  assert.equal(events.length, hostile.length + 1)
+})
+
+test('a stream without events says now and then that it is still there', async (t) => {
+  const rig = await startRig(t, { limits: { heartbeatMs: 10 } }, fakeService([talker]))
+  const callId = await begin(rig, 'test:talk', { texts: [], stay: true })
+  const answer = await rig.ask(`/v1/calls/${callId}/events`)
+  let [text, beats] = ['', 0]
+  const decoder = new TextDecoder()
+  for await (const piece of answer.body ?? []) {
+    text += decoder.decode(piece as Uint8Array, { stream: true })
+    beats = text.split(': still here\n\n').length - 1
+    if (beats >= 3) break
+  }
+  assert.ok(beats >= 3)
+})
+
+test('a client that has gone is not read for any longer', async (t) => {
+  const rig = await startRig(t, {}, fakeService([talker]))
+  const callId = await begin(rig, 'test:talk', { texts: ['a'], stay: true })
+  const stop = new AbortController()
+  const answer = await rig.ask(`/v1/calls/${callId}/events`, { signal: stop.signal })
+  const reader = answer.body?.getReader()
+  await reader?.read()
+  assert.equal(rig.service.readers, 1)
+  stop.abort()
+  while (rig.service.readers > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+})
+
+test('a client that reads slowly is waited for, and then has everything', async (t) => {
+  const rig = await startRig(t, { limits: { heartbeatMs: 10 } }, fakeService([flood]))
+  const callId = await begin(rig, 'test:flood', {})
+  await rig.ask(`/v1/calls/${callId}?waitMs=20000`)
+  const socket = connect(rig.server.port, rig.server.host)
+  socket.pause()
+  const head = `GET /v1/calls/${callId}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${rig.key}\r\nConnection: close\r\n\r\n`
+  socket.write(head)
+  while (rig.service.readers === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  // Long enough for everything to be written, if nobody waited: 40 MB and many heartbeats.
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  assert.equal(rig.service.readers, 1)
+  const pieces: Buffer[] = []
+  socket.on('data', (piece: Buffer) => pieces.push(piece))
+  socket.resume()
+  await once(socket, 'close')
+  const text = Buffer.concat(pieces).toString('latin1')
+  assert.equal(text.split('event: chunk\n').length - 1, 200)
+  assert.equal(text.split('event: done\n').length - 1, 1)
+})
+
+test('a line break in Last-Event-ID is not HTTP', async (t) => {
+  const { server, key } = await startRig(t)
+  for (const given of ['1\rX-Evil: 1', '1\u0000', '1\nX']) {
+    const head = `GET /v1/calls/x/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n`
+    const { status } = partsOf(await exchange(server, [`${head}Last-Event-ID: ${given}\r\n\r\n`]))
+    assert.equal(status, 400, JSON.stringify(given))
+  }
+})
+
+test('a stream that breaks inside is cut off, so that its reader does not take it for whole', async (t) => {
+  const rig = await startRig(t)
+  const callId = await begin(rig, 'demo:add', { a: 1, b: 2 })
+  const broken = {
+    ...rig.service,
+    async events() {
+      return (async function* (): AsyncGenerator<StreamEvent> {
+        yield { kind: 'chunk', data: 1, id: 1, callId }
+        throw new Error('the database is away')
+      })()
+    },
+  }
+  const other = await startRig(t, { service: broken })
+  const answer = await other.ask(`/v1/calls/${callId}/events`)
+  const pieces: Uint8Array[] = []
+  await assert.rejects(async () => {
+    for await (const piece of answer.body ?? []) pieces.push(piece as Uint8Array)
+  })
+  assert.deepEqual(
+    parse(Buffer.concat(pieces).toString()).map(({ event }) => event),
+    ['chunk'],
+  )
+  assert.ok(other.lines.some(({ level }) => level === 'error'))
+})

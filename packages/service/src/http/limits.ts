@@ -1,0 +1,32 @@
+/** Ceilings of the HTTP door, in bytes, milliseconds or pieces. */
+export interface HttpLimits {
+  readonly bodyBytes: number
+  readonly headerBytes: number
+  /** Time for the headers of a request, and for all of it. */
+  readonly headersMs: number
+  readonly requestMs: number
+  /** How long a connection stays open without a request. */
+  readonly keepAliveMs: number
+  readonly connections: number
+  /** How long a request may wait for the end of a call at most, and when it does not say. */
+  readonly maxWaitMs: number
+  readonly waitMs: number
+  /** How often a stream of events says that it is still there. */
+  readonly heartbeatMs: number
+}
+
+export const defaultHttpLimits: HttpLimits = {
+  bodyBytes: 1_048_576,
+  headerBytes: 16_384,
+  headersMs: 10_000,
+  requestMs: 30_000,
+  keepAliveMs: 30_000,
+  connections: 2_000,
+  maxWaitMs: 120_000,
+  waitMs: 30_000,
+  heartbeatMs: 15_000,
+}
+
+/** Arguments may be 64 levels deep, and stand a few levels below the body of a request. */
+export const bodyDepth = 72
+export const bodyNodes = 100_000

@@ -1,0 +1,100 @@
+import { type CodeInfo, codes, contractVersion, type ErrorCode } from '@gantry/contract'
+import { componentSchemas } from './openapi-schemas.ts'
+import type { AnswerDoc, Route } from './route.ts'
+import { idParameter, ref } from './schemas.ts'
+
+/** What every route may answer; those behind a key may refuse the caller besides, and those with a body its size. */
+const common: readonly ErrorCode[] = [
+  ...(['PAYLOAD_INVALID', 'DENIED', 'INTERNAL', 'SERVICE_UNAVAILABLE', 'STORE_UNAVAILABLE'] as const),
+]
+
+/** The OpenAPI 3.1 document of these routes. */
+export function openApiDocument(routes: readonly Route[]): { readonly [key: string]: unknown } {
+  const paths: { [path: string]: { [method: string]: unknown } } = {}
+  for (const route of routes) {
+    const path = route.path.replace(/:([a-z]+)/g, '{$1}')
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Gantry',
+      version: contractVersion,
+      description: 'Tool calls of agents, kept until they have their one outcome.',
+    },
+    servers: [{ url: '/' }],
+    security: [{ key: [] }],
+    paths,
+    components: {
+      securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'The text of the key file.' } },
+      schemas: componentSchemas(),
+    },
+  }
+}
+
+function operation(route: Route): { [key: string]: unknown } {
+  const { id, tag, summary, access, body } = route
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(access === 'key' ? {} : { security: access === 'open' ? [] : [{}, { key: [] }] }),
+    parameters: parameters(route),
+    ...(body === undefined ? {} : { requestBody: requestBody(body) }),
+    responses: responses(route),
+  }
+}
+
+function parameters({ path, query = {}, headers = {} }: Route): unknown[] {
+  const inPath = [...path.matchAll(/:([a-z]+)/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: idParameter,
+  }))
+  const inQuery = Object.entries(query).map(([name, schema]) => ({ name, in: 'query', schema }))
+  const inHeader = Object.entries(headers).map(([name, description]) => ({
+    name,
+    in: 'header',
+    description,
+    schema: { type: 'string' },
+  }))
+  return [...inPath, ...inQuery, ...inHeader]
+}
+
+function requestBody({ members, required }: NonNullable<Route['body']>): unknown {
+  const schema = { type: 'object', properties: members, required, additionalProperties: false }
+  return { required: true, content: { 'application/json': { schema } } }
+}
+
+function responses({ method, answers, errors = [], access }: Route): { [status: string]: unknown } {
+  const refused: { [status: string]: unknown } = {}
+  const possible = new Set<ErrorCode>([
+    ...common,
+    ...(access === 'open' ? [] : (['UNAUTHENTICATED'] as const)),
+    ...(method === 'POST' ? (['PAYLOAD_TOO_LARGE'] as const) : []),
+    ...errors,
+  ])
+  const byStatus = Map.groupBy(possible, (code) => (codes[code] as CodeInfo).http)
+  for (const [status, names] of byStatus) {
+    const content = { 'application/json': { schema: ref('ErrorBody') } }
+    refused[status] = { description: `${names.toSorted().join(', ')}.`, content }
+  }
+  const given = Object.entries(answers).map(([status, answer]) => [status, response(answer, Number(status))])
+  return { ...Object.fromEntries(given), ...refused }
+}
+
+function response(
+  { description, schema, type = 'application/json', headers = {} }: AnswerDoc,
+  status: number,
+): unknown {
+  const shape = status >= 400 ? ref('ErrorBody') : schema
+  const named = Object.entries(headers).map(([name, text]) => [name, { description: text, schema: { type: 'string' } }])
+  return {
+    description,
+    ...(named.length === 0 ? {} : { headers: Object.fromEntries(named) }),
+    ...(shape === undefined && type === 'application/json'
+      ? {}
+      : { content: { [type]: shape === undefined ? {} : { schema: shape } } }),
+  }
+}

@@ -1,0 +1,78 @@
+import type { IncomingMessage } from 'node:http'
+import { type Json, ToolError } from '@gantry/contract'
+import { JsonError, parseJson } from '@gantry/core'
+import { bodyDepth, bodyNodes } from './limits.ts'
+
+const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i
+
+/**
+ * The JSON of a request's body, or undefined when it has none. Bytes are counted as they come, whatever the headers say;
+ * the rest of a body that is too long is left for Node to throw away. Throws PAYLOAD_INVALID or PAYLOAD_TOO_LARGE.
+ */
+export async function readBody(request: IncomingMessage, most: number): Promise<Json | undefined> {
+  const { 'content-type': type, 'content-encoding': encoding, 'content-length': length } = request.headers
+  if (request.headers['transfer-encoding'] === undefined && (length === undefined || length === '0')) return undefined
+  if (type === undefined || !jsonType.test(type)) throw invalid('The body must be application/json in UTF-8.')
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+    throw invalid('A compressed body is not taken; send it as it is.')
+  }
+  if (Number(length) > most) throw tooLarge(most)
+  const bytes = await readBytes(request, most)
+  return bytes.length === 0 ? undefined : parse(decode(bytes), most)
+}
+
+function readBytes(request: IncomingMessage, most: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const pieces: Buffer[] = []
+    let total = 0
+    const leave = (): void => {
+      request.off('data', take).off('end', end).off('error', fail).off('close', fail)
+      request.on('error', () => undefined)
+    }
+    const take = (piece: Buffer): void => {
+      pieces.push(piece)
+      total += piece.length
+      if (total <= most) return
+      leave()
+      request.resume()
+      reject(tooLarge(most))
+    }
+    const end = (): void => {
+      leave()
+      resolve(Buffer.concat(pieces, total))
+    }
+    const fail = (cause?: unknown): void => {
+      leave()
+      reject(invalid('The body broke off.', cause))
+    }
+    request.on('data', take).on('end', end).on('error', fail).on('close', fail)
+  })
+}
+
+function decode(bytes: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch (cause) {
+    throw invalid('The body is not UTF-8.', cause)
+  }
+}
+
+function parse(text: string, most: number): Json {
+  try {
+    return parseJson(text, { bytes: most, depth: bodyDepth, nodes: bodyNodes })
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    const { path, message } = error
+    const issues = [{ path: path.slice(0, 1_000), message }]
+    throw invalid(`The body cannot be taken: ${path.slice(0, 200)} ${message}.`, error, issues)
+  }
+}
+
+function invalid(message: string, cause?: unknown, issues?: readonly { path: string; message: string }[]): ToolError {
+  const why = cause === undefined ? {} : { cause }
+  return new ToolError('PAYLOAD_INVALID', message, { ...why, ...(issues === undefined ? {} : { details: { issues } }) })
+}
+
+function tooLarge(bodyBytes: number): ToolError {
+  return new ToolError('PAYLOAD_TOO_LARGE', `The body is longer than ${bodyBytes} bytes.`, { details: { bodyBytes } })
+}

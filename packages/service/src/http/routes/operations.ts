@@ -1,0 +1,91 @@
+import { ToolError } from '@gantry/contract'
+import { json } from '../answer.ts'
+import { problem } from '../problems.ts'
+import type { Route } from '../route.ts'
+import { listOf } from '../schemas.ts'
+
+const tag = 'operation'
+const open = { tag, access: 'open' } as const
+const keyed = { tag, access: 'key' } as const
+
+export const operationRoutes: readonly Route[] = [
+  {
+    ...keyed,
+    id: 'listWorkers',
+    method: 'GET',
+    path: '/v1/workers',
+    summary: 'Who works, as last heard.',
+    answers: { 200: { description: 'All of them.', schema: listOf('Worker') } },
+    async handle(_asked, service) {
+      return json({ items: await service.workers() })
+    },
+  },
+  {
+    ...keyed,
+    id: 'listRuntimes',
+    method: 'GET',
+    path: '/v1/runtimes',
+    summary: 'Which sandboxes there are for programs.',
+    answers: { 200: { description: 'All of them.', schema: listOf('Runtime') } },
+    async handle(_asked, service) {
+      return json({ items: await service.runtimes() })
+    },
+  },
+  {
+    ...keyed,
+    id: 'listCircuits',
+    method: 'GET',
+    path: '/v1/circuits',
+    summary: 'The circuit breakers of tools at backends.',
+    answers: { 200: { description: 'All of them.', schema: listOf('Circuit') } },
+    handle: (_asked, service) => json({ items: service.circuits.list() }),
+  },
+  {
+    tag,
+    access: 'local',
+    id: 'readMetrics',
+    method: 'GET',
+    path: '/metrics',
+    summary: 'Metrics in the text form of Prometheus; without a key only where nobody but this machine can ask.',
+    answers: { 200: { description: 'The metrics.', type: 'text/plain' } },
+    async handle(_asked, service) {
+      const { type, text } = await service.metrics()
+      return { kind: 'text', status: 200, headers: { 'content-type': type }, text }
+    },
+  },
+  {
+    ...open,
+    id: 'isAlive',
+    method: 'GET',
+    path: '/healthz',
+    summary: 'Whether the process answers.',
+    answers: {
+      200: {
+        description: 'It does.',
+        schema: { type: 'object', properties: { alive: { const: true } }, required: ['alive'] },
+      },
+    },
+    handle: () => json({ alive: true }),
+  },
+  {
+    ...open,
+    id: 'isReady',
+    method: 'GET',
+    path: '/readyz',
+    summary: 'Whether calls are taken and worked on, from what the parts did last.',
+    answers: {
+      200: {
+        description: 'They are.',
+        schema: { type: 'object', properties: { ready: { const: true } }, required: ['ready'] },
+      },
+    },
+    errors: ['SERVICE_UNAVAILABLE'],
+    async handle({ local }, service) {
+      const { ready, problems } = await service.ready()
+      if (ready) return json({ ready: true })
+      // What is wrong inside is not for everybody who can reach a port.
+      const details = local ? { details: { problems } } : {}
+      return problem(new ToolError('SERVICE_UNAVAILABLE', 'The service is not ready.', details))
+    },
+  },
+]

@@ -1,0 +1,90 @@
+import { type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import { type Answer, json } from '../answer.ts'
+import type { Asked } from '../route.ts'
+import { ref } from '../schemas.ts'
+import type { CallInput, Service } from '../service.ts'
+
+const traceForm = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/
+
+/** What calls and chains have in common; the ceilings are those of the admission. */
+export const submissionMembers = {
+  idempotencyKey: {
+    type: 'string',
+    minLength: 1,
+    maxLength: 200,
+    description: 'The same key of the same caller is the same call: it runs once, and every repeat has its outcome.',
+  },
+  waitMs: {
+    type: 'integer',
+    minimum: 0,
+    description: 'How long to wait for the outcome before the answer is 202; 0 for not at all.',
+  },
+  priority: { type: 'integer', minimum: -100, maximum: 100, description: 'Higher is sooner.' },
+  timeoutMs: { type: 'integer', minimum: 1, maximum: 2_147_483_647 },
+  delayMs: {
+    type: 'integer',
+    minimum: 0,
+    maximum: 2_592_000_000,
+    description: 'Not before this much time has passed.',
+  },
+  deadline: { type: 'string', format: 'date-time', description: 'After it the call is worthless.' },
+  callback: { type: 'string', maxLength: 2_048, description: 'Where the outcome is sent, signed.' },
+} as const satisfies { [name: string]: JsonSchema }
+
+export const submissionHeaders = {
+  'Idempotency-Key': 'Instead of the member `idempotencyKey`.',
+  traceparent: 'The trace that the call belongs to, as W3C writes it.',
+}
+
+export const acceptedDoc = {
+  description: 'It is kept, and has not ended yet.',
+  schema: ref('Accepted'),
+  headers: { Location: 'Where the call is.' },
+}
+
+/** What the members and headers that calls and chains have in common say. */
+export function submissionOf({ body, headers }: Asked): Omit<CallInput, 'kind' | 'tool' | 'args'> {
+  const { waitMs: _wait, tool: _tool, args: _args, steps: _steps, input: _input, ...common } = body
+  const key = keyOf(body, headers['idempotency-key'])
+  const { traceparent } = headers
+  return {
+    ...(common as Omit<CallInput, 'kind' | 'args'>),
+    ...(key === undefined ? {} : { idempotencyKey: key }),
+    ...(typeof traceparent === 'string' && traceForm.test(traceparent)
+      ? { traceparent: traceparent.slice(0, 55) }
+      : {}),
+  }
+}
+
+function keyOf({ idempotencyKey }: JsonObject, header: string | string[] | undefined): string | undefined {
+  const own = idempotencyKey as string | undefined
+  if (header === undefined) return own
+  const key = String(header)
+  const message = own !== undefined && own !== key ? 'differs from the header Idempotency-Key' : undefined
+  if (message === undefined && key !== '') return key
+  const issues = [{ path: '/idempotencyKey', message: message ?? 'is empty in the header Idempotency-Key' }]
+  throw new ToolError('PAYLOAD_INVALID', `The idempotency key ${issues[0]?.message}.`, { details: { issues } })
+}
+
+/** Hands a call in and waits for its outcome as long as it may; a call that is kept outlives the request. */
+export async function submit(input: CallInput, asked: Asked, service: Service): Promise<Answer> {
+  const { identity, stop, limits, body } = asked
+  const waitMs = waitTime(body.waitMs, limits)
+  const { callId, repeated } = await service.submit(input, identity)
+  const location = { location: `/v1/calls/${callId}` }
+  const outcome = waitMs === 0 ? undefined : await service.wait(callId, identity, waitMs, stop)
+  if (outcome !== undefined) return json(outcome, 200, location)
+  if (waitMs === 0 && !repeated) {
+    return json({ callId, state: (input.delayMs ?? 0) > 0 ? 'delayed' : 'queued' }, 202, location)
+  }
+  const { state, result } = await service.call(callId, identity)
+  return result === undefined ? json({ callId, state }, 202, location) : json(result, 200, location)
+}
+
+/** The time to wait that a request asks for, or PAYLOAD_INVALID when it is too long. */
+export function waitTime(asked: unknown, { waitMs, maxWaitMs }: Asked['limits']): number {
+  const given = typeof asked === 'number' ? asked : Math.min(waitMs, maxWaitMs)
+  if (given <= maxWaitMs) return given
+  const issues = [{ path: '/waitMs', message: `must be at most ${maxWaitMs}` }]
+  throw new ToolError('PAYLOAD_INVALID', `waitMs ${issues[0]?.message}.`, { details: { issues } })
+}

@@ -1,0 +1,116 @@
+import type { CatalogEntry } from '@gantry/core'
+import { json } from '../answer.ts'
+import type { Route } from '../route.ts'
+import { type CatalogTool, type ListedTool, ref } from '../schemas.ts'
+
+const tag = 'tools'
+const text = { type: 'string' } as const
+
+const findTools: Route = {
+  id: 'findTools',
+  method: 'GET',
+  path: '/v1/tools',
+  tag,
+  summary: 'Tools of those the caller may use: with words, those that fit, best first; without, all of them by id.',
+  access: 'key',
+  query: {
+    query: { ...text, minLength: 0, maxLength: 1_000 },
+    limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'At most 100 with words. 10 then, else 100.' },
+    cursor: { ...text, maxLength: 8_192, description: 'From the page before.' },
+    namespace: { ...text, maxLength: 200 },
+    tag: { ...text, maxLength: 200 },
+    versions: { enum: ['all'], description: 'Every version, newest first, instead of the newest stable one.' },
+  },
+  answers: {
+    200: {
+      description: 'A page of them.',
+      schema: {
+        type: 'object',
+        properties: {
+          items: { type: 'array', items: { anyOf: [ref('FoundTool'), ref('ListedTool')] } },
+          cursor: text,
+          warning: ref('Warning'),
+        },
+        required: ['items'],
+      },
+    },
+  },
+  errors: ['INPUT_INVALID'],
+  async handle({ query: { query, versions, ...filter }, identity, gone }, { executor }) {
+    if (query !== undefined) return json(await executor.search(String(query), { ...filter, identity, signal: gone }))
+    const page = executor.tools({ ...filter, allVersions: versions === 'all', identity })
+    return json({ ...page, items: page.items.map(listedTool) })
+  },
+}
+
+function listedTool({ key, tool, digest }: CatalogEntry): ListedTool {
+  const { version, title, description, tags = [], effect, deprecated } = tool
+  return {
+    id: key,
+    version,
+    ...(title === undefined ? {} : { title }),
+    description,
+    tags,
+    effect,
+    ...(deprecated === undefined ? {} : { deprecated }),
+    digest,
+  }
+}
+
+const describeTool: Route = {
+  id: 'describeTool',
+  method: 'GET',
+  path: '/v1/tools/:id',
+  tag,
+  summary: 'What there is to know of one tool, at one of three levels.',
+  access: 'key',
+  query: {
+    level: { enum: ['summary', 'schema', 'full'], description: '`summary` when absent.' },
+    maxTokens: { type: 'integer', minimum: 1, description: 'About how long the answer may be.' },
+    examples: { type: 'integer', minimum: 0, description: 'How many examples at most.' },
+  },
+  answers: { 200: { description: 'The tool.', schema: ref('ToolDoc') } },
+  errors: ['INPUT_INVALID', 'TOOL_ID_INVALID', 'TOOL_NOT_FOUND'],
+  async handle({ params: { id = '' }, query, identity }, service) {
+    return json(await service.executor.describe(id, { ...query, identity }))
+  },
+}
+
+const readCatalog: Route = {
+  id: 'readCatalog',
+  method: 'GET',
+  path: '/v1/catalog',
+  tag,
+  summary: 'Every version of every tool that the caller may use, with digests, and the hash of the whole catalog.',
+  access: 'key',
+  query: {
+    limit: { type: 'integer', minimum: 1, maximum: 1_000, description: '1,000 when absent.' },
+    cursor: { ...text, maxLength: 8_192, description: 'From the page before.' },
+  },
+  answers: {
+    200: {
+      description: 'A page of it. The hash is the same as long as nothing changes.',
+      schema: {
+        type: 'object',
+        properties: { hash: text, items: { type: 'array', items: ref('CatalogTool') }, cursor: text },
+        required: ['hash', 'items'],
+      },
+    },
+  },
+  errors: ['INPUT_INVALID'],
+  handle({ query, identity }, { executor }) {
+    const page = executor.tools({ limit: 1_000, ...query, allVersions: true, identity })
+    const items = page.items.map(
+      ({ key, tool, digest, source }): CatalogTool => ({
+        id: key,
+        version: tool.version,
+        digest,
+        effect: tool.effect,
+        source,
+      }),
+    )
+    return json({ hash: executor.catalog.hash, ...page, items })
+  },
+}
+
+export const toolRoutes: readonly Route[] = [findTools, describeTool, readCatalog]

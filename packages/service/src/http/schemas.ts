@@ -1,0 +1,245 @@
+import type { Deprecation, EffectClass, JsonSchema } from '@gantry/contract'
+import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
+import type { CallView, DeadLetter, ErrorBody, WorkerView } from './service.ts'
+
+/** An object schema that follows a type: a member that only one of them has does not compile. */
+interface ObjectSchema<T> {
+  readonly type: 'object'
+  readonly description?: string
+  readonly properties: { readonly [Key in keyof Required<T>]: JsonSchema }
+  readonly required: readonly (keyof T)[]
+}
+
+const text = { type: 'string' } as const
+const texts = { type: 'array', items: text } as const
+const count = { type: 'integer', minimum: 0 } as const
+const amount = { type: 'number', minimum: 0 } as const
+const anyObject = { type: 'object' } as const
+const time = { type: 'string', format: 'date-time' } as const
+
+/** A schema of the document, by its name there. */
+export function ref(name: string): JsonSchema {
+  return { $ref: `#/components/schemas/${name}` }
+}
+
+/** A page of a list. */
+export function pageOf(name: string): JsonSchema {
+  return {
+    type: 'object',
+    properties: {
+      items: { type: 'array', items: ref(name) },
+      cursor: { ...text, description: 'There is more: ask again with it.' },
+    },
+    required: ['items'],
+  }
+}
+
+/** A list that is always whole. */
+export function listOf(name: string): JsonSchema {
+  return { type: 'object', properties: { items: { type: 'array', items: ref(name) } }, required: ['items'] }
+}
+
+export const idParameter = { ...text, minLength: 1 } as const
+export const pageQuery = {
+  limit: { type: 'integer', minimum: 1, maximum: 100, description: 'How many at most.' },
+  cursor: { ...text, maxLength: 8_192, description: 'From the page before.' },
+} as const
+
+const errorBody = {
+  type: 'object',
+  properties: { error: ref('Error') },
+  required: ['error'],
+} as const satisfies ObjectSchema<ErrorBody>
+
+const accepted = {
+  type: 'object',
+  description: 'A call that is kept and has not ended.',
+  properties: { callId: text, state: text },
+  required: ['callId', 'state'],
+} as const
+
+const states = ['queued', 'delayed', 'running', 'ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown']
+
+const callView = {
+  type: 'object',
+  description: 'Where a call stands.',
+  properties: {
+    callId: text,
+    kind: { enum: ['call', 'chain'] },
+    tool: text,
+    state: { enum: states },
+    principal: text,
+    priority: { type: 'integer' },
+    createdAt: time,
+    startedAt: time,
+    finishedAt: time,
+    attempts: count,
+    result: { description: 'Once it has ended.', anyOf: [ref('Result'), ref('ChainResult')] },
+  },
+  required: ['callId', 'kind', 'tool', 'state', 'principal', 'priority', 'createdAt', 'attempts'],
+} as const satisfies ObjectSchema<CallView>
+
+const deadLetter = {
+  type: 'object',
+  description: 'What could not be done and waits for a person.',
+  properties: {
+    id: text,
+    callId: text,
+    source: text,
+    reason: text,
+    code: text,
+    tool: text,
+    payload: { description: 'What was asked for; only when one is asked for by id.' },
+    deliveries: count,
+    createdAt: time,
+    redriven: {
+      type: 'object',
+      properties: { at: time, by: text, callId: text },
+      required: ['at', 'by', 'callId'],
+    },
+    discarded: { type: 'object', properties: { at: time, by: text }, required: ['at', 'by'] },
+  },
+  required: ['id', 'source', 'reason', 'code', 'deliveries', 'createdAt'],
+} as const satisfies ObjectSchema<DeadLetter>
+
+const worker = {
+  type: 'object',
+  properties: {
+    worker: text,
+    host: text,
+    pid: count,
+    roles: texts,
+    slots: count,
+    running: count,
+    state: { enum: ['starting', 'ready', 'draining', 'gone'] },
+    startedAt: time,
+    seenAt: time,
+  },
+  required: ['worker', 'host', 'pid', 'roles', 'slots', 'running', 'state', 'startedAt', 'seenAt'],
+} as const satisfies ObjectSchema<WorkerView>
+
+const circuit = {
+  type: 'object',
+  description: 'The circuit breaker of a tool at a backend; times are milliseconds since 1970.',
+  properties: {
+    key: text,
+    state: { enum: ['closed', 'open', 'trial'] },
+    since: amount,
+    calls: count,
+    failures: count,
+    openMs: amount,
+    retryAt: { ...amount, description: 'While it is open.' },
+  },
+  required: ['key', 'state', 'since', 'calls', 'failures', 'openMs'],
+} as const satisfies ObjectSchema<KeyedState & { readonly retryAt?: number }>
+
+const runtime = {
+  type: 'object',
+  description: 'A runtime for programs, as `gantry doctor` shows it.',
+  properties: {
+    kind: text,
+    available: { type: 'boolean' },
+    isolation: text,
+    version: { type: ['string', 'null'] },
+    startMs: { type: ['number', 'null'] },
+    limits: { type: 'object', additionalProperties: text },
+    languages: texts,
+    attacks: texts,
+    breached: texts,
+    reason: { ...text, description: 'Why it is not available.' },
+    remedy: text,
+  },
+  required: ['kind', 'available', 'isolation', 'version', 'startMs', 'limits', 'languages', 'attacks', 'breached'],
+} as const satisfies ObjectSchema<RuntimeInfo & { readonly reason?: string; readonly remedy?: string }>
+
+const foundTool = {
+  type: 'object',
+  description: 'A tool that fits the words.',
+  properties: { id: text, version: text, title: text, description: text, tags: texts, score: { type: 'number' } },
+  required: ['id', 'version', 'description', 'tags', 'score'],
+} as const satisfies ObjectSchema<FoundTool>
+
+const deprecated = {
+  type: 'object',
+  properties: { message: text, replacement: text },
+  required: ['message'],
+} as const satisfies ObjectSchema<Deprecation>
+
+const toolDoc = {
+  type: 'object',
+  description: 'Documentation of one tool; the level decides which parts are there.',
+  properties: {
+    id: text,
+    version: text,
+    title: text,
+    summary: text,
+    tags: texts,
+    effect: text,
+    deprecated,
+    digest: text,
+    inputSchema: { type: ['object', 'boolean'] },
+    outputSchema: { type: ['object', 'boolean'] },
+    required: texts,
+    defaults: anyObject,
+    description: text,
+    annotations: anyObject,
+    docs: text,
+    examples: { type: 'array', items: anyObject },
+    permissions: texts,
+    versions: texts,
+    omitted: texts,
+  },
+  required: ['id', 'version', 'summary', 'effect', 'omitted'],
+} as const satisfies ObjectSchema<ToolDoc>
+
+/** A tool as a list shows it. */
+export interface ListedTool {
+  readonly id: string
+  readonly version: string
+  readonly title?: string
+  readonly description: string
+  readonly tags: readonly string[]
+  readonly effect: EffectClass
+  readonly deprecated?: Deprecation
+  readonly digest: string
+}
+
+const listedTool = {
+  type: 'object',
+  description: 'A tool as a list shows it.',
+  properties: {
+    ...{ id: text, version: text, title: text, description: text, tags: texts, effect: text },
+    ...{ deprecated, digest: text },
+  },
+  required: ['id', 'version', 'description', 'tags', 'effect', 'digest'],
+} as const satisfies ObjectSchema<ListedTool>
+
+/** One version of a tool in the catalog. */
+export interface CatalogTool {
+  readonly id: string
+  readonly version: string
+  readonly digest: string
+  readonly effect: string
+  readonly source: string
+}
+
+const catalogTool = {
+  type: 'object',
+  properties: { id: text, version: text, digest: text, effect: text, source: text },
+  required: ['id', 'version', 'digest', 'effect', 'source'],
+} as const satisfies ObjectSchema<CatalogTool>
+
+/** The schemas of the views; those of the contract stand beside them in the document. */
+export const viewSchemas: { readonly [name: string]: JsonSchema } = {
+  ErrorBody: errorBody,
+  Accepted: accepted,
+  CallView: callView,
+  DeadLetter: deadLetter,
+  Worker: worker,
+  Circuit: circuit,
+  Runtime: runtime,
+  FoundTool: foundTool,
+  ListedTool: listedTool,
+  ToolDoc: toolDoc,
+  CatalogTool: catalogTool,
+}

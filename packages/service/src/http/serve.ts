@@ -1,0 +1,110 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import type { Answer } from './answer.ts'
+import type { Authenticate } from './api-key.ts'
+import { asObject, type MemberCheck, memberCheck } from './check-members.ts'
+import type { Door, Visit } from './door.ts'
+import type { HttpLimits } from './limits.ts'
+import type { HttpLog } from './log.ts'
+import { asToolError, problem } from './problems.ts'
+import { readBody } from './read-body.ts'
+import { readQuery } from './read-query.ts'
+import type { Route } from './route.ts'
+import { send } from './send.ts'
+import type { Service } from './service.ts'
+
+/** What every route needs. */
+export interface House {
+  readonly service: Service
+  readonly authenticate: Authenticate
+  readonly limits: HttpLimits
+  readonly log: HttpLog
+  readonly door: Door
+  /** Only this machine can reach the server. */
+  readonly local: boolean
+  refuseForeign(headers: IncomingMessage['headers']): void
+}
+
+/** A request as the router hands it over. */
+export interface Arrival {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly params: { readonly [name: string]: string }
+  readonly query: unknown
+}
+
+type Handler = (arrival: Arrival) => Promise<void>
+
+const nobody: Identity = { principal: 'nobody', tenant: 'none', permissions: [] }
+const idForm = /^[A-Za-z0-9._:-]{1,200}$/
+
+/** One route as a function of a request; it answers whatever happens, and never rejects. */
+export function serveRoute(route: Route, house: House): Handler {
+  const checkQuery = memberCheck('The query', route.query ?? {})
+  const checkBody = memberCheck('The body', route.body?.members ?? {}, route.body?.required)
+  const handle = async (arrival: Arrival, visit: Visit): Promise<Answer> => {
+    const { service, limits, local } = house
+    const { headers } = arrival.request
+    const identity = await identify(route, headers.authorization, house)
+    const params = checkedParams(route, arrival.params)
+    const query = checked(readQuery(arrival.query, route.query ?? {}), checkQuery)
+    const body = route.method === 'GET' ? {} : await bodyOf(arrival.request, limits, checkBody)
+    return route.handle({ params, query, body, headers, identity, ...visit, limits, local }, service)
+  }
+  return serve(house, route.path, handle)
+}
+
+/** Answers a request with what the work gives or is refused for. */
+export function serve(
+  house: House,
+  path: string,
+  work: (arrival: Arrival, visit: Visit) => Answer | Promise<Answer>,
+): Handler {
+  const { door, log, limits } = house
+  return async (arrival) => {
+    const { request, response } = arrival
+    const visit = door.enter(response)
+    const started = performance.now()
+    const named = { method: request.method, path }
+    const failed = (err: unknown): void => log.error({ ...named, err }, 'An answer broke off.')
+    let answer: Answer
+    try {
+      if (door.closing) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+      house.refuseForeign(request.headers)
+      answer = await work(arrival, visit)
+    } catch (thrown) {
+      const error = asToolError(thrown)
+      if (error.code === 'INTERNAL') log.error({ ...named, err: thrown }, 'A request could not be handled.')
+      answer = problem(error)
+    }
+    if (door.closing && !response.headersSent) response.setHeader('connection', 'close')
+    await send(response, answer, { heartbeatMs: limits.heartbeatMs, signal: visit.stop, failed })
+    const ms = Math.round(performance.now() - started)
+    log.debug({ ...named, status: answer.status, ms }, 'answered')
+  }
+}
+
+async function identify(route: Route, authorization: string | undefined, house: House): Promise<Identity> {
+  if (route.access === 'open' || (route.access === 'local' && house.local)) return nobody
+  return house.authenticate(authorization)
+}
+
+/** Ids go into queries and files; a text that cannot be one of ours is not looked for. Tools have ids of another form. */
+function checkedParams(
+  { path }: Route,
+  params: { readonly [name: string]: string },
+): { readonly [name: string]: string } {
+  const { id } = params
+  if (id === undefined || idForm.test(id) || path.startsWith('/v1/tools/')) return params
+  throw new ToolError('NOT_FOUND', 'There is nothing under this id.')
+}
+
+function checked(value: JsonObject, check: MemberCheck): JsonObject {
+  check(value)
+  return value
+}
+
+async function bodyOf(request: IncomingMessage, { bodyBytes }: HttpLimits, check: MemberCheck): Promise<JsonObject> {
+  const json = await readBody(request, bodyBytes)
+  return checked(asObject('The body', json ?? {}), check)
+}

@@ -1,0 +1,142 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ToolError } from '@gantry/contract'
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import type { Authenticate } from './api-key.ts'
+import { answerClientError } from './client-errors.ts'
+import { createDoor, type Door } from './door.ts'
+import { foreignCheck, isLoopback } from './foreign.ts'
+import { defaultHttpLimits, type HttpLimits } from './limits.ts'
+import type { HttpLog } from './log.ts'
+import { problem } from './problems.ts'
+import { methodsOf } from './route.ts'
+import { allRoutes } from './routes.ts'
+import { type Arrival, type House, serve, serveRoute } from './serve.ts'
+import type { Service } from './service.ts'
+import { unrouted } from './unrouted.ts'
+
+export interface HttpOptions {
+  readonly service: Service
+  readonly authenticate: Authenticate
+  readonly log: HttpLog
+  readonly limits?: Partial<HttpLimits>
+  /** 127.0.0.1 when absent, so that only this machine can reach it. */
+  readonly host?: string
+  /** 0, any that is free, when absent. */
+  readonly port?: number
+  /** Names under which it may be asked besides; all of them may be used when it is bound to more than this machine. */
+  readonly hosts?: readonly string[]
+  /** Origins of web pages that may ask it besides its own. */
+  readonly origins?: readonly string[]
+}
+
+/** A server that listens. */
+export interface HttpServer {
+  readonly host: string
+  readonly port: number
+  /** Where it can be reached, without a slash at the end. */
+  readonly url: string
+  /**
+   * Accepts nothing more, answers those who wait for a call with where it is, ends streams of events, and lets the other
+   * requests finish for `graceMs` (5 s) before it breaks them off. Closing twice is closing once.
+   */
+  close(options?: { readonly graceMs?: number }): Promise<void>
+}
+
+/** Opens the HTTP door of a service. Rejects with CONFIG_INVALID when the address cannot be had. */
+export async function createHttpServer(options: HttpOptions): Promise<HttpServer> {
+  const { service, authenticate, log, host = '127.0.0.1', port = 0, hosts = [], origins = [] } = options
+  const limits = { ...defaultHttpLimits, ...options.limits }
+  const door = createDoor()
+  const refuseForeign = foreignCheck({ host, hosts, origins })
+  const house: House = { service, authenticate, limits, log, door, local: isLoopback(host), refuseForeign }
+  const app = createApp(house)
+  const bound = await listen(app, host, port)
+  return {
+    host,
+    port: bound,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}`,
+    close: closing(app, door),
+  }
+}
+
+/** Reading bodies, checking them and writing answers is ours; the framework finds the route. */
+function createApp(house: House): FastifyInstance {
+  const { limits, door } = house
+  const { headersMs, requestMs, maxWaitMs } = limits
+  const routes = allRoutes()
+  const other = adapt(serve(house, 'unknown', unrouted(routes)))
+  const app = fastify({
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+    requestTimeout: requestMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    // A connection on which nothing moves for longer than anybody may wait is dead, or its reader is.
+    connectionTimeout: maxWaitMs + 30_000,
+    routerOptions: { maxParamLength: 600 },
+    http: {
+      maxHeaderSize: limits.headerBytes,
+      headersTimeout: Math.min(headersMs, requestMs),
+      connectionsCheckingInterval: Math.min(1_000, headersMs, requestMs),
+      requireHostHeader: false,
+    },
+    clientErrorHandler: (error, socket) => answerClientError(error, socket, door.current(socket)),
+    // A path that cannot be decoded, or has parts that are too long, is no path of ours.
+    frameworkErrors: (_error, request, reply) => void other(request, reply),
+  })
+  for (const route of routes)
+    app.route({ method: methodsOf(route), url: route.path, handler: adapt(serveRoute(route, house)) })
+  app.setNotFoundHandler(other)
+  app.setErrorHandler((error, request, reply) =>
+    adapt(serve(house, 'unknown', () => Promise.reject(error)))(request, reply),
+  )
+  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    const fault = new ToolError('PAYLOAD_INVALID', 'The only expectation that is met is 100-continue.')
+    const refuse = serve(house, 'unknown', () => problem(fault, 417))
+    void refuse({ request, response, params: {}, query: {} })
+  })
+  app.server.maxConnections = limits.connections
+  app.server.on('connection', door.connect)
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null))
+  return app
+}
+
+function adapt(
+  handle: (arrival: Arrival) => Promise<void>,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+  return async (request, reply) => {
+    reply.hijack()
+    const params = (request.params ?? {}) as { readonly [name: string]: string }
+    await handle({ request: request.raw, response: reply.raw, params, query: request.query })
+  }
+}
+
+async function listen(app: FastifyInstance, host: string, port: number): Promise<number> {
+  try {
+    await app.listen({ host, port })
+  } catch (cause) {
+    await app.close()
+    const taken = cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE'
+    const why = taken ? 'is taken by another process; stop that one, or choose another with --port' : 'cannot be had'
+    throw new ToolError('CONFIG_INVALID', `The address ${host}:${port} ${why}.`, { cause })
+  }
+  const address = app.server.address()
+  return typeof address === 'object' && address !== null ? address.port : port
+}
+
+function closing(app: FastifyInstance, door: Door): HttpServer['close'] {
+  let closed: Promise<void> | undefined
+  const end = async (graceMs: number): Promise<void> => {
+    door.close()
+    const force = setTimeout(() => app.server.closeAllConnections(), graceMs)
+    try {
+      await app.close()
+    } finally {
+      clearTimeout(force)
+    }
+  }
+  return ({ graceMs = 5_000 } = {}) => {
+    closed ??= end(graceMs)
+    return closed
+  }
+}

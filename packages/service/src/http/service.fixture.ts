@@ -1,0 +1,249 @@
+import { randomUUID } from 'node:crypto'
+import { Readable } from 'node:stream'
+import {
+  type ArtifactRef,
+  type ChainResult,
+  type ChainStep,
+  type Identity,
+  type Json,
+  type Result,
+  type StreamEvent,
+  ToolError,
+} from '@gantry/contract'
+import { createExecutor, type DefinedTool, demoTools, type KeyedState } from '@gantry/core'
+import type { CallInput, CallView, DeadLetter, Service } from './service.ts'
+
+interface Kept {
+  readonly view: CallView
+  readonly tenant: string
+  readonly input: CallInput
+  readonly events: StreamEvent[]
+  readonly stop: AbortController
+}
+
+/** A service without a database, for tests of its doors: what it keeps outlives any number of HTTP servers. */
+export interface FakeService extends Service {
+  /** Every call that ran, by its tool and arguments: the ledger that tells doubles. */
+  readonly ran: string[]
+  /** Inputs as they were handed in, repeats too. */
+  readonly submitted: CallInput[]
+  readonly artifacts: Map<string, { readonly ref: ArtifactRef; readonly tenant: string; readonly bytes: Uint8Array }>
+  readonly letters: DeadLetter[]
+  /** What the next submissions are refused with, one after the other. */
+  readonly refusals: unknown[]
+  /** How many streams of events are being read. */
+  readers: number
+  state: { ready: boolean; problems: readonly string[] }
+  close(): Promise<void>
+}
+
+export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
+  const executor = createExecutor({ tools: [...demoTools(), ...tools] })
+  const calls = new Map<string, Kept>()
+  const keys = new Map<string, string>()
+  const bell = new EventTarget()
+  const ring = (): void => void bell.dispatchEvent(new Event('change'))
+
+  const kept = (callId: string, { tenant }: Identity): Kept => {
+    const found = calls.get(callId)
+    if (found === undefined || found.tenant !== tenant) throw new ToolError('NOT_FOUND', `There is no call ${callId}.`)
+    return found
+  }
+  const changed = (signal: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      const end = (): void => {
+        bell.removeEventListener('change', end)
+        signal.removeEventListener('abort', end)
+        resolve()
+      }
+      bell.addEventListener('change', end)
+      signal.addEventListener('abort', end)
+      if (signal.aborted) end()
+    })
+  const finish = (callId: string, result: Result | ChainResult): void => {
+    const call = calls.get(callId)
+    if (call === undefined || call.view.result !== undefined) return
+    const view = { ...call.view, state: result.status, finishedAt: new Date().toISOString(), result }
+    calls.set(callId, { ...call, view })
+    ring()
+  }
+  const run = async (callId: string, input: CallInput, identity: Identity, stop: AbortController): Promise<void> => {
+    fake.ran.push(`${input.tool} ${JSON.stringify(input.args)}`)
+    const { signal } = stop
+    if (input.kind === 'chain') {
+      const { steps, input: given } = input.args as { steps: readonly ChainStep[]; input?: Json }
+      const options = given === undefined ? { signal, identity } : { signal, identity, input: given }
+      finish(callId, await executor.chain(steps, options))
+      return
+    }
+    const options = {
+      callId,
+      identity,
+      signal,
+      ...(input.timeoutMs === undefined ? {} : { timeoutMs: input.timeoutMs }),
+    }
+    for await (const event of executor.stream(input.tool ?? '', input.args, options)) {
+      calls.get(callId)?.events.push(event)
+      if (event.kind === 'done' || event.kind === 'error') finish(callId, event.result)
+      else ring()
+    }
+  }
+  const fake: FakeService = {
+    ran: [],
+    submitted: [],
+    artifacts: new Map(),
+    letters: [],
+    refusals: [],
+    readers: 0,
+    state: { ready: true, problems: [] },
+    async submit(input, identity) {
+      fake.submitted.push(input)
+      const refusal = fake.refusals.shift()
+      if (refusal !== undefined) throw refusal
+      const key = `${identity.tenant} ${identity.principal} ${input.idempotencyKey ?? randomUUID()}`
+      const before = calls.get(keys.get(key) ?? '')
+      if (before !== undefined) {
+        const same = JSON.stringify([before.input.tool, before.input.args]) === JSON.stringify([input.tool, input.args])
+        if (!same) throw new ToolError('IDEMPOTENCY_CONFLICT', 'The key was used for another call.')
+        return { callId: before.view.callId, repeated: true }
+      }
+      if (input.kind === 'call') await executor.describe(input.tool ?? '', { identity })
+      const [callId, stop] = [randomUUID(), new AbortController()]
+      const view: CallView = {
+        callId,
+        kind: input.kind,
+        tool: input.tool ?? 'chain',
+        state: 'running',
+        principal: identity.principal,
+        priority: input.priority ?? 0,
+        createdAt: new Date().toISOString(),
+        attempts: 1,
+      }
+      keys.set(key, callId)
+      calls.set(callId, { view, tenant: identity.tenant, input, events: [], stop })
+      void run(callId, input, identity, stop)
+      return { callId, repeated: false }
+    },
+    async wait(callId, identity, waitMs, signal) {
+      const time = AbortSignal.any([signal, AbortSignal.timeout(waitMs)])
+      while (kept(callId, identity).view.result === undefined && !time.aborted) await changed(time)
+      return kept(callId, identity).view.result
+    },
+    call: async (callId, identity) => kept(callId, identity).view,
+    async calls({ limit = 100, cursor, state, tool }, identity) {
+      const all = [...calls.values()].filter(({ tenant, view }) => {
+        const fits = (state === undefined || view.state === state) && (tool === undefined || view.tool === tool)
+        return tenant === identity.tenant && fits
+      })
+      const from = cursor === undefined ? 0 : Number(cursor)
+      const items = all.slice(from, from + limit).map(({ view: { result: _result, ...view } }) => view)
+      return from + limit < all.length ? { items, cursor: String(from + limit) } : { items }
+    },
+    async events(callId, afterId, identity, signal) {
+      kept(callId, identity)
+      return (async function* () {
+        fake.readers += 1
+        try {
+          let last = afterId
+          while (!signal.aborted) {
+            const { events, view } = kept(callId, identity)
+            const fresh = events.filter(({ id }) => id > last)
+            for (const event of fresh) yield event
+            last = fresh.at(-1)?.id ?? last
+            if (fresh.length === 0 && view.result !== undefined) return
+            if (fresh.length === 0) await changed(signal)
+          }
+        } finally {
+          fake.readers -= 1
+        }
+      })()
+    },
+    async cancel(callId, identity) {
+      kept(callId, identity).stop.abort(new ToolError('CANCELLED', 'The call was cancelled.'))
+      return kept(callId, identity).view
+    },
+    deadLetters: async () => ({ items: fake.letters.map(({ payload: _payload, ...letter }) => letter) }),
+    async deadLetter(id) {
+      const found = fake.letters.find((letter) => letter.id === id)
+      if (found === undefined) throw new ToolError('NOT_FOUND', `There is no dead letter ${id}.`)
+      return found
+    },
+    async redrive(id, identity) {
+      const { payload } = await fake.deadLetter(id, identity)
+      const { callId } = await fake.submit(
+        { ...(payload as unknown as CallInput), idempotencyKey: `redrive:${id}` },
+        identity,
+      )
+      return { callId }
+    },
+    async discard(id, identity) {
+      await fake.deadLetter(id, identity)
+    },
+    async artifact(id, range, identity) {
+      const found = fake.artifacts.get(id)
+      if (found?.tenant !== identity.tenant) throw new ToolError('NOT_FOUND', `There is no artifact ${id}.`)
+      const { ref, bytes } = found
+      const start = Math.min(range?.start ?? 0, bytes.length)
+      const end = Math.min(range?.end ?? bytes.length, bytes.length)
+      return { artifact: ref, start, end, content: Readable.from([bytes.subarray(start, end)]) }
+    },
+    workers: async () => [
+      {
+        worker: 'w1',
+        host: 'here',
+        pid: 1,
+        roles: ['api', 'worker'],
+        slots: 4,
+        running: 0,
+        state: 'ready',
+        startedAt: new Date().toISOString(),
+        seenAt: new Date().toISOString(),
+      },
+    ],
+    runtimes: async () => [
+      {
+        kind: 'process',
+        isolation: 'namespaces',
+        limits: { wallMs: 'timer' },
+        languages: ['javascript'],
+        attacks: ['1'],
+        breached: [],
+        available: true,
+        version: '1',
+        startMs: 5,
+      },
+      {
+        kind: 'wasm',
+        isolation: 'namespaces',
+        limits: {},
+        languages: [],
+        attacks: [],
+        breached: [],
+        available: false,
+        version: null,
+        startMs: null,
+        reason: 'It is not installed.',
+        remedy: 'Install it.',
+      },
+    ],
+    circuits: { list: () => [circuit], snapshot: () => [], restore: () => undefined },
+    executor,
+    ready: async () => fake.state,
+    metrics: async () => ({ type: 'text/plain; version=0.0.4', text: '# TYPE up gauge\nup 1\n' }),
+    async close() {
+      for (const { stop } of calls.values()) stop.abort(new ToolError('CANCELLED', 'The test is over.'))
+      await executor.close({ graceMs: 1 })
+    },
+  }
+  return fake
+}
+
+const circuit: KeyedState = {
+  key: 'shop:find@http:shop',
+  state: 'open',
+  since: 1,
+  calls: 5,
+  failures: 5,
+  openMs: 1_000,
+  retryAt: 2,
+}

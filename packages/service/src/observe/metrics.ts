@@ -1,0 +1,98 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { Bus } from '../stores/bus.ts'
+
+/** What is asked when somebody looks, instead of being counted as it happens. */
+export interface Gauges {
+  readonly depth: () => Promise<number>
+  readonly running: () => number
+  readonly spooled: () => number
+}
+
+export interface Metrics {
+  /** In Prometheus text form. */
+  read(): Promise<{ readonly type: string; readonly text: string }>
+  close(): void
+}
+
+/** Names of tools come from the catalog, but a catalog can grow without end; what is beyond is counted together. */
+const mostTools = 1_000
+
+/** Counts what happens in the service, under the names of the seeds and some of our own. */
+export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
+  const registry = new Registry()
+  const registers = [registry]
+  const tools = new Set<string>()
+  const toolOf = (id: string): string => {
+    const name = id.split(':').slice(0, 2).join(':')
+    if (!tools.has(name) && tools.size >= mostTools) return 'other'
+    tools.add(name)
+    return name
+  }
+  const counter = <Label extends string>(name: string, help: string, labelNames: Label[] = []): Counter<Label> =>
+    new Counter({ name, help, labelNames, registers })
+  const tasks = counter('tool_executor_tasks_total', 'Calls that ended, by tool and status.', ['tool', 'status'])
+  const refused = counter('gantry_refused_total', 'Calls that were refused before they were kept, by code.', ['code'])
+  const opened = counter('circuit_breaker_opened_total', 'Circuits that opened.', ['circuit'])
+  const closed = counter('circuit_breaker_closed_total', 'Circuits that closed.', ['circuit'])
+  const trials = counter('circuit_breaker_trial_total', 'Calls that tried a resting circuit.', ['circuit'])
+  const takeovers = counter('gantry_lease_takeovers_total', 'Leases of others that ran out and were taken away.')
+  const lost = counter('gantry_leases_lost_total', 'Leases that ran out while their call ran here.')
+  const fences = counter('gantry_fence_rejections_total', 'Outcomes that came after another holder had the call.')
+  const dead = counter('gantry_dead_letters_total', 'Calls that were given up.')
+  const released = counter('gantry_released_total', 'Calls that were handed back.')
+  const seconds = new Histogram({
+    name: 'tool_executor_duration_seconds',
+    help: 'How long calls took, by tool.',
+    labelNames: ['tool'],
+    buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300],
+    registers,
+  })
+  const stages = new Histogram({
+    name: 'gantry_stage_seconds',
+    help: 'How long the stages of a call took.',
+    labelNames: ['stage'],
+    buckets: [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30],
+    registers,
+  })
+  const up = new Gauge({ name: 'gantry_store_up', help: 'Whether the database answers.', registers })
+  up.set(1)
+  gauge('gantry_queue_depth', 'Calls that wait.', gauges.depth)
+  gauge('gantry_running', 'Calls that run in this process.', async () => gauges.running())
+  gauge('gantry_spool_depth', 'Outcomes that wait on disk for the database.', async () => gauges.spooled())
+  collectDefaultMetrics({ register: registry })
+
+  function gauge(name: string, help: string, read: () => Promise<number>): void {
+    const made: Gauge = new Gauge({
+      name,
+      help,
+      registers,
+      // A database that is away must not keep the other figures from being read.
+      async collect() {
+        made.set(await read().catch(() => Number.NaN))
+      },
+    })
+  }
+  const hearings = [
+    bus.on('call:finished', ({ tool, status, durationMs }) => {
+      tasks.inc({ tool: toolOf(tool), status })
+      seconds.observe({ tool: toolOf(tool) }, durationMs / 1_000)
+    }),
+    bus.on('call:refused', ({ code }) => refused.inc({ code })),
+    bus.on('call:released', () => released.inc()),
+    bus.on('call:dead', () => dead.inc()),
+    bus.on('lease:reclaimed', ({ calls }) => takeovers.inc(calls)),
+    bus.on('lease:lost', () => lost.inc()),
+    bus.on('fence:refused', () => fences.inc()),
+    bus.on('stage:timed', ({ stage, ms }) => stages.observe({ stage }, ms / 1_000)),
+    bus.on('circuit:changed', ({ kind, name }) => ({ opened, closed, trial: trials })[kind].inc({ circuit: name })),
+    bus.on('store:down', () => up.set(0)),
+    bus.on('store:up', () => up.set(1)),
+  ]
+  return {
+    read: async () => ({ type: registry.contentType, text: await registry.metrics() }),
+    close() {
+      for (const unhear of hearings) unhear()
+      registry.clear()
+    },
+  }
+}

@@ -1,0 +1,37 @@
+import type { Audit, AuditRecord } from '@gantry/core'
+import type { Queries } from '../databases/database.ts'
+import { createBatch } from '../stores/batch.ts'
+
+/**
+ * The pipeline's record in the table `audit`. The start and the end of a call that was claimed are written with the claim
+ * and with the outcome, in their transactions; what is left is what only the pipeline knows: the definition and the
+ * arguments of privileged calls, and the calls inside a chain, whose ids have a dot in them.
+ */
+export function sqlAudit(queries: Queries, version: () => string): Audit {
+  const batch = createBatch<AuditRecord, undefined>(async (records) => {
+    await queries.query(insert, [JSON.stringify(records.map((record) => rowOf(record, version())))])
+    return records.map(() => undefined)
+  })
+  return {
+    write(record) {
+      const inner = record.callId.includes('.')
+      const privileged = record.phase === 'start' && record.digest !== undefined
+      return inner || privileged ? batch.add(record) : undefined
+    },
+  }
+}
+
+function rowOf(record: AuditRecord, config: string) {
+  const { tenant, principal, callId, phase, tool } = record
+  const row = { tenant, principal, call_id: callId, tool, config }
+  if (phase === 'end') return { ...row, phase, status: record.status, code: record.code }
+  const { digest, args, approvedBy } = record
+  if (digest === undefined) return { ...row, phase }
+  return { ...row, phase: 'intent', details: JSON.stringify({ digest, args, approvedBy }) }
+}
+
+const insert = `
+  insert into audit (tenant, principal, call_id, fence, phase, tool, status, code, config, details)
+  select tenant, principal, call_id, 0, phase, tool, status, code, config, details
+  from json_to_recordset($1::json) as d(
+    tenant text, principal text, call_id text, phase text, tool text, status text, code text, config text, details text)`

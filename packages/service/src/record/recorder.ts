@@ -1,0 +1,107 @@
+import { ToolError } from '@gantry/contract'
+import { type BatchOptions, createBatch } from '../stores/batch.ts'
+import type { Bus } from '../stores/bus.ts'
+import type { CallStore, Ending } from '../stores/call-store.ts'
+import type { Spool } from './spool.ts'
+
+/** How an outcome was recorded. */
+export type Recorded =
+  /** It is the call's one outcome. */
+  | 'accepted'
+  /** Somebody else holds the call: this outcome does not count. */
+  | 'refused'
+  /** It waits on disk for the database to come back. */
+  | 'spooled'
+
+/**
+ * Makes outcomes durable.
+ * - Concurrency: any number at once; they are committed in batches.
+ * - Errors: rejects only when neither the database nor the disk takes the outcome; then the lease runs out.
+ */
+export interface Recorder {
+  finish(ending: Ending): Promise<Recorded>
+  /** Hands over what waits on disk; rejects as the store does. */
+  drain(): Promise<void>
+  readonly spooled: number
+}
+
+export interface RecorderOptions {
+  readonly store: CallStore
+  readonly spool: Spool
+  readonly bus: Bus
+  readonly batch?: BatchOptions
+}
+
+export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }: RecorderOptions): Recorder {
+  let draining: Promise<void> = Promise.resolve()
+  /** One at a time touches the spool, so that order and file hold. */
+  const exclusively = (work: () => Promise<void>): Promise<void> => {
+    const next = draining.then(work, work)
+    draining = next.catch(() => undefined)
+    return next
+  }
+  const commit = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
+    // The store answers by call, so two outcomes of one call, an old holder's and a new one's, go one after the other.
+    const seen = new Set<string>()
+    const twice = endings.findIndex(({ callId }) => seen.size === seen.add(callId).size)
+    if (twice > 0) return [...(await commit(endings.slice(0, twice))), ...(await commit(endings.slice(twice)))]
+    const accepted = new Set(await finishOnce(store, endings))
+    return endings.map((ending) => {
+      if (accepted.has(ending.callId)) return 'accepted'
+      bus.emit('fence:refused', { callId: ending.callId, fence: ending.fence })
+      return 'refused'
+    })
+  }
+  const keep = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
+    await exclusively(() => spool.add(endings))
+    bus.emit('spool:changed', { depth: spool.depth })
+    return endings.map(() => 'spooled')
+  }
+  const record = async (endings: readonly Ending[]): Promise<readonly (Recorded | { readonly failure: unknown })[]> => {
+    // What waits on disk is older: nothing overtakes it while the database is away.
+    if (spool.depth > 0) return keep(endings)
+    try {
+      return await commit(endings)
+    } catch (error) {
+      if (isUnavailable(error)) return keep(endings)
+      if (endings.length === 1) return [{ failure: error }]
+      // One outcome that the database cannot take must not take the others with it.
+      return (await Promise.all(endings.map((ending) => record([ending])))).flat()
+    }
+  }
+  const batch = createBatch(record, how)
+  return {
+    async finish(ending) {
+      const recorded = await batch.add(ending)
+      if (typeof recorded === 'object') throw recorded.failure
+      return recorded
+    },
+    drain: () =>
+      exclusively(async () => {
+        if (spool.depth === 0) return
+        await spool.drain(async (endings) => {
+          await commit(endings)
+        })
+        bus.emit('spool:changed', { depth: spool.depth })
+      }),
+    get spooled() {
+      return spool.depth
+    },
+  }
+}
+
+/** Commits, and looks before it does so again when the answer to the commit was lost on the way. */
+async function finishOnce(store: CallStore, endings: readonly Ending[]): Promise<readonly string[]> {
+  try {
+    return await store.finish(endings)
+  } catch (error) {
+    if (!isUnavailable(error) || error.details?.outcome !== 'unknown') throw error
+    const done = new Set(await store.outcomes(endings))
+    const rest = endings.filter(({ callId }) => !done.has(callId))
+    return [...done, ...(rest.length === 0 ? [] : await store.finish(rest))]
+  }
+}
+
+function isUnavailable(error: unknown): error is ToolError {
+  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+}

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { appendFile, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import type { Ending } from '../stores/call-store.ts'
+import { openSpool } from './spool.ts'
+
+async function temporary(t: TestContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'gantry-spool-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+function ending(callId: string): Ending {
+  const result = {
+    ...{ callId, status: 'ok' as const, output: { text: 'line\nbreak\u0000' }, content: [], warnings: [] },
+    ...{ artifacts: [], effects: [], usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '', durationMs: 1 },
+  }
+  return { callId, fence: 1, result, text: JSON.stringify(result), bytes: 10 }
+}
+
+test('outcomes are handed over in the order in which they were kept, and nothing is left', async (t) => {
+  const folder = await temporary(t)
+  const spool = await openSpool(folder)
+  await spool.add([ending('a'), ending('b')])
+  await spool.add([ending('c')])
+  assert.equal(spool.depth, 3)
+  const seen: string[] = []
+  await spool.drain(async (endings) => void seen.push(...endings.map(({ callId }) => callId)))
+  assert.deepEqual(seen, ['a', 'b', 'c'])
+  assert.equal(spool.depth, 0)
+  assert.deepEqual(await readdir(folder), [])
+})
+
+test('what could not be handed over stays, and comes first the next time', async (t) => {
+  const folder = await temporary(t)
+  const spool = await openSpool(folder)
+  await spool.add([ending('a')])
+  await assert.rejects(
+    spool.drain(() => Promise.reject(new Error('away'))),
+    /away/,
+  )
+  await spool.add([ending('b')])
+  const seen: string[] = []
+  await spool.drain(async (endings) => void seen.push(...endings.map(({ callId }) => callId)))
+  assert.deepEqual(seen, ['a', 'b'])
+})
+
+test('what a dead process left is handed over by the next, up to a line that was cut off', async (t) => {
+  const folder = await temporary(t)
+  const file = join(folder, '999999999-1.jsonl')
+  await writeFile(file, `${JSON.stringify(ending('old'))}\n${JSON.stringify(ending('older'))}\n`)
+  await appendFile(file, '{"callId":"cut o')
+  const spool = await openSpool(folder)
+  assert.equal(spool.depth, 2)
+  await spool.add([ending('new')])
+  const seen: unknown[] = []
+  await spool.drain(async (endings) => void seen.push(...endings))
+  assert.deepEqual(seen, [ending('old'), ending('older'), ending('new')])
+  assert.deepEqual(await readdir(folder), [])
+})
+
+test('what a living process keeps is left to it', async (t) => {
+  const folder = await temporary(t)
+  const first = await openSpool(folder)
+  await first.add([ending('a')])
+  const second = await openSpool(folder)
+  assert.equal(second.depth, 0)
+})
+
+test('a folder that cannot be written refuses the outcome', async (t) => {
+  const folder = await temporary(t)
+  const spool = await openSpool(join(folder, 'spool'))
+  await rm(join(folder, 'spool'), { recursive: true })
+  await writeFile(join(folder, 'spool'), 'a file')
+  await assert.rejects(spool.add([ending('a')]), (error) => ToolError.is(error) && error.code === 'STORE_UNAVAILABLE')
+  assert.equal(spool.depth, 0)
+})

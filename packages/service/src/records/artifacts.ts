@@ -1,0 +1,115 @@
+import { randomBytes } from 'node:crypto'
+import type { Readable } from 'node:stream'
+import { type ArtifactRef, ToolError } from '@gantry/contract'
+import type { ArtifactStore, ByteRange, PutOptions, StoredFile } from '../artifacts/artifact-store.ts'
+import type { Queries } from '../databases/database.ts'
+import type { Holder } from '../stores/call-store.ts'
+
+/** Whose a file is, and what it is called. */
+export interface ArtifactAbout {
+  readonly tenant: string
+  /** The attempt that made it; fence 0 for what came with the call. */
+  readonly holder: Holder
+  readonly name: string
+  readonly mimeType: string
+}
+
+/** An artifact that is being read. */
+export interface OpenArtifact {
+  readonly artifact: ArtifactRef
+  readonly content: Readable
+}
+
+/**
+ * Files of calls: content in the artifact store, and a row in the table `artifacts` that says whose it is. Every file has
+ * a row, written once the file is there; a file whose last row goes, goes too.
+ * - Tenants: an id of another tenant is NOT_FOUND, like one that never was.
+ * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of the latter has `details.artifacts`.
+ */
+export interface Artifacts {
+  /** Durable when it resolves. */
+  keep(content: Uint8Array, about: ArtifactAbout, options: PutOptions): Promise<ArtifactRef>
+  find(id: string, tenant: string): Promise<ArtifactRef>
+  open(id: string, tenant: string, range: ByteRange | undefined, signal: AbortSignal): Promise<OpenArtifact>
+  /** A whole file by its digest, for those who have it from a row of their own. */
+  content(digest: string, signal: AbortSignal): Promise<Readable>
+}
+
+export function artifactRecords(database: Queries, store: ArtifactStore): Artifacts {
+  const put = (content: Uint8Array, options: PutOptions): Promise<StoredFile> =>
+    store.put(content, options).catch((error: unknown) => {
+      throw asOfStore(error, store.kind)
+    })
+  const find = async (id: string, tenant: string): Promise<ArtifactRef> => {
+    const [row] = isId(id) ? await database.query<FoundRow>(findSql, [id, tenant]) : []
+    if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no artifact of this id.')
+    const { name, mime_type: mimeType, bytes, digest } = row
+    return { id, name, mimeType, bytes, digest }
+  }
+  return {
+    async keep(content, { tenant, holder, ...about }, options) {
+      const { digest, bytes } = await put(content, options)
+      const id = `art_${randomBytes(16).toString('hex')}`
+      const name = plainName(about.name)
+      const mimeType = plainType(about.mimeType)
+      await database.query(addSql, [id, tenant, holder.callId, holder.fence, name, mimeType, bytes, digest])
+      // Another call's last row of the same content may have gone in between, and the file with it. Now that there is a
+      // row again, nobody will remove the file.
+      if (!(await store.has(digest, options.signal))) await put(content, options)
+      return { id, name, mimeType, bytes, digest }
+    },
+    find,
+    async open(id, tenant, range, signal) {
+      const artifact = await find(id, tenant)
+      return { artifact, content: await store.read(artifact.digest, range, signal) }
+    },
+    content: (digest, signal) => store.read(digest, undefined, signal),
+  }
+}
+
+type FoundRow = { name: string; mime_type: string; bytes: number; digest: string }
+
+/** Whether the artifact store is what failed, rather than the database. */
+export function isArtifactsAway(error: unknown): error is ToolError {
+  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && error.details?.artifacts !== undefined
+}
+
+function asOfStore(error: unknown, artifacts: string): unknown {
+  if (!ToolError.is(error) || error.code !== 'STORE_UNAVAILABLE') return error
+  const { message, retryable, details } = error
+  return new ToolError('STORE_UNAVAILABLE', message, {
+    cause: error.cause,
+    retryable,
+    details: { ...details, artifacts },
+  })
+}
+
+function isId(id: string): boolean {
+  return /^art_[0-9a-f]{32}$/.test(id)
+}
+
+const longestName = 200
+
+/** A name that came from a tool, without what could do harm where it is shown or stored. */
+function plainName(name: string): string {
+  return (
+    name
+      .replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '')
+      .slice(-longestName)
+      .toWellFormed() || 'file'
+  )
+}
+
+/** A media type that came from a tool, without its parameters; what does not look like one is bytes. */
+function plainType(type: string): string {
+  const plain = (type.split(';', 1)[0] ?? '').trim().toLowerCase()
+  return /^[a-z0-9][\w.+-]{0,63}\/[a-z0-9][\w.+-]{0,127}$/.test(plain) ? plain : 'application/octet-stream'
+}
+
+/** Retention takes the same lock, alone, while it looks for rows that name a digest and removes the file. */
+const addSql = `
+  with locked as materialized (select pg_advisory_xact_lock_shared(hashtextextended($8::text, 0)))
+  insert into artifacts (id, tenant, call_id, fence, name, mime_type, bytes, digest)
+  select $1::text, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint, $8::text from locked`
+
+const findSql = 'select name, mime_type, bytes, digest from artifacts where id = $1 and tenant = $2'

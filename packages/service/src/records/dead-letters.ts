@@ -1,0 +1,95 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Queries } from '../databases/database.ts'
+import type { AdmittedCall, CallStore } from '../stores/call-store.ts'
+import type { DeadLetter, Paged, PageQuery } from '../stores/views.ts'
+import { callOf, isLetterId, type LetterRow, letterOf } from './letter-rows.ts'
+import { discardSql, getSql, listSql, redrivenSql, sendAgainSql } from './letter-statements.ts'
+import { readPlace, writePlace } from './place.ts'
+
+/**
+ * What could not be done and waits for a person, in the table `dead_letters`.
+ *
+ * A letter is *open* until somebody redrives it or discards it; only one of them can be done, and a second time changes
+ * nothing. The letter of a callback that was redriven and failed again is open again.
+ * - Tenants: a letter of another tenant is NOT_FOUND, like one that never was.
+ * - Errors: NOT_FOUND, INPUT_INVALID for what cannot be done with a letter, otherwise the store's.
+ */
+export interface DeadLetters {
+  /** The newest first, without what was asked for. */
+  list(query: PageQuery, tenant: string): Promise<Paged<DeadLetter>>
+  get(id: string, tenant: string): Promise<DeadLetter>
+  /**
+   * Hands the call in again, as its first caller and under a new id, which a second redrive answers too; or sends the
+   * callback again. Who asked for it is on the audit record. Whether he may is for the caller to check.
+   */
+  redrive(id: string, by: Identity): Promise<{ readonly callId: string }>
+  discard(id: string, by: Identity): Promise<void>
+}
+
+export interface DeadLettersOptions {
+  readonly database: Queries
+  readonly calls: Pick<CallStore, 'submit'>
+  readonly newId: () => string
+  /** Completes a call that is handed in again with what its tool asks for today, such as its slot. */
+  readonly prepare?: (call: AdmittedCall) => AdmittedCall | Promise<AdmittedCall>
+}
+
+const usualPage = 50
+const largestPage = 200
+
+export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
+  const { database, calls, newId, prepare = (call) => call } = options
+  const find = async (id: string, tenant: string): Promise<LetterRow> => {
+    const [row] = isLetterId(id) ? await database.query<LetterRow>(getSql, [id, tenant]) : []
+    if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
+    return row
+  }
+  /** The key makes it the same call however often it is handed in, also when nobody heard that it was. */
+  const submitAgain = async (letter: LetterRow): Promise<string> => {
+    const call = callOf(letter)
+    if (call === undefined) throw wrong('holds no call that could be read, or none that is still kept')
+    const again = { ...call, callId: newId(), key: `dlq:${letter.id}`, redriveOf: letter.id }
+    const [submitted] = await calls.submit([await prepare(again)])
+    if (submitted !== undefined && submitted.kind !== 'conflict') return submitted.callId
+    throw new ToolError('IDEMPOTENCY_CONFLICT', `Its caller used the key ${again.key} for another call.`)
+  }
+  const sendAgain = async (letter: LetterRow, by: Identity): Promise<string> => {
+    const [row] = await database.query<{ call_id: string }>(sendAgainSql, [letter.id, by.tenant, by.principal])
+    if (row !== undefined) return row.call_id
+    const { redriven_as: before } = await find(letter.id, by.tenant)
+    if (before === null) throw wrong('was discarded, or what it was to send is no longer kept')
+    return before
+  }
+  return {
+    async list({ limit = usualPage, cursor }, tenant) {
+      const most = Math.min(Math.max(1, limit), largestPage)
+      const { at, id } = readPlace(cursor)
+      const rows = await database.query<LetterRow>(listSql, [tenant, at, id, most + 1])
+      const items = rows.slice(0, most).map(letterOf)
+      const last = rows[most - 1]
+      if (last === undefined || rows.length <= most) return { items }
+      return { items, cursor: writePlace({ at: last.place, id: last.id }) }
+    },
+    async get(id, tenant) {
+      return letterOf(await find(id, tenant))
+    },
+    async redrive(id, by) {
+      const letter = await find(id, by.tenant)
+      if (letter.redriven_as !== null) return { callId: letter.redriven_as }
+      if (letter.discarded_at !== null) throw wrong('was discarded')
+      if (letter.source === 'callback') return { callId: await sendAgain(letter, by) }
+      const callId = await submitAgain(letter)
+      await database.query(redrivenSql, [id, by.tenant, by.principal, callId])
+      return { callId }
+    },
+    async discard(id, by) {
+      const { redriven_as: before } = await find(id, by.tenant)
+      if (before !== null) throw wrong(`was redriven as ${before}`)
+      await database.query(discardSql, [id, by.tenant, by.principal])
+    },
+  }
+}
+
+function wrong(words: string): ToolError {
+  return new ToolError('INPUT_INVALID', `The dead letter ${words}.`, { stage: 'admit' })
+}

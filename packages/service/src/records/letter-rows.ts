@@ -1,0 +1,97 @@
+import type { EffectClass, Identity, Json } from '@gantry/contract'
+import type { AdmittedCall } from '../stores/call-store.ts'
+import type { DeadLetter } from '../stores/views.ts'
+
+/** A dead letter as it is read; of the call only when one letter is asked for. */
+export type LetterRow = {
+  id: string
+  call_id: string | null
+  source: string
+  reason: string
+  code: string
+  tool: string | null
+  deliveries: number
+  created_at: Date
+  /** When it was created, in the form of a cursor. */
+  place: string
+  redriven_at: Date | null
+  redriven_by: string | null
+  redriven_as: string | null
+  discarded_at: Date | null
+  discarded_by: string | null
+  payload?: string | null
+  call?: CallRow | null
+}
+
+/** The call of a letter, as the database writes it as JSON. */
+type CallRow = {
+  kind: AdmittedCall['kind']
+  identity: string
+  fingerprint: string
+  tool: string
+  effect: EffectClass
+  payload: string | null
+  payload_ref: string | null
+  payload_bytes: number
+  timeout_ms: number | null
+  callback: string | null
+  trace: string | null
+}
+
+export function letterOf(row: LetterRow): DeadLetter {
+  const payload = row.payload ?? row.call?.payload ?? undefined
+  return {
+    id: row.id,
+    source: row.source,
+    reason: row.reason,
+    code: row.code,
+    deliveries: row.deliveries,
+    createdAt: row.created_at.toISOString(),
+    ...(row.call_id === null ? {} : { callId: row.call_id }),
+    ...(row.tool === null ? {} : { tool: row.tool }),
+    ...(payload === undefined ? {} : { payload: jsonOf(payload) }),
+    ...(row.redriven_at === null
+      ? {}
+      : { redriven: { at: row.redriven_at.toISOString(), by: `${row.redriven_by}`, callId: `${row.redriven_as}` } }),
+    ...(row.discarded_at === null
+      ? {}
+      : { discarded: { at: row.discarded_at.toISOString(), by: `${row.discarded_by}` } }),
+  }
+}
+
+/**
+ * What is handed in again: as it was, but not later, sooner or until some time, and with whatever definition the tool has
+ * now, since it was probably mended.
+ */
+export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | undefined {
+  if (call === null || call === undefined) return undefined
+  const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, trace } = call
+  const identity: Identity = JSON.parse(call.identity)
+  return {
+    kind,
+    identity,
+    fingerprint,
+    tool,
+    effect,
+    payloadBytes: call.payload_bytes,
+    ...(payload === null ? {} : { payload }),
+    ...(payload_ref === null ? {} : { payloadRef: payload_ref }),
+    ...(timeout_ms === null ? {} : { timeoutMs: timeout_ms }),
+    ...(callback === null ? {} : { callback }),
+    ...(trace === null ? {} : { trace }),
+  }
+}
+
+/** What could not be read as JSON is shown as the text that it is. */
+function jsonOf(text: string): Json {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** Whether a text from outside can be the id of a letter. */
+export function isLetterId(id: string): boolean {
+  return /^[\x21-\x7e]{1,200}$/.test(id)
+}

@@ -1,0 +1,124 @@
+import type { Queries } from '../databases/database.ts'
+import type { CallState } from '../stores/call-store.ts'
+
+/** Something to be sent about a call that has ended, with the right to send it until the lease is over. */
+export interface OutboxItem {
+  readonly id: number
+  readonly callId: string
+  readonly tenant: string
+  /** How it is to be sent: `callback`. */
+  readonly kind: string
+  readonly target: string
+  /** How often it was taken, this time included. */
+  readonly tries: number
+  /** What it is about; absent when the call is no longer kept. */
+  readonly call?: { readonly kind: 'call' | 'chain'; readonly tool: string; readonly state: CallState }
+}
+
+/**
+ * What is to be sent, in the table `outbox`; the outcome of a call puts it there.
+ *
+ * An item is *due* from its time on. `claim` leases it and counts the try. Its holder says that it was *sent*, or is to be
+ * tried *later*, or has *failed* for good, which puts it into the dead letters. A holder who dies lets the lease run out,
+ * and the item is due again. Only the holder of the newest lease is heard.
+ * - Order: of two items of one call for one target, the later is not due before the earlier is done with.
+ * - Concurrency: any number of processes; no item is leased to two at a time.
+ */
+export interface Outbox {
+  claim(max: number, leaseMs: number): Promise<readonly OutboxItem[]>
+  sent(item: OutboxItem): Promise<void>
+  later(item: OutboxItem, delayMs: number, error: string): Promise<void>
+  /** Hands an item back as if it had not been taken. */
+  release(item: OutboxItem): Promise<void>
+  /** Gives up; in the same statement the dead letter is written. */
+  fail(item: OutboxItem, error: string): Promise<void>
+}
+
+export function outboxRecords(database: Queries): Outbox {
+  return {
+    async claim(max, leaseMs) {
+      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs])
+      return rows.map(itemOf)
+    },
+    async sent({ id, tries }) {
+      await database.query(`update outbox set sent_at = now(), lease_until = null, last_error = null ${held}`, [
+        id,
+        tries,
+      ])
+    },
+    async later({ id, tries }, delayMs, error) {
+      await database.query(
+        `update outbox set next_at = now() + $3 * interval '1 millisecond', lease_until = null, last_error = $4 ${held}`,
+        [id, tries, delayMs, error],
+      )
+    },
+    async release({ id, tries }) {
+      await database.query(`update outbox set tries = tries - 1, lease_until = null ${held}`, [id, tries])
+    },
+    async fail({ id, tries }, error) {
+      await database.query(failSql, [id, tries, error])
+    },
+  }
+}
+
+/** The dead letter of an item is named after it, so that a redrive finds the item, and a second failure the letter. */
+export const letterPrefix = 'callback-'
+
+type ClaimedRow = {
+  id: number
+  call_id: string
+  tenant: string
+  kind: string
+  target: string
+  tries: number
+  call_kind: 'call' | 'chain' | null
+  tool: string | null
+  status: CallState | null
+}
+
+function itemOf(row: ClaimedRow): OutboxItem {
+  const { id, call_id: callId, tenant, kind, target, tries, call_kind, tool, status } = row
+  const item = { id, callId, tenant, kind, target, tries }
+  if (call_kind === null || tool === null || status === null) return item
+  return { ...item, call: { kind: call_kind, tool, state: status } }
+}
+
+/** The count of tries tells one lease from another. */
+const held = 'where id = $1 and tries = $2 and sent_at is null and failed_at is null'
+
+const claimSql = `
+  with due as (
+    select o.id from outbox o
+    where o.sent_at is null and o.failed_at is null and o.next_at <= now()
+      and (o.lease_until is null or o.lease_until <= now())
+      and not exists (
+        select from outbox e
+        where e.call_id = o.call_id and e.target = o.target and e.id < o.id and e.sent_at is null and e.failed_at is null
+      )
+    order by o.next_at, o.id
+    limit $1
+    for update of o skip locked
+  ), claimed as (
+    update outbox o set tries = o.tries + 1, lease_until = now() + $2 * interval '1 millisecond'
+    from due where o.id = due.id
+    returning o.id, o.call_id, o.tenant, o.kind, o.target, o.tries
+  )
+  select o.*, c.kind as call_kind, c.tool, r.status
+  from claimed o
+  left join calls c on c.call_id = o.call_id
+  left join results r on r.call_id = o.call_id
+  order by o.id`
+
+// A letter that was redriven and comes back is open again.
+const failSql = `
+  with failed as (
+    update outbox set failed_at = now(), lease_until = null, last_error = $3::text ${held}
+    returning id, call_id, tenant, tries
+  )
+  insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
+  select '${letterPrefix}' || f.id, f.tenant, f.call_id, 'callback', $3::text, 'BACKEND_FAILED', c.tool, f.tries
+  from failed f
+  left join calls c on c.call_id = f.call_id
+  on conflict (id) do update set
+    reason = excluded.reason, deliveries = excluded.deliveries, created_at = now(),
+    redriven_at = null, redriven_by = null, redriven_as = null, discarded_at = null, discarded_by = null`

@@ -1,0 +1,138 @@
+import { type ChainResult, type Result, ToolError } from '@gantry/contract'
+import type { Egress, EgressResponse } from '@gantry/core'
+import type { CallViews } from '../records/call-views.ts'
+import { checkCallbackUrl } from '../records/callback-url.ts'
+import type { OutboxItem } from '../records/outbox.ts'
+import type { Send, Sending } from './relay.ts'
+import { signWebhook } from './signature.ts'
+
+export interface CallbackOptions {
+  /** The guard that every callback goes through; without rules of its host it lets them go to any public address. */
+  readonly egress: Pick<Egress, 'request'>
+  /** The key that a tenant's callbacks are signed with; without one they go unsigned. */
+  readonly keyOf: (tenant: string, signal: AbortSignal) => Promise<Uint8Array | undefined>
+  readonly views: Pick<CallViews, 'outcomes'>
+  /** Time for one try, from the first step to the last byte; 10 s. */
+  readonly timeoutMs?: number
+  /** Bytes of one message; a result that does not fit is left out, and its receiver asks for it. 4 MiB. */
+  readonly bodyBytes?: number
+}
+
+/** What a receiver gets. */
+export interface CallbackBody {
+  readonly callId: string
+  readonly kind: 'call' | 'chain'
+  readonly tool: string
+  readonly state: string
+  /** Absent when it is too large to be sent. */
+  readonly result?: Result | ChainResult
+}
+
+/** What is kept of a receiver's answer. */
+const keptCharacters = 200
+/** What is read of it, so that its connection can be used again. */
+const readBytes = 4_096
+
+/**
+ * Posts the outcome of a call to the URL that its caller named, signed as Standard Webhooks asks for. A status from 200 to
+ * 299 takes it, 410 wants no more, and everything else is tried again; redirects are not followed.
+ */
+export function createCallbackSender(options: CallbackOptions): Send {
+  const { egress, timeoutMs = 10_000 } = options
+  return async (item, signal) => {
+    const time = AbortSignal.timeout(timeoutMs)
+    const either = AbortSignal.any([signal, time])
+    try {
+      const url = checkCallbackUrl(item.target)
+      const body = await bodyOf(item, options, either)
+      const response = await egress.request({
+        owner: 'callback',
+        own: [url.origin],
+        url,
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'user-agent': 'gantry',
+          ...(await signedBy(item, body, options, either)),
+        },
+        body,
+        headersMs: timeoutMs,
+        idleMs: timeoutMs,
+        signal: either,
+      })
+      return await judge(response, url)
+    } catch (error) {
+      signal.throwIfAborted()
+      return time.aborted ? { kind: 'again', error: `It took more than ${timeoutMs} ms.` } : failure(error)
+    }
+  }
+}
+
+async function bodyOf({ callId, call }: OutboxItem, options: CallbackOptions, signal: AbortSignal): Promise<string> {
+  if (call === undefined) throw new ToolError('NOT_FOUND', 'The call is no longer kept.')
+  const result = (await options.views.outcomes([callId], signal)).get(callId)
+  if (result === undefined) throw new ToolError('STORE_UNAVAILABLE', 'The result of the call could not be read.')
+  const view: CallbackBody = { callId, ...call }
+  const whole = JSON.stringify({ ...view, result })
+  return Buffer.byteLength(whole) > (options.bodyBytes ?? 4_194_304) ? JSON.stringify(view) : whole
+}
+
+async function signedBy(
+  { id, callId, tenant }: OutboxItem,
+  body: string,
+  { keyOf }: CallbackOptions,
+  signal: AbortSignal,
+) {
+  const message = { id: `${callId}_${id}`, body, seconds: Date.now() / 1_000 }
+  const key = await keyOf(tenant, signal)
+  return key === undefined ? { 'webhook-id': message.id } : signWebhook(key, message)
+}
+
+/** What a response means. Nothing of it is kept but its status and how its body begins. */
+async function judge(response: EgressResponse, { origin }: URL): Promise<Sending> {
+  const { status, headers } = response
+  const text = await beginningOf(response)
+  if (status >= 200 && status <= 299) return { kind: 'sent' }
+  const error = `${origin} answered ${status}${text === '' ? '' : `: ${text}`}`
+  if (status === 410) return { kind: 'never', error }
+  const afterMs = status === 429 || status === 503 ? retryAfterMs(headers.get('retry-after')) : undefined
+  return { kind: 'again', error, ...(afterMs === undefined ? {} : { afterMs }) }
+}
+
+/** The first characters of a body, on one line; empty when it cannot be read, since the status says enough. */
+async function beginningOf(response: EgressResponse): Promise<string> {
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  try {
+    for await (const piece of response.body) {
+      pieces.push(piece)
+      bytes += piece.byteLength
+      if (bytes > readBytes) break
+    }
+  } catch {
+    return ''
+  } finally {
+    response.cancel()
+  }
+  const text = new TextDecoder().decode(Buffer.concat(pieces).subarray(0, readBytes))
+  return text
+    .replace(/[\p{C}\p{Z}]+/gu, ' ')
+    .trim()
+    .slice(0, keptCharacters)
+    .toWellFormed()
+}
+
+/** Seconds, or a date; undefined for anything else. */
+function retryAfterMs(header: string | null): number | undefined {
+  if (header === null) return undefined
+  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now()
+  return ms > 0 ? ms : undefined
+}
+
+/** Faults that another try cannot mend before somebody has changed something. */
+const lasting: readonly string[] = ['EGRESS_DENIED', 'INPUT_INVALID', 'PAYLOAD_INVALID', 'NOT_FOUND']
+
+function failure(error: unknown): Sending {
+  if (!ToolError.is(error)) return { kind: 'again', error: 'It could not be sent.' }
+  return { kind: lasting.includes(error.code) ? 'never' : 'again', error: error.message }
+}

@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { createEgress } from '@gantry/core'
+import { postgresDatabase } from '../../test/databases.fixture.ts'
+import type { Database } from '../databases/database.ts'
+import { callViews } from '../records/call-views.ts'
+import { addRows, someCall, someEnd, testOnDatabases } from '../records/calls.fixture.ts'
+import { outboxRecords } from '../records/outbox.ts'
+import { openCallNews } from './call-news.ts'
+import { type Receiver, receiver, testKey } from './callback.fixture.ts'
+import { createCallbackSender } from './callback.ts'
+import { startRelay } from './relay.ts'
+import { verifyWebhook } from './signature.ts'
+
+const views = (database: Database) => callViews(database, { content: () => Promise.reject(new Error('no files')) })
+
+async function put(database: Database, target: string, ...callIds: readonly string[]): Promise<void> {
+  for (const callId of callIds) {
+    await addRows(database, 'calls', [someCall(callId, { callback: target })])
+    await addRows(database, 'results', [someEnd(callId)])
+    await addRows(database, 'outbox', [{ call_id: callId, tenant: 'acme', kind: 'callback', target }])
+  }
+  await database.query(`select pg_notify('gantry_done', '')`)
+}
+
+/** A relay of callbacks to these receivers, stopped with the test. */
+async function relay(t: TestContext, database: Database, ...origins: readonly string[]): Promise<void> {
+  const egress = createEgress({ allow: origins.map((origin) => ({ origin, private: true })) })
+  const news = await openCallNews(database)
+  const send = createCallbackSender({ egress, keyOf: async () => testKey, views: views(database), timeoutMs: 2_000 })
+  const started = startRelay({ outbox: outboxRecords(database), news, send, tries: 4, pollMs: 50, random: () => 0 })
+  t.after(async () => {
+    await started.stop(AbortSignal.abort())
+    await news.close()
+    await egress.close()
+  })
+}
+
+/** Waits until all is sent or given up, without the pauses between the tries. */
+async function settled(database: Database): Promise<void> {
+  for (;;) {
+    const open = 'sent_at is null and failed_at is null'
+    const left = await database.query(`update outbox set next_at = now() where ${open} returning id`)
+    if (left.length === 0) return
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
+const idsOf = ({ received }: Receiver): string[] => received.map(({ body }) => JSON.parse(body).callId)
+
+testOnDatabases({
+  'a receiver that was down gets its callback when it is up again': async ({ database }, t) => {
+    const down = await receiver(t)
+    await down.close()
+    await put(database, down.url, 'c1')
+    await relay(t, database, down.origin)
+    const failed = 'select last_error from outbox where last_error is not null'
+    let rows = await database.query<{ last_error: string }>(failed)
+    while (rows.length === 0) rows = await database.query(failed)
+    assert.match(String(rows[0]?.last_error), /refused the connection/)
+    const up = await receiver(t, undefined, down.port)
+    await settled(database)
+    const [got] = up.received
+    assert.ok(got !== undefined && up.received.length === 1)
+    assert.equal(await verifyWebhook(testKey, got), true)
+    assert.deepEqual(await database.query('select id from dead_letters'), [])
+  },
+
+  'a receiver that fails gets the same message until it takes it': async ({ database }, t) => {
+    const moody = await receiver(t, (_, response, count) => response.writeHead(count < 3 ? 500 : 200).end('later'))
+    await put(database, moody.url, 'c1')
+    await relay(t, database, moody.origin)
+    await settled(database)
+    assert.equal(moody.received.length, 3)
+    assert.equal(new Set(moody.received.map(({ headers }) => headers['webhook-id'])).size, 1)
+    assert.deepEqual(await database.query('select tries, sent_at is not null as sent, last_error from outbox'), [
+      { tries: 3, sent: true, last_error: null },
+    ])
+  },
+
+  'a receiver that always fails is given up, and its letter says why': async ({ database }, t) => {
+    const broken = await receiver(t, (_, response) => response.writeHead(500).end('I am broken'))
+    await put(database, broken.url, 'c1')
+    await relay(t, database, broken.origin)
+    await settled(database)
+    assert.equal(broken.received.length, 4)
+    const [letter] = await database.query('select source, reason, deliveries from dead_letters')
+    assert.deepEqual(letter, {
+      source: 'callback',
+      reason: `${broken.origin} answered 500: I am broken`,
+      deliveries: 4,
+    })
+  },
+
+  'a receiver that does not answer holds up no other': async ({ database }, t) => {
+    const silent = await receiver(t, () => {})
+    const prompt = await receiver(t)
+    await put(database, silent.url, 's1', 's2')
+    await put(database, prompt.url, 'p1', 'p2')
+    await relay(t, database, silent.origin, prompt.origin)
+    const done = `select count(*) as sent from outbox where sent_at is not null`
+    while ((await database.query<{ sent: number }>(done))[0]?.sent !== 2) assert.ok(idsOf(prompt).length <= 2)
+    assert.deepEqual(idsOf(prompt).sort(), ['p1', 'p2'])
+  },
+
+  'two relays at once send every callback and lose none': async ({ database }, t) => {
+    const target = await receiver(t, (_, response, count) => response.writeHead(count % 5 === 0 ? 503 : 200).end())
+    await relay(t, database, target.origin)
+    await relay(t, database, target.origin)
+    const ids = Array.from({ length: 60 }, (_, index) => `c${index}`)
+    await put(database, target.url, ...ids)
+    await settled(database)
+    assert.deepEqual([...new Set(idsOf(target))].sort(), ids.toSorted())
+    const [counts] = await database.query('select count(sent_at) as sent, count(failed_at) as failed from outbox')
+    assert.deepEqual(counts, { sent: 60, failed: 0 })
+  },
+
+  'a call whose result is kept reaches its receiver whole': async ({ database }, t) => {
+    const target = await receiver(t)
+    const data = { text: '\0 \ud800 🎈', big: 1e300, ['__proto__']: 1 }
+    await put(database, target.url, 'c1')
+    await database.query('update results set result = $1', [JSON.stringify(data)])
+    await relay(t, database, target.origin)
+    await settled(database)
+    assert.deepEqual(JSON.parse(target.received[0]?.body ?? '').result, data)
+  },
+})
+
+test('a relay that is killed between sending and saying so has its callback sent again, with the same id', async (t) => {
+  const { database, url } = await postgresDatabase(t)
+  const target = await receiver(t)
+  await put(database, target.url, 'c1')
+  const script = join(import.meta.dirname, 'relay-killed.fixture.ts')
+  const child = spawn(process.execPath, [script, url, target.origin], { stdio: ['ignore', 'ignore', 'inherit'] })
+  t.after(() => child.kill('SIGKILL'))
+  const [, signal] = await once(child, 'exit')
+  assert.equal(signal, 'SIGKILL')
+  assert.equal(target.received.length, 1)
+  assert.deepEqual(await database.query('select tries, sent_at from outbox'), [{ tries: 1, sent_at: null }])
+  await relay(t, database, target.origin)
+  await settled(database)
+  const messages = target.received.map(({ headers, body }) => [headers['webhook-id'], JSON.parse(body).callId])
+  const [row] = await database.query<{ id: number }>('select id from outbox')
+  assert.deepEqual(messages, [
+    [`c1_${row?.id}`, 'c1'],
+    [`c1_${row?.id}`, 'c1'],
+  ])
+})

@@ -1,0 +1,62 @@
+import { type Result, type StreamEnd, type StreamEvent, ToolError } from '@gantry/contract'
+import type { CallViews } from '../records/call-views.ts'
+import type { EventRecords } from '../records/events.ts'
+import { createBell } from '../stores/bell.ts'
+import type { CallNews } from './call-news.ts'
+
+export interface CallEventsOptions {
+  readonly records: Pick<EventRecords, 'after'>
+  readonly views: Pick<CallViews, 'outcomes'>
+  readonly news: Pick<CallNews, 'onCall'>
+  readonly callId: string
+  /** The last id that the reader has; 0 for all events. */
+  readonly afterId: number
+  readonly signal: AbortSignal
+}
+
+const pageSize = 100
+/** How long a reader who hears nothing waits before he looks by himself: longer each time, since news are seldom lost. */
+const firstLookMs = 1_000
+const longestLookMs = 5_000
+
+/**
+ * The events of a call after an id, as they come, then its end. Any process can serve any reader from any id: all is
+ * read from the database, a page at a time and only when it is asked for, so that a slow reader costs nothing.
+ * - Cancellation: throws the signal's reason.
+ * - Errors: NOT_FOUND when there is no such call or no longer; otherwise the stores'.
+ * - The result in the end of a chain is a ChainResult.
+ */
+export async function* callEvents(options: CallEventsOptions): AsyncGenerator<StreamEvent, void> {
+  const { records, news, callId, signal } = options
+  const bell = createBell()
+  const unhear = news.onCall(callId, bell.ring)
+  let last = options.afterId
+  let lookMs = firstLookMs
+  try {
+    for (;;) {
+      signal.throwIfAborted()
+      const page = await records.after(callId, last, pageSize)
+      if (page === undefined) throw new ToolError('NOT_FOUND', 'There is no such call, or it is no longer kept.')
+      for (const event of page.events) {
+        yield event
+        last = event.id
+        lookMs = firstLookMs
+      }
+      if (page.events.length === pageSize) continue
+      if (page.endId !== undefined) {
+        if (last < page.endId) yield { ...(await endOf(options)), id: page.endId, callId }
+        return
+      }
+      await bell.wait(lookMs, signal)
+      lookMs = Math.min(longestLookMs, lookMs * 2)
+    }
+  } finally {
+    unhear()
+  }
+}
+
+async function endOf({ views, callId, signal }: CallEventsOptions): Promise<StreamEnd> {
+  const result = (await views.outcomes([callId], signal)).get(callId) as Result | undefined
+  if (result === undefined) throw new ToolError('STORE_UNAVAILABLE', 'The result of the call cannot be read now.')
+  return result.error === undefined ? { kind: 'done', result } : { kind: 'error', error: result.error, result }
+}

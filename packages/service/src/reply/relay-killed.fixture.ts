@@ -1,0 +1,27 @@
+import { createEgress } from '@gantry/core'
+import { openPostgres } from '../databases/postgres.ts'
+import { someResult } from '../records/calls.fixture.ts'
+import { outboxRecords } from '../records/outbox.ts'
+import { knownOutcomes, testKey } from './callback.fixture.ts'
+import { createCallbackSender } from './callback.ts'
+import { startRelay } from './relay.ts'
+
+/** A relay in a process of its own that dies after it has sent something and before it can say so. */
+const [url = '', origin = ''] = process.argv.slice(2)
+const database = await openPostgres({ url })
+const outbox = outboxRecords(database)
+startRelay({
+  outbox: {
+    ...outbox,
+    async sent() {
+      process.kill(process.pid, 'SIGKILL')
+    },
+  },
+  news: { onEnd: () => () => {} },
+  leaseMs: 500,
+  send: createCallbackSender({
+    egress: createEgress({ allow: [{ origin, private: true }] }),
+    keyOf: async () => testKey,
+    views: knownOutcomes(someResult({ callId: 'c1' })),
+  }),
+})

@@ -1,0 +1,303 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import type { Database } from '../databases/database.ts'
+import { addRows, someCall, someEnd, testOnDatabases } from '../records/calls.fixture.ts'
+import { type Outbox, type OutboxItem, outboxRecords } from '../records/outbox.ts'
+import { openCallNews } from './call-news.ts'
+import { pauseAfter, type RelayOptions, type Send, startRelay } from './relay.ts'
+
+/** So that a relay which is not woken is noticed. */
+const never = 2 ** 30
+
+/** Puts an item of a call that ended into the outbox, and says so as its end would. */
+async function put(database: Database, ...callIds: readonly string[]): Promise<void> {
+  for (const callId of callIds) {
+    await addRows(database, 'calls', [someCall(callId)])
+    await addRows(database, 'results', [someEnd(callId)])
+    await addRows(database, 'outbox', [{ call_id: callId, tenant: 'acme', kind: 'callback', target: 'https://a.b' }])
+  }
+  await database.query(`select pg_notify('gantry_done', $1)`, [callIds.join(',').slice(0, 7_000)])
+}
+
+/** A relay that is stopped with the test. */
+async function relay(t: TestContext, database: Database, options: Partial<RelayOptions> & { readonly send: Send }) {
+  const news = await openCallNews(database)
+  const started = startRelay({ outbox: outboxRecords(database), news, pollMs: never, ...options })
+  t.after(async () => {
+    await started.stop(AbortSignal.abort())
+    await news.close()
+  })
+  return started
+}
+
+/** Resolves when every item is sent or failed. */
+async function settled(database: Database): Promise<void> {
+  for (;;) {
+    const left = await database.query('select id from outbox where sent_at is null and failed_at is null')
+    if (left.length === 0) return
+  }
+}
+
+/** Makes what waits for its time due now. */
+async function hurry(database: Database): Promise<void> {
+  await database.query('update outbox set next_at = now() where sent_at is null')
+  await database.query(`select pg_notify('gantry_done', '')`)
+}
+
+const sent = { kind: 'sent' } as const
+const again = { kind: 'again', error: 'down' } as const
+
+testOnDatabases({
+  'what is in the outbox is sent, also what comes while the relay waits': async ({ database }, t) => {
+    const seen: string[] = []
+    await put(database, 'before')
+    const first = Promise.withResolvers<void>()
+    await relay(t, database, {
+      send: async ({ callId }) => {
+        seen.push(callId)
+        first.resolve()
+        return sent
+      },
+    })
+    await first.promise
+    await put(database, 'after')
+    await settled(database)
+    assert.deepEqual(seen, ['before', 'after'])
+  },
+
+  'a relay that hears nothing looks by itself': async ({ database }, t) => {
+    await relay(t, database, { send: async () => sent, pollMs: 20, news: { onEnd: () => () => {} } })
+    await put(database, 'c1')
+    await settled(database)
+  },
+
+  'what fails is tried again, later each time, and given up at last': async ({ database }, t) => {
+    let tries = 0
+    const tried = [1, 2, 3].map(() => Promise.withResolvers<void>())
+    await put(database, 'c1')
+    await relay(t, database, {
+      tries: 3,
+      random: () => 0,
+      send: async (item) => {
+        tries += 1
+        assert.equal(item.tries, tries)
+        tried[tries - 1]?.resolve()
+        return again
+      },
+    })
+    for (const { promise } of tried.slice(0, 2)) {
+      await promise
+      const pauses =
+        'select extract(epoch from next_at - now())::float8 as pause from outbox where last_error is not null'
+      let found = await database.query<{ pause: number }>(`${pauses} and lease_until is null`)
+      while (found.length === 0) found = await database.query(`${pauses} and lease_until is null`)
+      assert.ok(found[0] !== undefined && found[0].pause > 0, JSON.stringify(found))
+      await hurry(database)
+    }
+    await settled(database)
+    assert.equal(tries, 3)
+    const letters = await database.query('select call_id, source, reason, deliveries from dead_letters')
+    assert.deepEqual(letters, [{ call_id: 'c1', source: 'callback', reason: 'down', deliveries: 3 }])
+  },
+
+  'what would be no use to try again is given up at once': async ({ database }, t) => {
+    await put(database, 'c1')
+    await relay(t, database, { send: async () => ({ kind: 'never', error: 'wants no more' }) })
+    await settled(database)
+    assert.deepEqual(await database.query('select reason, deliveries from dead_letters'), [
+      { reason: 'wants no more', deliveries: 1 },
+    ])
+  },
+
+  'a receiver says when to come back, within a day': async ({ database }, t) => {
+    await put(database, 'soon', 'far')
+    await relay(t, database, {
+      send: async ({ callId }) => ({ ...again, afterMs: callId === 'soon' ? 7_200_000 : 1e12 }),
+    })
+    const due = `select call_id, round(extract(epoch from next_at - now()) / 3600)::integer as hours from outbox
+      where last_error is not null and lease_until is null order by call_id`
+    let rows = await database.query(due)
+    while (rows.length < 2) rows = await database.query(due)
+    assert.deepEqual(rows, [
+      { call_id: 'far', hours: 24 },
+      { call_id: 'soon', hours: 2 },
+    ])
+  },
+
+  'no more are sent at a time than there is room for': async ({ database }, t) => {
+    await put(database, ...Array.from({ length: 12 }, (_, index) => `c${index}`))
+    let now = 0
+    let most = 0
+    await relay(t, database, {
+      concurrency: 3,
+      async send() {
+        now += 1
+        most = Math.max(most, now)
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        now -= 1
+        return sent
+      },
+    })
+    await settled(database)
+    assert.equal(most, 3)
+  },
+
+  'two relays side by side send each item, and none twice': async ({ database }, t) => {
+    const seen: string[] = []
+    const send: Send = async ({ callId }) => {
+      seen.push(callId)
+      await new Promise((resolve) => setImmediate(resolve))
+      return sent
+    }
+    await relay(t, database, { send })
+    await relay(t, database, { send })
+    const ids = Array.from({ length: 80 }, (_, index) => `c${index}`)
+    await put(database, ...ids)
+    await settled(database)
+    assert.deepEqual(seen.toSorted(), ids.toSorted())
+  },
+
+  'a relay that is stopped ends what it began, and takes nothing more': async ({ database }, t) => {
+    const begun = Promise.withResolvers<void>()
+    const go = Promise.withResolvers<void>()
+    await put(database, 'c1', 'c2')
+    const started = await relay(t, database, {
+      concurrency: 1,
+      async send() {
+        begun.resolve()
+        await go.promise
+        return sent
+      },
+    })
+    await begun.promise
+    const stopped = started.stop()
+    go.resolve()
+    await stopped
+    const rows = await database.query('select sent_at is not null as sent, tries from outbox order by id')
+    assert.deepEqual(rows, [
+      { sent: true, tries: 1 },
+      { sent: false, tries: 0 },
+    ])
+  },
+
+  'what is cut short is handed back at once, as if it had not been tried': async ({ database }, t) => {
+    const begun = Promise.withResolvers<void>()
+    await put(database, 'c1')
+    const started = await relay(t, database, {
+      send: (_, signal) => {
+        begun.resolve()
+        return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+      },
+    })
+    await begun.promise
+    await started.stop(AbortSignal.abort())
+    const rows = await database.query('select tries, lease_until, last_error from outbox')
+    assert.deepEqual(rows, [{ tries: 0, lease_until: null, last_error: null }])
+  },
+
+  'an item whose relays never come back is given up in the end': async ({ database }, t) => {
+    await put(database, 'c1')
+    await database.query(`update outbox set tries = 12, lease_until = now() - interval '1 second'`)
+    await relay(t, database, { send: async () => assert.fail('It must not be sent.') })
+    await settled(database)
+    const [letter] = await database.query('select reason, deliveries from dead_letters')
+    assert.deepEqual(letter, { reason: 'Whoever was to send it did not come back.', deliveries: 13 })
+  },
+
+  'a sender that breaks harms nothing but its item': async ({ database }, t) => {
+    const failures: unknown[] = []
+    await put(database, 'bad', 'good')
+    await relay(t, database, {
+      leaseMs: 1,
+      pollMs: 5,
+      tries: 2,
+      send: async ({ callId }) => (callId === 'bad' ? Promise.reject(new Error('broken')) : sent),
+      failed: (error) => failures.push(error),
+    })
+    await settled(database)
+    assert.deepEqual(await database.query('select call_id from dead_letters'), [{ call_id: 'bad' }])
+    assert.equal(failures.length, 2)
+  },
+})
+
+/** An outbox that is away so many times. */
+function away(times: number, calls: string[], items: OutboxItem[]): Outbox {
+  const step = async (name: string): Promise<void> => {
+    calls.push(name)
+    if (times-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'away')
+  }
+  return {
+    async claim() {
+      await step('claim')
+      return items.splice(0)
+    },
+    sent: () => step('sent'),
+    later: () => step('later'),
+    release: () => step('release'),
+    fail: () => step('fail'),
+  }
+}
+
+const someItem: OutboxItem = { id: 1, callId: 'c1', tenant: 'acme', kind: 'callback', target: 'x', tries: 1 }
+
+test('a relay whose database is away tries again', async () => {
+  const calls: string[] = []
+  const failures: unknown[] = []
+  const done = Promise.withResolvers<void>()
+  const started = startRelay({
+    outbox: away(2, calls, [someItem]),
+    news: { onEnd: () => () => {} },
+    pollMs: 1,
+    failed: (error) => failures.push(error),
+    send: async () => {
+      done.resolve()
+      return sent
+    },
+  })
+  await done.promise
+  await started.stop()
+  assert.deepEqual(calls.slice(0, 4), ['claim', 'claim', 'claim', 'sent'])
+  assert.equal(failures.length, 2)
+})
+
+test('what was sent is marked again when the database was away, rather than sent again', async () => {
+  const calls: string[] = []
+  let sends = 0
+  const items = [someItem]
+  const outbox = away(0, calls, items)
+  let refusals = 2
+  const marked = Promise.withResolvers<void>()
+  const started = startRelay({
+    outbox: {
+      ...outbox,
+      async sent() {
+        if (refusals-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'away')
+        marked.resolve()
+      },
+    },
+    news: { onEnd: () => () => {} },
+    pollMs: 1,
+    random: () => 0,
+    send: async () => {
+      sends += 1
+      return sent
+    },
+  })
+  await marked.promise
+  await started.stop()
+  assert.equal(sends, 1)
+})
+
+test('pauses grow from a second to an hour, and half of each is by chance', () => {
+  const pauses = Array.from({ length: 12 }, (_, index) => pauseAfter(index + 1, () => 1) / 1_000)
+  assert.deepEqual(pauses, [1, 3, 9, 27, 81, 243, 729, 2_187, 3_600, 3_600, 3_600, 3_600])
+  assert.equal(
+    pauseAfter(1, () => 0),
+    500,
+  )
+  assert.equal(
+    pauseAfter(1_000_000, () => 1),
+    3_600_000,
+  )
+})

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createWaiters, type Outcome } from './waiters.ts'
+
+const outcome = { status: 'ok' } as unknown as Outcome
+const never = new AbortController().signal
+
+test('everyone who waits for a call hears of its outcome', async () => {
+  const waiters = createWaiters(async () => new Map())
+  const all = Promise.all([waiters.wait('a', 10_000, never), waiters.wait('a', 10_000, never)])
+  waiters.tell('a', outcome)
+  assert.deepEqual(await all, [outcome, outcome])
+  assert.equal(waiters.size, 0)
+})
+
+test('a wait ends when its time is over or its signal aborts, and leaves nothing behind', async () => {
+  const waiters = createWaiters(async () => new Map())
+  const stop = new AbortController()
+  const [late, aborted] = [waiters.wait('a', 1, never), waiters.wait('b', 10_000, stop.signal)]
+  stop.abort()
+  assert.deepEqual(await Promise.all([late, aborted]), [undefined, undefined])
+  assert.equal(await waiters.wait('c', 10_000, stop.signal), undefined)
+  assert.equal(waiters.size, 0)
+})
+
+test('of the calls that ended elsewhere only those that are waited for are read', async () => {
+  const read: string[][] = []
+  const waiters = createWaiters(async (callIds) => {
+    read.push([...callIds])
+    return new Map(callIds.map((callId) => [callId, outcome]))
+  })
+  const waiting = waiters.wait('b', 10_000, never)
+  waiters.ended(['a', 'b', 'c'])
+  assert.equal(await waiting, outcome)
+  waiters.ended(['d'])
+  assert.deepEqual(read, [['b']])
+})
+
+test('a look finds what was not heard of, and a failed read is repaired by the next', async () => {
+  let up = false
+  const waiters = createWaiters(async (callIds) => {
+    if (!up) throw new Error('away')
+    return new Map(callIds.map((callId) => [callId, outcome]))
+  })
+  const waiting = waiters.wait('a', 10_000, never)
+  waiters.ended(['a'])
+  await assert.rejects(waiters.look(), /away/)
+  up = true
+  await waiters.look()
+  assert.equal(await waiting, outcome)
+})
+
+test('an outcome that comes before its waiter is kept for him, if he was expected', async () => {
+  const waiters = createWaiters(async () => new Map())
+  waiters.expect('a')
+  waiters.tell('a', outcome)
+  waiters.tell('b', outcome)
+  assert.equal(await waiters.wait('a', 10_000, never), outcome)
+  assert.equal(await waiters.wait('a', 1, never), undefined, 'once')
+  assert.equal(await waiters.wait('b', 1, never), undefined)
+})
+
+test('what is kept for those who never come is bounded', async () => {
+  const waiters = createWaiters(async () => new Map())
+  for (let n = 0; n < 3_000; n++) {
+    waiters.expect(`c${n}`)
+    waiters.tell(`c${n}`, outcome)
+  }
+  assert.equal(await waiters.wait('c0', 1, never), undefined)
+  assert.equal(await waiters.wait('c2999', 1, never), outcome)
+})

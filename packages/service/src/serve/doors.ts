@@ -1,0 +1,79 @@
+import { ToolError } from '@gantry/contract'
+import type { Snapshots } from '../execute/snapshots.ts'
+import type { Readiness, Service } from '../http/service.ts'
+import type { Artifacts } from '../records/artifacts.ts'
+import type { CallViews } from '../records/call-views.ts'
+import type { DeadLetters } from '../records/dead-letters.ts'
+import type { EventRecords } from '../records/events.ts'
+import type { WorkerRecords } from '../records/workers.ts'
+import type { CallNews } from '../reply/call-news.ts'
+import { callEvents } from '../reply/event-stream.ts'
+import type { Waiters } from '../reply/waiters.ts'
+import type { CallStore } from '../stores/call-store.ts'
+import type { Intake } from './intake.ts'
+
+export interface DoorParts {
+  readonly intake: Intake
+  readonly store: CallStore
+  readonly snapshots: Snapshots
+  readonly views: CallViews
+  readonly events: EventRecords
+  readonly artifacts: Artifacts
+  readonly letters: DeadLetters
+  readonly workers: WorkerRecords
+  readonly waiters: Waiters
+  readonly news: CallNews
+  readonly ready: () => Promise<Readiness>
+  readonly metrics: Service['metrics']
+}
+
+const never = new AbortController().signal
+
+/** What HTTP and later doors can ask, each from the part that knows. */
+export function createDoors(parts: DoorParts): Service {
+  const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news } = parts
+  return {
+    submit: (input, identity) => intake.submit(input, identity),
+    async wait(callId, identity, waitMs, signal) {
+      const waiting = waiters.wait(callId, waitMs, signal)
+      if (waiters.settled(callId)) return waiting
+      // An outcome that was there before anybody waited is not told again.
+      const view = await views.get(callId, identity.tenant, signal)
+      if (view.result !== undefined) waiters.tell(callId, view.result)
+      return waiting
+    },
+    call: (callId, identity) => views.get(callId, identity.tenant, never),
+    calls: (query, identity) => views.list(query, identity.tenant),
+    async events(callId, afterId, identity, signal) {
+      await views.get(callId, identity.tenant, signal)
+      return callEvents({ records: events, views, news, callId, afterId, signal })
+    },
+    async cancel(callId, identity) {
+      const fate = await store.cancel(callId, identity.tenant)
+      if (fate === 'absent') throw new ToolError('NOT_FOUND', 'There is no call of this id.')
+      return views.get(callId, identity.tenant, never)
+    },
+    deadLetters: (query, identity) => letters.list(query, identity.tenant),
+    deadLetter: (id, identity) => letters.get(id, identity.tenant),
+    redrive: (id, identity) => letters.redrive(id, identity),
+    discard: (id, identity) => letters.discard(id, identity),
+    async artifact(id, range, identity, signal) {
+      const { bytes } = await artifacts.find(id, identity.tenant)
+      const start = range?.start ?? 0
+      const end = Math.min(bytes, range?.end ?? bytes)
+      const whole = start === 0 && end === bytes
+      const opened = await artifacts.open(id, identity.tenant, whole ? undefined : { start, end }, signal)
+      return { ...opened, start, end }
+    },
+    workers: () => workers.list(),
+    runtimes: () => snapshots.current.executor.runtimes.list(),
+    get circuits() {
+      return snapshots.current.executor.circuits
+    },
+    get executor() {
+      return snapshots.current.executor
+    },
+    ready: parts.ready,
+    metrics: parts.metrics,
+  }
+}

@@ -1,0 +1,82 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import { admit, type IntakeOptions } from '../admit/intake.ts'
+import type { Snapshots } from '../execute/snapshots.ts'
+import { checkCallbackUrl } from '../records/callback-url.ts'
+import { createBatch } from '../stores/batch.ts'
+import type { Bus } from '../stores/bus.ts'
+import type { AdmittedCall, CallStore, ClaimOptions, Submitted } from '../stores/call-store.ts'
+import type { CallInput } from '../stores/views.ts'
+import type { Worker } from '../worker/worker.ts'
+import type { DepthGauge } from './depth.ts'
+
+export interface IntakeParts {
+  readonly store: CallStore
+  readonly snapshots: Snapshots
+  readonly depth: DepthGauge
+  readonly maxQueued: number
+  readonly bus: Bus
+  /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
+  readonly worker: Pick<Worker, 'free' | 'take'> | undefined
+  readonly claim: ClaimOptions
+  readonly keep: IntakeOptions['keep']
+  /** Makes place for the answer of a call that somebody here will wait for. */
+  readonly expect: (callId: string) => void
+  readonly newId: () => string
+}
+
+/** Takes calls in: refused, or kept durably and on their way. */
+export interface Intake {
+  submit(input: CallInput, identity: Identity): Promise<{ readonly callId: string; readonly repeated: boolean }>
+  /** From now on every call is refused. */
+  close(): void
+}
+
+export function createIntake(parts: IntakeParts): Intake {
+  const { store, snapshots, depth, maxQueued, bus, worker, claim } = parts
+  let closed = false
+  const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
+  const claiming = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls, claim), { atOnce: 2 })
+
+  const check = async (input: CallInput, identity: Identity): Promise<AdmittedCall> => {
+    if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+    if (depth.read() >= maxQueued) throw full(maxQueued)
+    if (input.callback !== undefined) checkCallbackUrl(input.callback)
+    return snapshots.use(({ executor }) =>
+      admit(input, identity, { executor, newId: parts.newId, now: Date.now, keep: parts.keep }),
+    )
+  }
+  const refused = (input: CallInput, identity: Identity, error: unknown): void => {
+    const code = ToolError.is(error) ? error.code : 'INTERNAL'
+    bus.emit('call:refused', { tool: String(input.tool ?? input.kind).slice(0, 200), code, tenant: identity.tenant })
+  }
+  return {
+    async submit(input, identity) {
+      const call = await check(input, identity).catch((error: unknown) => {
+        refused(input, identity, error)
+        throw error
+      })
+      const direct = worker?.free === true && call.delayMs === undefined && call.slot === undefined
+      if (direct) parts.expect(call.callId)
+      const submitted = await (direct ? claiming : queueing).add(call)
+      if (submitted.kind === 'conflict') throw conflict(call)
+      if (submitted.kind === 'duplicate') return { callId: submitted.callId, repeated: true }
+      bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
+      if (submitted.claim !== undefined) worker?.take(submitted.claim)
+      return { callId: submitted.callId, repeated: false }
+    },
+    close() {
+      closed = true
+    },
+  }
+}
+
+function full(maxQueued: number): ToolError {
+  return new ToolError('RATE_LIMITED', `${maxQueued} calls wait already.`, {
+    stage: 'admit',
+    details: { retryAfterMs: 1_000 },
+  })
+}
+
+function conflict({ key }: AdmittedCall): ToolError {
+  return new ToolError('IDEMPOTENCY_CONFLICT', `The idempotency key ${key} was used before for another call.`)
+}

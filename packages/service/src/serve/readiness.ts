@@ -1,0 +1,46 @@
+import type { Readiness } from '../http/service.ts'
+import type { Bus } from '../stores/bus.ts'
+
+/** Says whether the service does its work, from what it did last: answers of the database, not promises. */
+export interface Watch {
+  readonly state: 'starting' | 'ready' | 'draining'
+  change(state: 'ready' | 'draining'): void
+  /** Asks the database now, and says what is wrong. */
+  check(): Promise<Readiness>
+}
+
+export interface WatchOptions {
+  readonly bus: Bus
+  /** Resolves when the database answers. */
+  readonly ask: () => Promise<unknown>
+  readonly spooled: () => number
+}
+
+export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
+  let state: Watch['state'] = 'starting'
+  let down: string | undefined
+  bus.on('store:down', ({ reason }) => {
+    down = reason
+  })
+  bus.on('store:up', () => {
+    down = undefined
+  })
+  return {
+    get state() {
+      return state
+    },
+    change(next) {
+      state = next
+      bus.emit('worker:changed', { state: next })
+    },
+    async check() {
+      const problems: string[] = []
+      if (state === 'starting') problems.push('It has not begun to take calls.')
+      if (state === 'draining') problems.push('It is about to stop.')
+      if (down !== undefined) problems.push('Calls cannot be claimed: the database is away.')
+      else await ask().catch(() => problems.push('The database does not answer.'))
+      if (spooled() > 0) problems.push(`${spooled()} outcomes wait on disk for the database.`)
+      return { ready: problems.length === 0, problems }
+    },
+  }
+}

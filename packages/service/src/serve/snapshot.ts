@@ -1,0 +1,32 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { builtinTools, createExecutor, demoTools } from '@gantry/core'
+import type { LoadedConfig } from '../config/config.ts'
+import { reading } from '../config/problem.ts'
+import type { Snapshot } from '../execute/snapshots.ts'
+import type { Bus } from '../stores/bus.ts'
+import type { Additions } from './start.ts'
+
+/** What is larger than a result may be in a library goes into an artifact here. */
+const resultBytes = 67_108_864
+
+/** An executor of a configuration, named by what the configuration says. */
+export function createSnapshot(loaded: LoadedConfig, { audit, tools }: Additions, bus: Bus): Snapshot {
+  const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
+  const { options } = loaded
+  const executor = reading(loaded.file, () =>
+    createExecutor({
+      ...options,
+      audit,
+      limits: { resultBytes, ...options.limits },
+      tools: [...shipped, ...tools, ...(options.tools ?? [])],
+    }),
+  )
+  executor.on('circuit:changed', (event) => bus.emit('circuit:changed', event))
+  return { executor, version: versionOf(loaded.file) }
+}
+
+function versionOf(file: string | undefined): string {
+  if (file === undefined) return 'default'
+  return createHash('sha256').update(readFileSync(file)).digest('hex').slice(0, 16)
+}

@@ -1,0 +1,197 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import type { Audit, DefinedTool } from '@gantry/core'
+import { createCallIds } from '../admit/call-id.ts'
+import { keepPayload, readPayload } from '../admit/payload.ts'
+import type { ArtifactStore } from '../artifacts/artifact-store.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Database } from '../databases/database.ts'
+import { createEventWriter } from '../execute/event-writer.ts'
+import { createSnapshots, type Snapshot } from '../execute/snapshots.ts'
+import type { Service } from '../http/service.ts'
+import { createMetrics } from '../observe/metrics.ts'
+import { artifactTools } from '../record/artifact-tools.ts'
+import { sqlAudit } from '../record/audit.ts'
+import { govern } from '../record/govern.ts'
+import { createRecorder } from '../record/recorder.ts'
+import { openSpool } from '../record/spool.ts'
+import { artifactRecords } from '../records/artifacts.ts'
+import { callViews } from '../records/call-views.ts'
+import { deadLetterRecords } from '../records/dead-letters.ts'
+import { eventRecords } from '../records/events.ts'
+import { journalRecords } from '../records/journal.ts'
+import { outboxRecords } from '../records/outbox.ts'
+import { removeExpired } from '../records/retention.ts'
+import { workerRecords } from '../records/workers.ts'
+import { openCallNews } from '../reply/call-news.ts'
+import { createCallbackSender } from '../reply/callback.ts'
+import { startRelay } from '../reply/relay.ts'
+import { createWaiters } from '../reply/waiters.ts'
+import type { Bus } from '../stores/bus.ts'
+import { sqlCallStore } from '../stores/sql.ts'
+import { postgresTransport } from '../transports/postgres.ts'
+import { createUpkeep } from '../worker/upkeep.ts'
+import { createDepthGauge } from './depth.ts'
+import { createDoors } from './doors.ts'
+import { createIntake } from './intake.ts'
+import { createWatch } from './readiness.ts'
+import { composeWorker } from './work.ts'
+
+/** What the service adds to the executor of a configuration. */
+export interface Additions {
+  readonly audit: Audit
+  readonly tools: readonly DefinedTool[]
+}
+
+export interface StartOptions {
+  readonly settings: ServiceSettings
+  /** Open, with its tables; closed by whoever opened it. */
+  readonly database: Database
+  readonly files: ArtifactStore
+  readonly bus: Bus
+  /** Reads the configuration, as it is now, and makes an executor of it. */
+  readonly snapshot: (additions: Additions) => Promise<Snapshot>
+  /** What the callbacks of a tenant are signed with. */
+  readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+}
+
+/** A service at work, in the roles that it was given. */
+export interface RunningService {
+  readonly service: Service
+  /** Reads the configuration again; calls that run keep the one they began with. Rejects when it is wrong. */
+  reload(): Promise<void>
+  /** Takes no more calls, hands back or ends those that it has within the grace, and closes everything it opened. */
+  stop(graceMs: number): Promise<void>
+}
+
+/** With the database to itself, a process cannot lose a lease while it lives. */
+const exclusiveLeaseMs = 24 * 3_600_000
+const upkeepMs = 1_000
+const reportMs = 5_000
+const retentionMs = 10 * 60_000
+
+/** Puts a service together and to work: storage, then work, then doors. */
+export async function startService(options: StartOptions): Promise<RunningService> {
+  const { settings, database, files, bus } = options
+  const name = `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
+  const leaseMs = database.exclusive ? exclusiveLeaseMs : settings.leaseMs
+  const life = new AbortController()
+  const roles = new Set(settings.roles)
+
+  const store = sqlCallStore(database)
+  const artifacts = artifactRecords(database, files)
+  const views = callViews(database, artifacts)
+  const events = eventRecords(database)
+  const workers = workerRecords(database)
+  const newId = createCallIds()
+  const additions = {
+    audit: sqlAudit(database, () => snapshots.current.version),
+    tools: artifactTools(artifacts),
+  }
+  const snapshots = createSnapshots(await options.snapshot(additions))
+  const recorder = createRecorder({ store, spool: await openSpool(join(settings.data, 'spool')), bus })
+  const writer = createEventWriter({ records: events })
+  const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
+  const depth = createDepthGauge(store, settings.maxQueued)
+  const metrics = createMetrics(bus, {
+    depth: depth.look,
+    running: () => worker?.running ?? 0,
+    spooled: () => recorder.spooled,
+  })
+  const watch = createWatch({ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled })
+
+  const transport = postgresTransport({ store, claim: { worker: name, leaseMs } })
+  const worker = roles.has('worker')
+    ? composeWorker({
+        ...{ store, transport, recorder, snapshots, writer, bus, settings, leaseMs },
+        journal: journalRecords(database),
+        payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
+        govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
+        reply: ({ callId }, { result }) => waiters.tell(callId, result),
+      })
+    : undefined
+  const upkeep = createUpkeep({
+    ...{ store, bus, exclusive: database.exclusive, everyMs: upkeepMs, quietMs: leaseMs / 2 },
+    drain: recorder.drain,
+    wake: transport.wake,
+    now: Date.now,
+  })
+  const intake = createIntake({
+    ...{ store, snapshots, depth, bus, worker, newId, maxQueued: settings.maxQueued },
+    claim: { worker: name, leaseMs },
+    keep: (text, callId, identity) =>
+      keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),
+    expect: waiters.expect,
+  })
+  const news = await openCallNews(database)
+  const unlisten = await Promise.all([
+    database.listen('gantry_ready', () => transport.wake()),
+    database.listen('gantry_cancel', (callId) => callId !== undefined && worker?.cancel(callId)),
+    database.listen('gantry_done', (ids) => (ids === undefined ? void look() : waiters.ended(ids.split(',')))),
+  ])
+  const look = (): Promise<void> => waiters.look().catch(() => undefined)
+
+  await upkeep.begin()
+  worker?.start()
+  if (worker !== undefined) upkeep.start()
+  const relay = roles.has('relay')
+    ? startRelay({
+        outbox: outboxRecords(database),
+        send: createCallbackSender({
+          egress: { request: (request) => snapshots.current.executor.egress.request(request) },
+          keyOf: options.callbackKey,
+          views,
+        }),
+        news,
+        tries: settings.callbackTries,
+      })
+    : undefined
+  const report = (): Promise<void> =>
+    workers
+      .report({
+        ...{ worker: name, host: hostname(), pid: process.pid, roles: settings.roles, slots: settings.slots },
+        running: worker?.running ?? 0,
+        state: watch.state,
+      })
+      .catch(() => undefined)
+  const clean = (): Promise<unknown> =>
+    removeExpired(database, files, {
+      callsMs: settings.retentionMs,
+      auditMs: settings.auditRetentionMs,
+      signal: life.signal,
+    }).catch(() => undefined)
+  const timers = [setInterval(report, reportMs), setInterval(look, upkeepMs), setInterval(clean, retentionMs)]
+  watch.change('ready')
+  await report()
+
+  const letters = deadLetterRecords({ database, calls: store, newId })
+  const service = createDoors({
+    ...{ intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news },
+    ready: watch.check,
+    metrics: metrics.read,
+  })
+  return {
+    service,
+    async reload() {
+      snapshots.replace(await options.snapshot(additions))
+    },
+    async stop(graceMs) {
+      watch.change('draining')
+      intake.close()
+      await report()
+      for (const timer of timers) clearInterval(timer)
+      await worker?.stop(graceMs)
+      await upkeep.stop()
+      await relay?.stop(AbortSignal.timeout(Math.max(1_000, graceMs / 2)))
+      life.abort()
+      await writer.close()
+      await recorder.drain().catch(() => undefined)
+      await workers.leave(name).catch(() => undefined)
+      await Promise.all(unlisten.map((end) => end()))
+      await news.close()
+      metrics.close()
+      await snapshots.close()
+    },
+  }
+}

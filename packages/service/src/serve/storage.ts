@@ -1,0 +1,40 @@
+import { join } from 'node:path'
+import type { ArtifactStore } from '../artifacts/artifact-store.ts'
+import { folderArtifacts } from '../artifacts/folder.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Database } from '../databases/database.ts'
+import { migrate } from '../databases/migrate.ts'
+
+export interface Storage {
+  readonly database: Database
+  readonly files: ArtifactStore
+}
+
+/** Opens the database that the settings name, embedded or real, with its tables, and the folder of artifacts. */
+export async function openStorage(
+  { databaseUrl, data }: ServiceSettings,
+  say: (line: string) => void,
+): Promise<Storage> {
+  const database = databaseUrl === undefined ? await openEmbedded(data, say) : await openReal(databaseUrl, say)
+  try {
+    await migrate(database)
+    return { database, files: await folderArtifacts({ folder: join(data, 'artifacts') }) }
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+// Each driver is loaded when it is used: they are the heaviest parts of the service.
+async function openEmbedded(data: string, say: (line: string) => void): Promise<Database> {
+  say(`opening the embedded database in ${data}`)
+  const { openPglite } = await import('../databases/pglite.ts')
+  return openPglite({ folder: data })
+}
+
+async function openReal(url: string, say: (line: string) => void): Promise<Database> {
+  const { host, pathname } = new URL(url)
+  say(`connecting to PostgreSQL at ${host}${pathname}`)
+  const { openPostgres } = await import('../databases/postgres.ts')
+  return openPostgres({ url })
+}

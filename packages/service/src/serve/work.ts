@@ -1,0 +1,106 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Report } from '@gantry/contract'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { EventWriter } from '../execute/event-writer.ts'
+import { type LeaseNews, type Leases, localLeases } from '../execute/leases.ts'
+import { runCall } from '../execute/run-call.ts'
+import { runDurableChain } from '../execute/run-chain.ts'
+import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
+import { threadLeases } from '../execute/thread-leases.ts'
+import type { Recorder } from '../record/recorder.ts'
+import type { JournalRecords } from '../records/journal.ts'
+import { createBatch } from '../stores/batch.ts'
+import type { Bus } from '../stores/bus.ts'
+import type { CallStore, Claim, Holder } from '../stores/call-store.ts'
+import type { Transport } from '../transports/transport.ts'
+import type { Task } from '../worker/desk.ts'
+import { createWorker, type Outcome, type Worker, type WorkerPorts } from '../worker/worker.ts'
+
+export interface WorkParts {
+  readonly store: CallStore
+  readonly transport: Transport
+  readonly recorder: Recorder
+  readonly snapshots: Snapshots
+  readonly journal: JournalRecords
+  readonly writer: EventWriter
+  readonly bus: Bus
+  readonly settings: ServiceSettings
+  readonly leaseMs: number
+  /** The arguments or the chain of a call, with the files that it names. */
+  readonly payload: (claim: Claim, signal: AbortSignal) => Promise<unknown>
+  readonly govern: WorkerPorts['govern']
+  readonly reply: WorkerPorts['reply']
+}
+
+const mostAhead = 500
+
+/** A worker on the real parts. */
+export function composeWorker(parts: WorkParts): Worker {
+  const { store, transport, recorder, snapshots, bus, settings } = parts
+  const beginning = createBatch<Holder, boolean>(
+    async (holders) => {
+      const held = new Set(await store.begin(holders))
+      return holders.map(({ callId }) => held.has(callId))
+    },
+    { atOnce: 2 },
+  )
+  return createWorker(
+    {
+      store,
+      transport,
+      recorder,
+      snapshots,
+      bus,
+      leases: (news) => leasesOf(parts, news),
+      begin: (holder) => beginning.add(holder),
+      execute: (snapshot, task) => execute(snapshot, task, parts),
+      govern: parts.govern,
+      reply: parts.reply,
+      now: () => new Date(),
+      random: Math.random,
+      pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
+    },
+    { slots: settings.slots, maxDeaths: settings.maxDeaths, ahead: mostAhead },
+  )
+}
+
+/** A database that others can reach needs its leases kept even while a tool blocks this thread. */
+function leasesOf({ store, settings, leaseMs }: WorkParts, news: LeaseNews): Leases {
+  const { databaseUrl: url, blockedMs } = settings
+  return url === undefined ? localLeases(store, leaseMs, news) : threadLeases({ url, leaseMs, blockedMs }, news)
+}
+
+/** Runs what was claimed; its reports are kept before it ends. */
+async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Promise<Outcome> {
+  const { claim, controller } = task
+  const { signal } = controller
+  const reports = lazyReports(claim, parts.writer)
+  try {
+    const payload = await parts.payload(claim, signal)
+    if (claim.call.kind === 'call') {
+      return await runCall({ executor, claim, args: payload, signal, report: reports.report })
+    }
+    return await runDurableChain({
+      executor,
+      journal: parts.journal,
+      claim,
+      payload: payload as Parameters<typeof runDurableChain>[0]['payload'],
+      signal,
+      report: reports.report,
+    })
+  } finally {
+    await reports.end()
+  }
+}
+
+/** Most calls report nothing, and cost nothing here. */
+function lazyReports({ callId, fence }: Claim, writer: EventWriter) {
+  let opened: ReturnType<EventWriter['open']> | undefined
+  return {
+    report(report: Report): void | Promise<void> {
+      opened ??= writer.open({ callId, fence })
+      return opened.report(report)
+    },
+    end: (): Promise<void> | undefined => opened?.end(),
+  }
+}

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createBatch } from './batch.ts'
+
+test('items of one turn go together, and those that come meanwhile go next', async () => {
+  const batches: number[][] = []
+  const gate = Promise.withResolvers<void>()
+  const batch = createBatch<number, number>(async (items) => {
+    batches.push([...items])
+    if (batches.length === 1) await gate.promise
+    return items.map((item) => item * 2)
+  })
+  const first = [batch.add(1), batch.add(2)]
+  await new Promise((resolve) => setImmediate(resolve))
+  const later = [batch.add(3), batch.add(4), batch.add(5)]
+  assert.equal(batch.size, 5)
+  gate.resolve()
+  assert.deepEqual(await Promise.all([...first, ...later]), [2, 4, 6, 8, 10])
+  assert.deepEqual(batches, [
+    [1, 2],
+    [3, 4, 5],
+  ])
+  assert.equal(batch.size, 0)
+})
+
+test('a batch takes no more than it may, and what fails is told to those in it alone', async () => {
+  const batch = createBatch<number, number>(
+    async (items) => {
+      if (items.includes(3)) throw new Error('no')
+      return items
+    },
+    { most: 2 },
+  )
+  const all = await Promise.allSettled([1, 2, 3, 4, 5].map((item) => batch.add(item)))
+  assert.deepEqual(
+    all.map(({ status }) => status),
+    ['fulfilled', 'fulfilled', 'rejected', 'rejected', 'fulfilled'],
+  )
+})
+
+test('as many batches as are allowed are done at once', async () => {
+  let running = 0
+  let most = 0
+  const batch = createBatch<number, number>(
+    async (items) => {
+      running += 1
+      most = Math.max(most, running)
+      await new Promise((resolve) => setImmediate(resolve))
+      running -= 1
+      return items
+    },
+    { most: 1, atOnce: 3 },
+  )
+  await Promise.all([1, 2, 3, 4, 5, 6].map((item) => batch.add(item)))
+  assert.equal(most, 3)
+})

@@ -1,0 +1,65 @@
+import type { ErrorCode, ResultStatus } from '@gantry/contract'
+import type { BreakerEvent } from '@gantry/core'
+
+/** What happens in a worker, for logs, metrics and the console. */
+export interface WorkerEvents {
+  'call:admitted': { readonly callId: string; readonly tool: string; readonly tenant: string }
+  'call:refused': { readonly tool: string; readonly code: ErrorCode; readonly tenant: string }
+  'call:claimed': {
+    readonly callId: string
+    readonly tool: string
+    readonly fence: number
+    readonly deliveries: number
+  }
+  'call:finished': {
+    readonly callId: string
+    readonly tool: string
+    readonly tenant: string
+    readonly status: ResultStatus
+    readonly code?: ErrorCode | undefined
+    readonly durationMs: number
+  }
+  'call:released': { readonly callId: string; readonly tool: string; readonly reason: string }
+  'call:dead': { readonly callId: string; readonly tool: string; readonly reason: string }
+  /** A lease ran out or was taken over while its call ran here. */
+  'lease:lost': { readonly callId: string }
+  /** Leases of others that ran out and were taken away. */
+  'lease:reclaimed': { readonly calls: number }
+  /** An outcome came too late: another holder has the call. */
+  'fence:refused': { readonly callId: string; readonly fence: number }
+  'store:down': { readonly reason: string }
+  'store:up': { readonly downMs: number }
+  'spool:changed': { readonly depth: number }
+  'stage:timed': { readonly stage: 'consume' | 'admit' | 'execute' | 'record' | 'reply'; readonly ms: number }
+  'circuit:changed': BreakerEvent
+  'worker:changed': { readonly state: 'starting' | 'ready' | 'draining' | 'stopped' }
+}
+
+export type WorkerEvent = keyof WorkerEvents
+
+/** Tells whoever listens; a listener's fault is not the worker's. */
+export interface Bus {
+  emit<Name extends WorkerEvent>(name: Name, event: WorkerEvents[Name]): void
+  on<Name extends WorkerEvent>(name: Name, hear: (event: WorkerEvents[Name]) => void): () => void
+}
+
+export function createBus(): Bus {
+  const listeners = new Map<WorkerEvent, Set<(event: never) => void>>()
+  return {
+    emit(name, event) {
+      for (const hear of listeners.get(name) ?? []) {
+        try {
+          hear(event as never)
+        } catch {
+          // Nothing to do: the worker goes on.
+        }
+      }
+    },
+    on(name, hear) {
+      const set = listeners.get(name) ?? new Set()
+      listeners.set(name, set)
+      set.add(hear)
+      return () => void set.delete(hear)
+    },
+  }
+}

@@ -1,0 +1,70 @@
+import type { CallRecords } from './call-records.ts'
+import type { CallStore } from './call-store.ts'
+import { claim } from './memory/claim.ts'
+import { endUnrun, finish } from './memory/finish.ts'
+import { reclaim } from './memory/reclaim.ts'
+import { auditOf, createMemory, fillSlots, heldBy, noteAttempt } from './memory/state.ts'
+import { submit } from './memory/submit.ts'
+import { unrunEnding } from './unrun.ts'
+
+/** The store and all that it has on record, for whoever wants to look. */
+export interface MemoryCallStore extends CallStore {
+  readonly records: CallRecords
+}
+
+/**
+ * The contract in memory, in a time that is given: for the simulator and for tests. Each operation is done by the time
+ * it returns its promise, so that none can come between.
+ */
+export function memoryCallStore({ now }: { readonly now: () => number }): MemoryCallStore {
+  const memory = createMemory(now)
+  return {
+    records: memory.records,
+    submit: async (calls, options) => submit(memory, calls, options),
+    claim: async (max, options) => claim(memory, max, options),
+    async begin(holders) {
+      const held = holders.flatMap((holder) => heldBy(memory, holder) ?? [])
+      for (const live of held) live.begun = true
+      return held.map(({ call }) => call.callId)
+    },
+    async extend(holders, leaseMs) {
+      const held = holders.flatMap((holder) => heldBy(memory, holder) ?? [])
+      for (const live of held) live.leaseUntil = now() + leaseMs
+      const cancelled = held.filter((live) => live.cancelled).map(({ call }) => call.callId)
+      return { lost: holders.filter((holder) => !heldBy(memory, holder)).map(({ callId }) => callId), cancelled }
+    },
+    async release(holders) {
+      for (const { delayMs = 0, ...holder } of holders) {
+        const live = heldBy(memory, holder)
+        if (live === undefined) continue
+        noteAttempt(memory, live, 'released')
+        memory.records.audit.push(auditOf(live, 'released'))
+        live.leaseUntil = undefined
+        live.begun = false
+        if (delayMs <= 0) continue
+        live.lane = 'later'
+        live.runAt = now() + delayMs
+        fillSlots(memory, [live.call.slot?.key])
+      }
+    },
+    finish: async (endings) => finish(memory, endings),
+    async outcomes(holders) {
+      const ended = new Set(memory.records.results.map(({ callId, fence }) => JSON.stringify([callId, fence])))
+      return holders.filter((one) => ended.has(JSON.stringify([one.callId, one.fence]))).map(({ callId }) => callId)
+    },
+    reclaim: async (options) => reclaim(memory, options),
+    async cancel(callId, tenant) {
+      if (memory.calls.get(callId)?.identity.tenant !== tenant) return 'absent'
+      const live = memory.live.get(callId)
+      if (live === undefined) return 'finished'
+      live.cancelled = true
+      const { call, fence, deliveries } = live
+      const ending = unrunEnding({ ...call, fence, deliveries }, 'CANCELLED', new Date(now()))
+      return endUnrun(memory, [ending]).length > 0 ? 'ended' : 'asked'
+    },
+    async depth(most) {
+      const waiting = [...memory.live.values()].filter((live) => live.lane !== 'later' && live.leaseUntil === undefined)
+      return Math.min(most, waiting.length)
+    },
+  }
+}

@@ -1,0 +1,43 @@
+import type { Reclaimed } from '../call-store.ts'
+import { unrunEnding } from '../unrun.ts'
+import { endUnrun } from './finish.ts'
+import { auditOf, fillSlots, type Live, type Memory, noteAttempt } from './state.ts'
+
+export function reclaim(memory: Memory, { max, all = false }: { max: number; all?: boolean }): Reclaimed {
+  const time = memory.now()
+  const live = [...memory.live.values()]
+  const overdue = live.filter((one) => one.leaseUntil === undefined && one.lost === 0 && isOver(one.deadline, time))
+  const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && (all || leaseUntil < time))
+  const lost = leased.slice(0, max).map((one) => takeAway(memory, one))
+  const due = live.filter(({ lane, runAt }) => lane === 'later' && runAt <= time).slice(0, max)
+  for (const one of due) one.lane = one.call.slot === undefined ? 'ready' : 'held'
+  fillSlots(
+    memory,
+    due.map(({ call }) => call.slot?.key),
+  )
+  const ends = overdue
+    .slice(0, max)
+    .map(({ call, fence, deliveries }) => unrunEnding({ ...call, fence, deliveries }, 'TIMEOUT', new Date(time)))
+  return { lost, promoted: due.length, expired: endUnrun(memory, ends), ...nextMs(memory, due.length === max) }
+}
+
+/** Leaves the fence, so that a late holder may still finish. */
+function takeAway(memory: Memory, live: Live): string {
+  noteAttempt(memory, live, 'lost')
+  memory.records.audit.push(auditOf(live, 'lost'))
+  live.leaseUntil = undefined
+  live.lost += 1
+  if (live.begun) live.deaths += 1
+  live.begun = false
+  return live.call.callId
+}
+
+function isOver(deadline: number | undefined, time: number): boolean {
+  return deadline !== undefined && deadline < time
+}
+
+function nextMs({ live, now }: Memory, more: boolean): Pick<Reclaimed, 'nextMs'> {
+  if (more) return { nextMs: 0 }
+  const times = [...live.values()].flatMap(({ lane, runAt }) => (lane === 'later' ? [runAt] : []))
+  return times.length === 0 ? {} : { nextMs: Math.max(0, Math.min(...times) - now()) }
+}

@@ -1,0 +1,46 @@
+import type { AdmittedCall, ClaimOptions, Submitted } from '../call-store.ts'
+import { lease } from './claim.ts'
+import { fillSlots, type Live, type Memory } from './state.ts'
+
+export function submit(memory: Memory, calls: readonly AdmittedCall[], claim?: ClaimOptions): readonly Submitted[] {
+  const answers = calls.map((call) => submitOne(memory, call, claim))
+  fillSlots(
+    memory,
+    calls.map(({ slot }) => slot?.key),
+  )
+  return answers
+}
+
+function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | undefined): Submitted {
+  const { callId } = call
+  const before = memory.calls.get(callId) ?? memory.keys.get(keyOf(call))
+  if (before !== undefined) return { kind: isSame(before, call) ? 'duplicate' : 'conflict', callId: before.callId }
+  memory.calls.set(callId, call)
+  if (call.key !== undefined) memory.keys.set(keyOf(call), call)
+  const live = enter(memory, call)
+  memory.live.set(callId, live)
+  if (claim === undefined || live.lane !== 'ready') return { kind: 'new', callId }
+  const leased = lease(memory, live, claim)
+  live.begun = true
+  return { kind: 'new', callId, claim: leased }
+}
+
+function enter({ now, calls }: Memory, call: AdmittedCall): Live {
+  const time = now()
+  const { delayMs = 0, deadlineMs } = call
+  const lane = delayMs > 0 ? 'later' : call.slot === undefined ? 'ready' : 'held'
+  const deadline = deadlineMs === undefined ? undefined : time + deadlineMs
+  const free = { fence: 0, leaseUntil: undefined, worker: '', deliveries: 0 }
+  const past = { begun: false, lost: 0, deaths: 0, cancelled: false }
+  return { call, place: calls.size, lane, runAt: time + delayMs, deadline, ...free, ...past }
+}
+
+function keyOf({ identity: { tenant, principal }, key }: AdmittedCall): string {
+  return key === undefined ? '' : JSON.stringify([tenant, principal, key])
+}
+
+/** The same caller asks for the same under the same name. */
+function isSame(one: AdmittedCall, other: AdmittedCall): boolean {
+  const mine = one.identity.tenant === other.identity.tenant && one.identity.principal === other.identity.principal
+  return mine && one.key === other.key && one.fingerprint === other.fingerprint
+}

@@ -1,0 +1,32 @@
+import type { Database } from '../databases/database.ts'
+import type { CallStore } from './call-store.ts'
+import { begin } from './sql/begin.ts'
+import { cancel } from './sql/cancel.ts'
+import { claim } from './sql/claim.ts'
+import { depth } from './sql/depth.ts'
+import { extend } from './sql/extend.ts'
+import { finish } from './sql/finish.ts'
+import { outcomes } from './sql/outcomes.ts'
+import { reclaim } from './sql/reclaim.ts'
+import { release } from './sql/release.ts'
+import { submit } from './sql/submit.ts'
+
+/**
+ * Calls in a database, PGlite or PostgreSQL; its tables are there already. Each operation is one statement, so one round
+ * trip and one commit; the few that need a second one say why.
+ * - Ownership: the database stays the caller's.
+ */
+export function sqlCallStore(database: Database): CallStore {
+  return {
+    submit: (calls, options) => submit(database, calls, options),
+    claim: (max, options) => claim(database, max, options),
+    begin: (holders) => begin(database, holders),
+    extend: (holders, leaseMs) => extend(database, holders, leaseMs),
+    release: (holders) => release(database, holders),
+    finish: (endings) => finish(database, endings),
+    outcomes: (holders) => outcomes(database, holders),
+    reclaim: (options) => reclaim(database, options),
+    cancel: (callId, tenant) => cancel(database, callId, tenant),
+    depth: (most) => depth(database, most),
+  }
+}

@@ -1,0 +1,39 @@
+import type { Database } from '../../databases/database.ts'
+import { type UnrunCall, unrunEnding } from '../unrun.ts'
+import { endUnrun } from './finish.ts'
+
+/** $1: the call; $2: its tenant. A call that is there and not in the queue has ended. */
+const cancelSql = `
+  with asked as (
+    update queue set cancel_at = coalesce(cancel_at, now()) where call_id = $1 and tenant = $2
+    returning fence, deliveries, lease_until is not null as held, lease_until is not null or lost > 0 as run
+  )
+  select c.call_id as "callId", c.kind, c.tool, a.fence, a.deliveries, a.run, now() as at,
+    (select pg_notify('gantry_cancel', $1) where a.held) as told
+  from calls c left join asked a on true
+  where c.call_id = $1 and c.tenant = $2`
+
+type Asked = { [K in keyof UnrunCall]: UnrunCall[K] } & { at: Date; run: boolean | null }
+
+/**
+ * Two statements when nobody works on the call, because the outcome is made here. Whoever claims it between them is
+ * told, because the first statement has said that it is to be cancelled; then the second does nothing.
+ */
+export async function cancel(
+  database: Database,
+  callId: string,
+  tenant: string,
+): Promise<'ended' | 'asked' | 'finished' | 'absent'> {
+  if (!isText(callId) || !isText(tenant)) return 'absent'
+  const [row] = await database.query<Asked>(cancelSql, [callId, tenant])
+  if (row === undefined) return 'absent'
+  if (row.run === null) return 'finished'
+  if (row.run) return 'asked'
+  const ended = await endUnrun(database, [unrunEnding(row, 'CANCELLED', row.at)])
+  return ended.length > 0 ? 'ended' : 'asked'
+}
+
+/** Whether SQL text can hold it; what it cannot hold is no call's id. */
+function isText(text: string): boolean {
+  return !text.includes('\0') && text.isWellFormed()
+}

@@ -1,0 +1,91 @@
+import type { EffectClass } from '@gantry/contract'
+import type { Database } from '../../databases/database.ts'
+import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
+
+/** $1: how many; $2: for how long; $3: the worker. The calls are found by their keys, for the reason in holders.ts. */
+const claimSql = `
+  with picked as materialized (
+    select call_id from queue where lane = 'ready' and lease_until is null
+    order by priority desc, id limit $1
+    for update skip locked
+  ), taken as (
+    update queue set fence = fence + 1, lease_until = now() + $2::float8 * interval '1 millisecond', worker = $3,
+      claimed_at = now(), deliveries = deliveries + 1
+    where call_id = any (array(select call_id from picked))
+    returning id, call_id, priority, fence, deliveries, lost, deaths, cancel_at, deadline, slot_key, slot_limit
+  ), claimed as materialized (
+    select t.id, t.priority, t.fence, t.deliveries, t.lost, t.deaths, t.cancel_at is not null as cancelled,
+      (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, c.*
+    from taken t, lateral (
+      select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
+        payload_ref, payload_bytes, timeout_ms, callback, trace, redrive_of
+      from calls where call_id = t.call_id offset 0
+    ) c
+  ), started as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
+    select tenant, principal, call_id, fence, 'start', tool, $3 from claimed
+  )
+  select * from claimed order by priority desc, id`
+
+type ClaimRow = {
+  priority: number
+  fence: number
+  deliveries: number
+  lost: number
+  deaths: number
+  cancelled: boolean
+  deadline_ms: number | null
+  slot_key: string | null
+  slot_limit: number | null
+  call_id: string
+  kind: 'call' | 'chain'
+  identity: string
+  idem_key: string | null
+  fingerprint: string
+  tool: string
+  digest: string | null
+  effect: EffectClass
+  payload: string | null
+  payload_ref: string | null
+  payload_bytes: number
+  timeout_ms: number | null
+  callback: string | null
+  trace: string | null
+  redrive_of: string | null
+}
+
+export async function claim(
+  database: Database,
+  max: number,
+  { worker, leaseMs }: ClaimOptions,
+): Promise<readonly Claim[]> {
+  return (await database.query<ClaimRow>(claimSql, [max, leaseMs, worker])).map(claimOf)
+}
+
+function claimOf(row: ClaimRow): Claim {
+  const { call_id: callId, fence, deliveries, lost, deaths, cancelled, deadline_ms: deadlineMs } = row
+  const plain = { callId, fence, call: callOf(row), deliveries, lost, deaths, begun: deaths > 0, cancelled }
+  return deadlineMs === null ? plain : { ...plain, deadlineMs }
+}
+
+function callOf(row: ClaimRow): AdmittedCall {
+  return {
+    callId: row.call_id,
+    kind: row.kind,
+    identity: JSON.parse(row.identity),
+    fingerprint: row.fingerprint,
+    tool: row.tool,
+    effect: row.effect,
+    payloadBytes: row.payload_bytes,
+    ...(row.idem_key !== null && { key: row.idem_key }),
+    ...(row.digest !== null && { digest: row.digest }),
+    ...(row.payload !== null && { payload: row.payload }),
+    ...(row.payload_ref !== null && { payloadRef: row.payload_ref }),
+    ...(row.timeout_ms !== null && { timeoutMs: row.timeout_ms }),
+    ...(row.priority !== 0 && { priority: row.priority }),
+    ...(row.slot_key !== null && row.slot_limit !== null && { slot: { key: row.slot_key, limit: row.slot_limit } }),
+    ...(row.callback !== null && { callback: row.callback }),
+    ...(row.trace !== null && { trace: row.trace }),
+    ...(row.redrive_of !== null && { redriveOf: row.redrive_of }),
+  }
+}

@@ -1,0 +1,81 @@
+import type { Database } from '../../databases/database.ts'
+import type { Ending } from '../call-store.ts'
+import { holderColumns, inOrder } from './holders.ts'
+
+/**
+ * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
+ * under a fence of its own, so that no late holder takes the outcome for his.
+ * The row of the queue decides: whoever has locked and removed it is the only one who writes the rest.
+ */
+const finishSql = `
+  with d as (
+    select * from json_to_recordset($1::json) as d(
+      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text)
+  ), ended as materialized (
+    select d.*, d.fence + $2::integer as end_fence, q.*, c.*
+    from d, lateral (
+      select worker, claimed_at, deliveries from queue
+      where call_id = d.call_id and fence = d.fence and ($2 = 0 or (lease_until is null and lost = 0))
+      offset 0 for update
+    ) q, lateral (
+      select tenant, principal, tool, callback from calls where call_id = d.call_id offset 0
+    ) c
+  ), gone as (
+    delete from queue where call_id = any (array(select call_id from ended)) returning slot_key
+  ), kept as (
+    insert into results (call_id, status, code, result, result_ref, result_bytes, fence)
+    select call_id, status, code, result, ref, bytes, end_fence from ended
+  ), tried as (
+    insert into attempts (call_id, fence, worker, outcome, started_at)
+    select call_id, fence, worker, status, claimed_at from ended where $2 = 0
+    on conflict (call_id, fence) do update set outcome = excluded.outcome, ended_at = excluded.ended_at
+  ), noted as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config)
+    select tenant, principal, call_id, end_fence, 'end', tool, case when $2 = 0 then worker end, status, code, config
+    from ended
+  ), sent as (
+    insert into outbox (call_id, tenant, kind, target)
+    select call_id, tenant, 'callback', callback from ended where callback is not null
+  ), dead as (
+    insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
+    select call_id, tenant, call_id, 'call', reason, coalesce(code, 'INTERNAL'), tool, deliveries
+    from ended where reason is not null
+  )
+  select call_id,
+    (select fill_slots(array_agg(slot_key)) from gone where slot_key is not null) as filled,
+    (select count(pg_notify('gantry_done', ids)) from (
+      select string_agg(call_id, ',') as ids from (
+        select call_id, sum(octet_length(call_id) + 1) over (rows unbounded preceding) / ${7_000} as part from ended
+      ) numbered group by part
+    ) parts) as told
+  from ended`
+
+/** Ends calls for their holders; answers those that were accepted. */
+export function finish(database: Database, endings: readonly Ending[]): Promise<readonly string[]> {
+  return end(database, endings, 0)
+}
+
+/** Ends calls that nobody holds and nobody may have run; answers those of which that was still true. */
+export function endUnrun(database: Database, endings: readonly Ending[]): Promise<readonly string[]> {
+  return end(database, endings, 1)
+}
+
+async function end(database: Database, endings: readonly Ending[], unrun: 0 | 1): Promise<readonly string[]> {
+  if (endings.length === 0) return []
+  const rows = await database.query<{ call_id: string }>(finishSql, [
+    JSON.stringify(inOrder(endings).map(rowOf)),
+    unrun,
+  ])
+  return rows.map(({ call_id }) => call_id)
+}
+
+function rowOf({ callId, fence, result, text, ref, bytes, dead, config }: Ending) {
+  const { status, error } = result
+  const reason = dead === undefined ? undefined : storable(dead.reason)
+  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason }
+}
+
+/** A reason may quote anything, and SQL text cannot hold all of it. */
+function storable(text: string): string {
+  return text.replaceAll('\0', '\ufffd').toWellFormed()
+}

@@ -1,0 +1,84 @@
+import type { Database } from '../../databases/database.ts'
+import type { Reclaimed } from '../call-store.ts'
+import { type UnrunCall, unrunEnding } from '../unrun.ts'
+import { endUnrun } from './finish.ts'
+
+/**
+ * $1: how many of each; $2: whether all leases go. What another process works on is left to it.
+ * The fence of a lease that ran out stays, so that a late holder may still finish until somebody claims the call.
+ * `idle` repairs: slots that are free although somebody waits for one, because a statement was cut off at a bad moment.
+ */
+const reclaimSql = `
+  with recursive expired as materialized (
+    select call_id, fence, worker, claimed_at from queue
+    where lease_until < case when $2 then 'infinity' else now() end
+    order by lease_until limit $1
+    for update skip locked
+  ), lost as (
+    update queue set lease_until = null, lost = lost + 1, deaths = deaths + begun::integer, begun = false
+    where call_id = any (array(select call_id from expired))
+    returning call_id
+  ), tried as (
+    insert into attempts (call_id, fence, worker, outcome, started_at)
+    select call_id, fence, worker, 'lost', claimed_at from expired
+  ), noted as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
+    select c.tenant, c.principal, e.call_id, e.fence, 'lost', c.tool, e.worker
+    from expired e, lateral (select tenant, principal, tool from calls where call_id = e.call_id offset 0) c
+  ), due as materialized (
+    select call_id from queue where lane = 'later' and run_at <= now()
+    order by run_at limit $1
+    for update skip locked
+  ), promoted as (
+    update queue set lane = case when slot_key is null then 'ready' else 'held' end
+    where call_id = any (array(select call_id from due))
+    returning slot_key
+  ), keys as (
+    (select slot_key, slot_limit from queue where lane = 'held' order by slot_key, id limit 1)
+    union all
+    select next.* from keys k, lateral (
+      select slot_key, slot_limit from queue where lane = 'held' and slot_key > k.slot_key order by slot_key, id limit 1
+    ) next
+  ), idle as (
+    select slot_key from keys k
+    where slot_limit > (select count(*) from queue q where q.slot_key = k.slot_key and q.lane = 'ready')
+  ), overdue as (
+    select q.call_id as "callId", q.fence, q.deliveries, c.kind, c.tool
+    from (
+      select call_id, fence, deliveries from queue
+      where deadline < now() and lease_until is null and lost = 0
+      order by deadline limit $1
+    ) q, lateral (select kind, tool from calls where call_id = q.call_id offset 0) c
+  )
+  select
+    (select coalesce(json_agg(call_id), '[]') from lost)::text as lost,
+    (select count(*) from promoted)::integer as promoted,
+    (select coalesce(json_agg(o), '[]') from overdue o)::text as overdue,
+    (select extract(epoch from min(run_at) - now()) * 1000 from queue where lane = 'later' and run_at > now())::float8
+      as next_ms,
+    now() as at,
+    (select fill_slots(array_agg(slot_key)) from (
+      select slot_key from promoted where slot_key is not null union all select slot_key from idle
+    ) freed) as filled,
+    (select pg_notify('gantry_ready', '') where exists (select from lost) or exists (select from promoted)) as told`
+
+type ReclaimedRow = { lost: string; promoted: number; overdue: string; next_ms: number | null; at: Date }
+
+/**
+ * Two statements when a deadline passed, because the outcome is made here. The second checks that what the first one saw
+ * is still so.
+ */
+export async function reclaim(
+  database: Database,
+  { max, all = false }: { readonly max: number; readonly all?: boolean },
+): Promise<Reclaimed> {
+  const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, all])
+  const { lost, promoted, overdue, next_ms: nextMs, at } = row as ReclaimedRow
+  const unrun = JSON.parse(overdue) as UnrunCall[]
+  const expired = await endUnrun(
+    database,
+    unrun.map((call) => unrunEnding(call, 'TIMEOUT', at)),
+  )
+  const next = promoted === max ? { nextMs: 0 } : nextMs === null ? {} : { nextMs }
+  return { lost: JSON.parse(lost), promoted, expired, ...next }
+}

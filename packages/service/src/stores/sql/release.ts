@@ -1,0 +1,33 @@
+import type { Database } from '../../databases/database.ts'
+import type { Holder } from '../call-store.ts'
+import { heldSql, holderColumns, inOrder } from './holders.ts'
+
+const releaseSql = `
+  with d as (select * from json_to_recordset($1::json) as d(${holderColumns}, delay_ms float8)), ${heldSql},
+  back as (
+    update queue q set lease_until = null, begun = false, (lane, run_at) = (
+      select case when h.delay_ms > 0 then 'later' else q.lane end, now() + h.delay_ms * interval '1 millisecond'
+      from held h where h.call_id = q.call_id
+    )
+    where call_id = any (array(select call_id from held))
+    returning q.slot_key, q.lane
+  ), tried as (
+    insert into attempts (call_id, fence, worker, outcome, started_at)
+    select call_id, fence, worker, 'released', claimed_at from held
+  ), noted as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
+    select c.tenant, c.principal, h.call_id, h.fence, 'released', c.tool, h.worker
+    from held h, lateral (select tenant, principal, tool from calls where call_id = h.call_id offset 0) c
+  )
+  select
+    (select fill_slots(array_agg(slot_key)) from back where lane = 'later' and slot_key is not null) as filled,
+    (select pg_notify('gantry_ready', '') where exists (select from back where lane = 'ready')) as told`
+
+export async function release(
+  database: Database,
+  holders: readonly (Holder & { readonly delayMs?: number })[],
+): Promise<void> {
+  if (holders.length === 0) return
+  const rows = inOrder(holders).map(({ callId, fence, delayMs = 0 }) => ({ call_id: callId, fence, delay_ms: delayMs }))
+  await database.query(releaseSql, [JSON.stringify(rows)])
+}

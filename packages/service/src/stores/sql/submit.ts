@@ -1,0 +1,154 @@
+import type { Database } from '../../databases/database.ts'
+import type { AdmittedCall, Claim, ClaimOptions, Submitted } from '../call-store.ts'
+
+const columns = `
+  call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
+  payload_bytes, timeout_ms, callback, trace, redrive_of`
+
+/** $1: the calls; $2: the worker who claims them, or null; $3: for how long. */
+const submitSql = `
+  with d as materialized (
+    select * from json_to_recordset($1::json) as d(
+      n integer, call_id text, kind text, tenant text, principal text, identity text, idem_key text, fingerprint text,
+      tool text, digest text, effect text, payload text, payload_ref text, payload_bytes integer, timeout_ms integer,
+      callback text, trace text, redrive_of text, priority integer, delay_ms float8, deadline_ms float8, slot_key text,
+      slot_limit integer)
+  ), kept as (
+    insert into calls (${columns}) select ${columns} from d on conflict do nothing returning call_id
+  ), placed as (
+    select d.*, case when delay_ms > 0 then 'later' when slot_key is not null then 'held' else 'ready' end as lane,
+      $2::text is not null and not delay_ms > 0 and slot_key is null as leased
+    from d join kept using (call_id)
+  ), entered as (
+    insert into queue (
+      call_id, tenant, lane, priority, run_at, deadline, slot_key, slot_limit, fence, lease_until, worker, claimed_at,
+      deliveries, begun)
+    select call_id, tenant, lane, priority, now() + delay_ms * interval '1 millisecond',
+      now() + deadline_ms * interval '1 millisecond', slot_key, slot_limit, leased::integer,
+      case when leased then now() + $3::float8 * interval '1 millisecond' end, case when leased then $2 end,
+      case when leased then now() end, leased::integer, leased
+    from placed order by n
+    returning call_id, lane, slot_key, fence, deadline
+  ), started as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
+    select tenant, principal, call_id, 1, 'start', tool, $2 from placed where leased order by n
+  )
+  select call_id, fence = 1 as leased, (extract(epoch from deadline - now()) * 1000)::float8 as deadline_ms,
+    (select fill_slots(array_agg(slot_key)) from entered where lane = 'held') as filled,
+    (select pg_notify('gantry_ready', '') where exists (select from entered where lane = 'ready' and fence = 0)) as told
+  from entered`
+
+/**
+ * A statement of its own, because what hindered a call may have been committed after the first statement began, which
+ * then does not see it.
+ */
+const lookupSql = `
+  select d.n, c.call_id, c.same
+  from json_to_recordset($1::json) as d(
+    n integer, call_id text, tenant text, principal text, idem_key text, fingerprint text), lateral (
+    select c.call_id, c.tenant = d.tenant and c.principal = d.principal and c.idem_key is not distinct from d.idem_key
+      and c.fingerprint = d.fingerprint as same
+    from (
+      select * from calls where call_id = d.call_id
+      union all select * from calls where tenant = d.tenant and principal = d.principal and idem_key = d.idem_key
+    ) c
+    order by c.call_id = d.call_id desc limit 1
+  ) c`
+
+type Entered = { call_id: string; leased: boolean; deadline_ms: number | null }
+type Found = { n: number; call_id: string; same: boolean }
+
+export async function submit(
+  database: Database,
+  calls: readonly AdmittedCall[],
+  claim: ClaimOptions | undefined,
+): Promise<readonly Submitted[]> {
+  if (calls.length === 0) return []
+  const rows = rowsOf(calls)
+  const entered = await database.query<Entered>(submitSql, [
+    JSON.stringify(distinct(rows)),
+    claim?.worker ?? null,
+    claim?.leaseMs ?? null,
+  ])
+  const fresh = new Map(entered.map((row) => [row.call_id, row]))
+  const answers = new Map<number, Submitted>()
+  for (const { n, call_id: callId } of distinct(rows)) {
+    const row = fresh.get(callId)
+    if (row !== undefined) answers.set(n, newCall(calls[n] as AdmittedCall, row))
+  }
+  await lookUp(
+    database,
+    rows.filter(({ n }) => !answers.has(n)),
+    answers,
+  )
+  // What stood in the way of the rest was removed meanwhile.
+  const rest = calls.flatMap((call, n) => (answers.has(n) ? [] : [{ call, n }]))
+  const again = await submit(
+    database,
+    rest.map(({ call }) => call),
+    claim,
+  )
+  for (const [index, { n }] of rest.entries()) answers.set(n, again[index] as Submitted)
+  return calls.map((_, n) => answers.get(n) as Submitted)
+}
+
+async function lookUp(database: Database, rows: readonly CallRow[], answers: Map<number, Submitted>): Promise<void> {
+  if (rows.length === 0) return
+  const asked = rows.map(({ n, call_id, tenant, principal, idem_key, fingerprint }) => {
+    return { n, call_id, tenant, principal, idem_key, fingerprint }
+  })
+  for (const { n, call_id: callId, same } of await database.query<Found>(lookupSql, [JSON.stringify(asked)])) {
+    answers.set(n, { kind: same ? 'duplicate' : 'conflict', callId })
+  }
+}
+
+function newCall({ delayMs: _, deadlineMs: __, ...call }: AdmittedCall, row: Entered): Submitted {
+  const { callId } = call
+  if (!row.leased) return { kind: 'new', callId }
+  const plain = { callId, fence: 1, call, deliveries: 1, lost: 0, deaths: 0, begun: false, cancelled: false }
+  const claim: Claim = row.deadline_ms === null ? plain : { ...plain, deadlineMs: row.deadline_ms }
+  return { kind: 'new', callId, claim }
+}
+
+type CallRow = ReturnType<typeof rowOf>
+
+/** In the order of their keys, so that batches with some of the same wait for each other and never in a circle. */
+function rowsOf(calls: readonly AdmittedCall[]): CallRow[] {
+  return calls.map(rowOf).sort((a, b) => (a.order < b.order ? -1 : a.order > b.order ? 1 : a.n - b.n))
+}
+
+/** The first of those that have the same id. */
+function distinct(rows: readonly CallRow[]): CallRow[] {
+  const seen = new Set<string>()
+  return rows.filter(({ call_id }) => !seen.has(call_id) && seen.add(call_id))
+}
+
+function rowOf(call: AdmittedCall, n: number) {
+  const { tenant, principal } = call.identity
+  return {
+    n,
+    order: JSON.stringify(call.key === undefined ? call.callId : [tenant, principal, call.key]),
+    call_id: call.callId,
+    kind: call.kind,
+    tenant,
+    principal,
+    identity: JSON.stringify(call.identity),
+    idem_key: call.key,
+    fingerprint: call.fingerprint,
+    tool: call.tool,
+    digest: call.digest,
+    effect: call.effect,
+    payload: call.payload,
+    payload_ref: call.payloadRef,
+    payload_bytes: call.payloadBytes,
+    timeout_ms: call.timeoutMs,
+    callback: call.callback,
+    trace: call.trace,
+    redrive_of: call.redriveOf,
+    priority: call.priority ?? 0,
+    delay_ms: call.delayMs ?? 0,
+    deadline_ms: call.deadlineMs,
+    slot_key: call.slot?.key,
+    slot_limit: call.slot?.limit,
+  }
+}

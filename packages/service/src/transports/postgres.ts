@@ -1,0 +1,60 @@
+import type { CallStore, ClaimOptions } from '../stores/call-store.ts'
+import type { Delivery, Transport } from './transport.ts'
+
+export interface PostgresTransportOptions {
+  readonly store: CallStore
+  readonly claim: ClaimOptions
+  /** How long a `receive` that nobody woke waits before it looks again; a second when absent. */
+  readonly pollMs?: number
+}
+
+/**
+ * The table of calls as a queue: what it hands over is claimed already, and the outcome removes it.
+ * Whoever hears that a call can be claimed says `wake`; looking again after a while repairs what was not heard.
+ */
+export function postgresTransport({ store, claim, pollMs = 1_000 }: PostgresTransportOptions): Transport {
+  let woken = false
+  let wakeUp: (() => void) | undefined
+
+  const sleep = (signal: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer)
+        signal.removeEventListener('abort', done)
+        wakeUp = undefined
+        resolve()
+      }
+      const timer = setTimeout(done, pollMs)
+      signal.addEventListener('abort', done, { once: true })
+      wakeUp = done
+      if (woken || signal.aborted) done()
+    })
+  return {
+    kind: 'postgres',
+    async receive(max, signal) {
+      while (!signal.aborted) {
+        woken = false
+        const claims = await store.claim(max, claim)
+        if (claims.length > 0) return claims.map(delivery)
+        await sleep(signal)
+      }
+      return []
+    },
+    settle: async () => undefined,
+    async release(deliveries, delayMs) {
+      const holders = deliveries.flatMap(({ body }) =>
+        body.kind === 'claimed' ? [{ callId: body.claim.callId, fence: body.claim.fence, delayMs }] : [],
+      )
+      await store.release(holders)
+    },
+    wake() {
+      woken = true
+      wakeUp?.()
+    },
+    close: async () => undefined,
+  }
+}
+
+function delivery(claim: Extract<Delivery['body'], { kind: 'claimed' }>['claim']): Delivery {
+  return { id: claim.callId, body: { kind: 'claimed', claim }, deliveries: claim.deliveries }
+}

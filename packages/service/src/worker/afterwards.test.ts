@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { afterwards } from './afterwards.ts'
+import type { Task } from './desk.ts'
+import { someClaim, someError, someResult } from './worker.fixture.ts'
+
+function task(given: Partial<Task> = {}): Task {
+  return { claim: someClaim(), fresh: false, controller: new AbortController(), stopped: undefined, ...given }
+}
+
+test('an outcome is recorded, whatever it is', () => {
+  for (const status of ['ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown'] as const) {
+    const outcome = someResult({ status })
+    assert.deepEqual(afterwards(task(), outcome), { kind: 'record', outcome })
+  }
+})
+
+test('what came of a call that was lost is nobody’s business', () => {
+  assert.deepEqual(afterwards(task({ stopped: 'lost' }), someResult()), { kind: 'drop' })
+})
+
+test('a call that its caller cancelled ends as cancelled', () => {
+  const outcome = someResult({ status: 'cancelled', error: someError() })
+  assert.deepEqual(afterwards(task({ stopped: 'cancelled' }), outcome), { kind: 'record', outcome })
+})
+
+test('a worker that ends hands back what may be repeated or did not begin, and the rest is unknown', () => {
+  const stopped = (effect: 'read' | 'keyed' | 'once' | 'reconcilable', risk: 'none' | 'possible') =>
+    afterwards(
+      task({ stopped: 'stopping', claim: someClaim({}, { effect }) }),
+      someResult({ status: 'cancelled', error: someError({ effect: risk }) }),
+    )
+  assert.equal(stopped('read', 'none').kind, 'release')
+  assert.equal(stopped('keyed', 'possible').kind, 'release')
+  assert.equal(stopped('once', 'none').kind, 'release')
+  for (const effect of ['once', 'reconcilable'] as const) {
+    const next = stopped(effect, 'possible')
+    assert.ok(next.kind === 'record')
+    assert.equal(next.outcome.status, 'unknown')
+    assert.equal(next.outcome.error?.code, 'OUTCOME_UNKNOWN')
+  }
+})
+
+test('a call that ended by itself while the worker was stopping keeps its outcome', () => {
+  const outcome = someResult({ status: 'ok' })
+  assert.deepEqual(afterwards(task({ stopped: 'stopping' }), outcome), { kind: 'record', outcome })
+})
+
+test('an open circuit or a reached rate makes a call wait, as long as it may and not for ever', () => {
+  const refused = (code: 'CIRCUIT_OPEN' | 'RATE_LIMITED', given: Parameters<typeof someClaim>[0] = {}) =>
+    afterwards(
+      task({ claim: someClaim(given) }),
+      someResult({ status: 'failed', error: someError({ code, effect: 'none', details: { retryAfterMs: 2_000 } }) }),
+    )
+  assert.deepEqual(refused('CIRCUIT_OPEN'), { kind: 'release', delayMs: 2_000, reason: 'CIRCUIT_OPEN' })
+  assert.deepEqual(refused('RATE_LIMITED'), { kind: 'release', delayMs: 2_000, reason: 'RATE_LIMITED' })
+  assert.equal(refused('CIRCUIT_OPEN', { deliveries: 10 }).kind, 'record')
+  assert.equal(refused('CIRCUIT_OPEN', { deadlineMs: 1_500 }).kind, 'record')
+})

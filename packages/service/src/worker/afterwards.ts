@@ -1,0 +1,48 @@
+import { type ChainResult, codes, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
+import type { Task } from './desk.ts'
+
+type Outcome = Result | ChainResult
+
+/** What is to be done with what came out of a run. */
+export type Afterwards =
+  | { readonly kind: 'record'; readonly outcome: Outcome }
+  | { readonly kind: 'release'; readonly delayMs: number; readonly reason: string }
+  /** Somebody else has the call. */
+  | { readonly kind: 'drop' }
+
+const mostDeliveries = 10
+const longestDelayMs = 60_000
+
+/**
+ * Decides on an outcome.
+ *
+ * A call that was lost is nobody's business here any more. One that was stopped because the worker ends is handed back
+ * when it may be repeated, and else its outcome is unknown. One that could not start, because a circuit is open or a rate
+ * is reached, waits for its turn without counting as a failure. Everything else is the outcome.
+ */
+export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwards {
+  if (stopped === 'lost') return { kind: 'drop' }
+  const { error } = outcome
+  if (stopped === 'stopping' && outcome.status === 'cancelled') return handedBack(claim.call.effect, outcome, error)
+  const retryAfterMs = error?.details?.retryAfterMs
+  const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
+  if (waits && error.effect === 'none' && typeof retryAfterMs === 'number' && claim.deliveries < mostDeliveries) {
+    const delayMs = Math.min(longestDelayMs, Math.max(100, retryAfterMs))
+    if (claim.deadlineMs === undefined || delayMs < claim.deadlineMs) {
+      return { kind: 'release', delayMs, reason: error.code }
+    }
+  }
+  return { kind: 'record', outcome }
+}
+
+function handedBack(effect: string, outcome: Outcome, error: ErrorInfo | undefined): Afterwards {
+  const repeatable = effect === 'read' || effect === 'keyed' || effect === 'repeatable'
+  if (repeatable || error?.effect === 'none') return { kind: 'release', delayMs: 0, reason: 'stopping' }
+  const failure = new ToolError(
+    'OUTCOME_UNKNOWN',
+    'The worker was stopped while the tool ran, so nobody knows what it did.',
+  )
+  const { code, message, stage, retryable } = failure
+  const unknown: ErrorInfo = { code, message, stage, retryable, effect: failure.effect }
+  return { kind: 'record', outcome: { ...outcome, status: codes.OUTCOME_UNKNOWN.status, error: unknown } }
+}

@@ -1,0 +1,133 @@
+import type { Claim } from '../stores/call-store.ts'
+
+/** Why a call that runs is to end before its time. */
+export type Stop = 'cancelled' | 'lost' | 'stopping'
+
+/** One call in hand. */
+export interface Task {
+  readonly claim: Claim
+  /** The claim came with the submission, so the call begins now for the first time. */
+  readonly fresh: boolean
+  readonly controller: AbortController
+  stopped: Stop | undefined
+}
+
+/**
+ * The calls that a worker has in hand: those that run, and a few that wait so that the next one is there at once.
+ * Suspects, which were handed out before, run one at a time, because a worker may have died of one of them.
+ */
+export interface Desk {
+  /** Calls in hand. */
+  readonly size: number
+  readonly running: number
+  add(claims: readonly Claim[], fresh: boolean): void
+  /** Ends a call that runs here, or forgets one that waits; false when it is not in hand. */
+  stop(callId: string, why: Stop): boolean
+  /** Takes away all that wait. */
+  takeWaiting(): readonly Claim[]
+  /** Resolves when nothing is in hand. */
+  empty(): Promise<void>
+  tasks(): readonly Task[]
+}
+
+export interface DeskOptions {
+  readonly slots: number
+  /** Whether a call must run without another suspect beside it. */
+  readonly suspect: (claim: Claim, fresh: boolean) => boolean
+  /** Does the work; never rejects. */
+  readonly work: (task: Task) => Promise<void>
+  /** Told after each call that left; `counts` is false for one that came again meanwhile. */
+  readonly left: (task: Task, counts: boolean) => void
+}
+
+export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
+  /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
+  const inHand = new Set<Task>()
+  const current = new Map<string, Task>()
+  let waiting: Task[] = []
+  let suspects: Task[] = []
+  let suspectRuns = false
+  let running = 0
+  let emptied: (() => void)[] = []
+
+  const leave = (task: Task): void => {
+    inHand.delete(task)
+    const counts = current.get(task.claim.callId) === task
+    if (counts) current.delete(task.claim.callId)
+    left(task, counts)
+    if (inHand.size > 0) return
+    for (const resolve of emptied) resolve()
+    emptied = []
+  }
+  const run = async (task: Task, alone: boolean): Promise<void> => {
+    running += 1
+    if (alone) suspectRuns = true
+    try {
+      await work(task)
+    } finally {
+      running -= 1
+      if (alone) suspectRuns = false
+      leave(task)
+      pump()
+    }
+  }
+  const pump = (): void => {
+    while (running < slots) {
+      const alone = !suspectRuns && suspects.length > 0
+      const next = alone ? suspects.shift() : waiting.shift()
+      if (next === undefined) return
+      void run(next, alone)
+    }
+  }
+  const forget = (task: Task): boolean => {
+    const before = waiting.length + suspects.length
+    waiting = waiting.filter((other) => other !== task)
+    suspects = suspects.filter((other) => other !== task)
+    return waiting.length + suspects.length < before
+  }
+  const halt = (task: Task, why: Stop): void => {
+    task.stopped ??= why
+    task.controller.abort()
+  }
+  const lose = (task: Task): void => {
+    task.stopped = 'lost'
+    task.controller.abort()
+    if (forget(task)) leave(task)
+  }
+  return {
+    get size() {
+      return inHand.size
+    },
+    get running() {
+      return running
+    },
+    add(claims, fresh) {
+      for (const claim of claims) {
+        const task: Task = { claim, fresh, controller: new AbortController(), stopped: undefined }
+        const before = current.get(claim.callId)
+        inHand.add(task)
+        current.set(claim.callId, task)
+        if (before !== undefined) lose(before)
+        if (suspect(claim, fresh)) suspects.push(task)
+        else waiting.push(task)
+      }
+      pump()
+    },
+    stop(callId, why) {
+      const task = current.get(callId)
+      if (task === undefined) return false
+      if (why === 'lost') lose(task)
+      else halt(task, why)
+      return true
+    },
+    takeWaiting() {
+      const taken = [...waiting, ...suspects]
+      waiting = []
+      suspects = []
+      for (const task of taken) leave(task)
+      return taken.map(({ claim }) => claim)
+    },
+    empty: () => (inHand.size === 0 ? Promise.resolve() : new Promise((resolve) => emptied.push(resolve))),
+    tasks: () => [...inHand],
+  }
+}

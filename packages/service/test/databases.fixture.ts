@@ -1,0 +1,115 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { constants, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { hasProgram, installPrograms } from '../../../scripts/engines/packages.ts'
+import { startPostgres } from '../../../scripts/engines/postgres.ts'
+import type { Database } from '../src/databases/database.ts'
+import { migrate, ownMigrations } from '../src/databases/migrate.ts'
+import { openPglite } from '../src/databases/pglite.ts'
+import { openPostgres, type PostgresOptions } from '../src/databases/postgres.ts'
+
+/** What the templates were made from; another version of the tables is another template. */
+const version = createHash('sha256').update(JSON.stringify(ownMigrations())).digest('hex').slice(0, 12)
+
+/** Starting one server for the process, unless the whole run has one. */
+const shared: { server?: Promise<string> } = {}
+
+/** The URL of a server for tests: that of the whole run, or one of this process, which goes with it. */
+export function postgresServer(): Promise<string> {
+  shared.server ??= Promise.resolve(process.env.GANTRY_TEST_POSTGRES ?? startPostgres().then(({ url }) => url))
+  return shared.server
+}
+
+/** A fresh, migrated database on a real server; the test is skipped where PostgreSQL is not installed. */
+export async function postgresDatabase(
+  t: TestContext,
+  options: Omit<PostgresOptions, 'url'> = {},
+): Promise<{ readonly url: string; readonly database: Database }> {
+  if (!hasProgram('postgres')) installPrograms()
+  if (!hasProgram('postgres')) {
+    t.skip('PostgreSQL is not installed')
+    throw new Error('PostgreSQL is not installed')
+  }
+  const server = await postgresServer()
+  const name = `test_${randomBytes(6).toString('hex')}`
+  await withAdmin(server, async (admin) => {
+    await makeTemplate(server, admin)
+    await admin.query(`create database ${name} template gantry_${version}`)
+  })
+  const url = urlOf(server, name)
+  const database = await openPostgres({ url, ...options })
+  t.after(async () => {
+    await database.close()
+    await withAdmin(server, (admin) => admin.query(`drop database ${name} with (force)`))
+  })
+  return { url, database }
+}
+
+/** The first who needs the template makes it; the others wait. */
+async function makeTemplate(server: string, admin: Database): Promise<void> {
+  const template = `gantry_${version}`
+  const found = await admin.query('select 1 from pg_database where datname = $1', [template])
+  if (found.length > 0) return
+  await admin.transaction(async (locked) => {
+    await locked.query('select pg_advisory_xact_lock(1)')
+    const again = await admin.query('select 1 from pg_database where datname = $1', [template])
+    if (again.length > 0) return
+    const draft = `draft_${randomBytes(6).toString('hex')}`
+    await admin.query(`create database ${draft}`)
+    const database = await openPostgres({ url: urlOf(server, draft) })
+    await migrate(database).finally(() => database.close())
+    await admin.query(`alter database ${draft} rename to ${template}`)
+  })
+}
+
+async function withAdmin<T>(server: string, work: (admin: Database) => Promise<T>): Promise<T> {
+  const admin = await openPostgres({ url: server, connections: 2 })
+  try {
+    return await work(admin)
+  } finally {
+    await admin.close()
+  }
+}
+
+function urlOf(server: string, name: string): string {
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  return url.href
+}
+
+/** A fresh, migrated database in a folder of its own. */
+export async function pgliteDatabase(t: TestContext): Promise<Database> {
+  const folder = await pgliteFolder(t)
+  const database = await openPglite({ folder })
+  t.after(() => database.close())
+  return database
+}
+
+/** A folder with a migrated database that nobody has open; removed after the test. */
+export async function pgliteFolder(t: TestContext): Promise<string> {
+  const template = await pgliteTemplate()
+  const folder = mkdtempSync(join(tmpdir(), 'gantry-pglite-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  cpSync(join(template, 'db'), join(folder, 'db'), { recursive: true, mode: constants.COPYFILE_FICLONE })
+  return folder
+}
+
+/** Making a database takes seconds, copying one does not: it is made once for each version of the tables. */
+async function pgliteTemplate(): Promise<string> {
+  const cache = join(import.meta.dirname, '../../../node_modules/.cache/gantry')
+  const template = join(cache, `pglite-${version}`)
+  if (existsSync(template)) return template
+  mkdirSync(cache, { recursive: true })
+  const draft = mkdtempSync(join(cache, 'draft-'))
+  try {
+    const database = await openPglite({ folder: draft })
+    await migrate(database).finally(() => database.close())
+    renameSync(draft, template)
+  } catch (error) {
+    rmSync(draft, { recursive: true, force: true })
+    if (!existsSync(template)) throw error
+  }
+  return template
+}

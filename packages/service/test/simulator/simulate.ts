@@ -1,0 +1,303 @@
+import type { EffectClass, Result } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
+import { extendHeld } from '../../src/execute/leases.ts'
+import { createSnapshots } from '../../src/execute/snapshots.ts'
+import { createRecorder } from '../../src/record/recorder.ts'
+import type { Spool } from '../../src/record/spool.ts'
+import { createBus } from '../../src/stores/bus.ts'
+import type { AdmittedCall, CallStore, Claim, Ending } from '../../src/stores/call-store.ts'
+import { memoryCallStore } from '../../src/stores/memory.ts'
+import { postgresTransport } from '../../src/transports/postgres.ts'
+import type { Transport } from '../../src/transports/transport.ts'
+import { someResult } from '../../src/worker/worker.fixture.ts'
+import { createWorker, type Worker, type WorkerPorts } from '../../src/worker/worker.ts'
+import { type Actor, createWorld, gated, type World } from './world.ts'
+
+/** What is broken on purpose, to see that the simulation would find it. */
+export interface Mutation {
+  readonly store?: (store: CallStore) => CallStore
+  readonly ports?: (ports: WorkerPorts) => WorkerPorts
+}
+
+/** What happened outside, kept by nobody who is under test. */
+interface Ledgers {
+  /** `again`: everybody who had acted before was dead, so that asking the tool would have told. */
+  readonly effects: { readonly callId: string; readonly actor: Actor; readonly again: boolean }[]
+  readonly replies: { readonly callId: string; readonly status: string }[]
+  /** Outcomes that the store accepted. */
+  readonly accepted: { readonly callId: string; readonly status: string; readonly effect: string }[]
+}
+
+const leaseMs = 1_000
+const effects: readonly EffectClass[] = ['read', 'keyed', 'once', 'reconcilable', 'repeatable']
+
+/** Runs one schedule to its end and says what it broke; nothing for a sound one. The same seed is the same schedule. */
+export async function simulate(seed: number, mutation: Mutation = {}): Promise<readonly string[]> {
+  const world = createWorld(seed)
+  const ledgers: Ledgers = { effects: [], replies: [], accepted: [] }
+  const plain = memoryCallStore({ now: world.now })
+  const store = mutation.store?.(plain) ?? plain
+  const spools = new Map<string, Ending[]>()
+  const calls = Array.from({ length: 1 + Math.floor(world.random() * 4) }, (_, n) => someCall(world, n))
+  await store.submit(calls)
+  const hosts = Array.from({ length: 1 + Math.floor(world.random() * 2) }, (_, n) => `h${n}`)
+  let born = 0
+  const start = (host: string): Process => {
+    born += 1
+    return startProcess({ name: `${host}.${born}`, dead: false }, host, { world, store, spools, ledgers, mutation })
+  }
+  const living = new Map(hosts.map((host) => [host, start(host)]))
+  let crashes = Math.floor(world.random() * 6)
+  let faults = world.chance(0.5) ? 0.05 : 0
+  for (const process of living.values()) process.faults = () => faults
+
+  for (let steps = 0; steps < 120; steps++) {
+    const luck = world.random()
+    if (luck < 0.05 && crashes > 0) {
+      crashes -= 1
+      const host = hosts[Math.floor(world.random() * hosts.length)] ?? ''
+      living.get(host)?.kill()
+      const next = start(host)
+      next.faults = () => faults
+      living.set(host, next)
+    } else if (luck < 0.15) world.advance(Math.floor(world.random() * leaseMs))
+    else if (luck < 0.17) await cancel(pick(calls, world).callId, store, ledgers)
+    else if (!(await world.step())) world.advance(100)
+  }
+  faults = 0
+  const done = (): boolean => calls.every(({ callId }) => ledgers.accepted.some((ending) => ending.callId === callId))
+  for (let steps = 0; steps < 3_000 && !done(); steps++) {
+    if (!(await world.step()) || steps % 20 === 0) world.advance(200)
+  }
+  for (const process of living.values()) process.kill()
+  return broken(calls, ledgers)
+}
+
+async function cancel(callId: string, store: CallStore, { accepted }: Ledgers): Promise<void> {
+  const fate = await store.cancel(callId, 'acme')
+  if (fate === 'ended') accepted.push({ callId, status: 'cancelled', effect: 'none' })
+}
+
+function pick<T>(list: readonly T[], world: World): T {
+  return list[Math.floor(world.random() * list.length)] as T
+}
+
+function someCall(world: World, n: number): AdmittedCall {
+  return {
+    callId: `c${n}`,
+    kind: 'call',
+    identity: { principal: 'ada', tenant: 'acme', permissions: [] },
+    key: `k${n}`,
+    fingerprint: `f${n}`,
+    tool: 'sim:it:1.0.0',
+    effect: pick(effects, world),
+    payload: '{}',
+    payloadBytes: 2,
+    ...(world.chance(0.1) ? { delayMs: 500 } : {}),
+    ...(world.chance(0.1) ? { deadlineMs: 2_000 } : {}),
+    ...(world.chance(0.2) ? { slot: { key: 's', limit: 1 } } : {}),
+  }
+}
+
+interface Parts {
+  readonly world: World
+  readonly store: CallStore
+  readonly spools: Map<string, Ending[]>
+  readonly ledgers: Ledgers
+  readonly mutation: Mutation
+}
+
+interface Process {
+  faults: () => number
+  kill(): void
+}
+
+/** A worker with everything real but its engines: the store, the disk and the tools stand behind gates. */
+function startProcess(actor: Actor, host: string, { world, store, spools, ledgers, mutation }: Parts): Process {
+  const process: Process = {
+    faults: () => 0,
+    kill() {
+      actor.dead = true
+    },
+  }
+  const behind = gated(watched(store, ledgers), actor, world, () => process.faults())
+  const disk = spools.get(host) ?? []
+  spools.set(host, disk)
+  const bus = createBus()
+  const recorder = createRecorder({
+    store: behind,
+    spool: memorySpool(disk, actor, world),
+    bus,
+    batch: { soon: queueMicrotask, atOnce: 2 },
+  })
+  const transport = simTransport(behind, actor, world)
+  const ports: WorkerPorts = {
+    store: behind,
+    transport,
+    recorder,
+    leases: (news) => {
+      const held = new Map<string, number>()
+      const beat = async (): Promise<void> => {
+        while (!actor.dead) {
+          await world.gate(actor)
+          if (held.size > 0) await extendHeld(behind, leaseMs, held, news)
+        }
+      }
+      void beat()
+      return {
+        hold(holders) {
+          for (const { callId, fence } of holders) held.set(callId, fence)
+        },
+        drop(callIds) {
+          for (const callId of callIds) held.delete(callId)
+        },
+        close: async () => undefined,
+      }
+    },
+    snapshots: createSnapshots({ executor: simExecutor(actor, world, ledgers), version: 'v1' }),
+    begin: async (holder) => (await behind.begin([holder])).length === 1,
+    execute: (_snapshot, { claim, controller }) => useTool(claim, controller.signal, actor, world, ledgers),
+    govern: async (_task, result) => ({ result, text: JSON.stringify(result), bytes: 1 }),
+    reply: ({ callId }, { result }) => void ledgers.replies.push({ callId, status: result.status }),
+    bus,
+    now: () => new Date(world.now()),
+    random: world.random,
+    pause: () => world.gate(actor),
+  }
+  const worker: Worker = createWorker(mutation.ports?.(ports) ?? ports, { slots: 2, maxDeaths: 3, ahead: 0 })
+  worker.start()
+  void keepUp(behind, recorder.drain, transport, actor, world)
+  return process
+}
+
+/** Notes what the store accepted, as seen by the store itself. */
+function watched(store: CallStore, ledgers: Ledgers): CallStore {
+  const note = (endings: readonly Ending[], accepted: readonly string[]): readonly string[] => {
+    for (const { callId, result } of endings) {
+      if (!accepted.includes(callId)) continue
+      ledgers.accepted.push({ callId, status: result.status, effect: result.error?.effect ?? 'possible' })
+    }
+    return accepted
+  }
+  return {
+    ...store,
+    finish: async (endings) => note(endings, await store.finish(endings)),
+    reclaim: async (options) => {
+      const reclaimed = await store.reclaim(options)
+      for (const callId of reclaimed.expired) ledgers.accepted.push({ callId, status: 'timeout', effect: 'none' })
+      return reclaimed
+    },
+  }
+}
+
+async function keepUp(
+  store: CallStore,
+  drain: () => Promise<void>,
+  transport: Transport,
+  actor: Actor,
+  world: World,
+): Promise<void> {
+  while (!actor.dead) {
+    await world.gate(actor)
+    try {
+      await drain()
+      await store.reclaim({ max: 10 })
+      transport.wake()
+    } catch {
+      // The next round tries again.
+    }
+  }
+}
+
+function simTransport(store: CallStore, actor: Actor, world: World): Transport {
+  const inner = postgresTransport({ store, claim: { worker: actor.name, leaseMs } })
+  return {
+    ...inner,
+    async receive(max) {
+      for (;;) {
+        const claims = await store.claim(max, { worker: actor.name, leaseMs })
+        if (claims.length > 0) {
+          return claims.map((claim) => ({
+            id: claim.callId,
+            body: { kind: 'claimed' as const, claim },
+            deliveries: claim.deliveries,
+          }))
+        }
+        await world.gate(actor)
+      }
+    },
+  }
+}
+
+/** Acts between two gates, so that a worker may die before, between and after. */
+async function useTool(
+  { callId }: Claim,
+  signal: AbortSignal,
+  actor: Actor,
+  world: World,
+  { effects }: Ledgers,
+): Promise<Result> {
+  await world.gate(actor)
+  const cancelled = { code: 'CANCELLED', message: '', stage: 'execute', retryable: false } as const
+  if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'none' } })
+  const before = effects.filter((act) => act.callId === callId)
+  effects.push({ callId, actor, again: before.length > 0 && before.every((act) => act.actor.dead) })
+  await world.gate(actor)
+  if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'possible' } })
+  return someResult({ callId })
+}
+
+function simExecutor(actor: Actor, world: World, { effects }: Ledgers): Executor {
+  const reconcile: Executor['reconcile'] = async (_tool, _key, options) => {
+    await world.gate(actor)
+    const callId = options?.callId ?? ''
+    if (world.chance(0.1)) return { state: 'unknown', reason: 'away' }
+    const found = effects.some((effect) => effect.callId === callId)
+    return found ? { state: 'found', result: someResult({ callId }) } : { state: 'absent' }
+  }
+  return { reconcile, close: async () => undefined } as unknown as Executor
+}
+
+function memorySpool(disk: Ending[], actor: Actor, world: World): Spool {
+  return {
+    get depth() {
+      return disk.length
+    },
+    async add(endings) {
+      await world.gate(actor)
+      disk.push(...endings)
+      await world.gate(actor)
+    },
+    async drain(work) {
+      while (disk.length > 0) {
+        const next = disk.slice(0, 2)
+        await work(next)
+        disk.splice(0, next.length)
+      }
+    },
+  }
+}
+
+/** The invariants: nothing lost, one outcome, no effect doubled that may not be, no word that is not true. */
+function broken(calls: readonly AdmittedCall[], { effects, replies, accepted }: Ledgers): string[] {
+  return calls.flatMap(({ callId, effect }) => {
+    const found: string[] = []
+    const ends = accepted.filter((ending) => ending.callId === callId)
+    const acts = effects.filter((act) => act.callId === callId).length
+    const [end] = ends
+    if (ends.length === 0) found.push(`${callId} (${effect}) has no outcome`)
+    if (ends.length > 1)
+      found.push(`${callId} (${effect}) has ${ends.length} outcomes: ${ends.map(({ status }) => status)}`)
+    if (acts > 1 && effect === 'once') found.push(`${callId} (${effect}) acted ${acts} times`)
+    // A holder who is late but lives may act after the tool was asked; only the tool itself could refuse him.
+    const again = effects.some((act) => act.callId === callId && act.again)
+    if (again && effect === 'reconcilable') found.push(`${callId} (${effect}) acted again`)
+    if (end !== undefined && end.status === 'ok' && acts === 0) found.push(`${callId} is said to be done and is not`)
+    const harmless = end !== undefined && end.status !== 'ok' && end.effect === 'none'
+    if (harmless && acts > 0 && effect !== 'read') found.push(`${callId} (${effect}) is said not to have acted and did`)
+    for (const { status } of replies.filter((reply) => reply.callId === callId)) {
+      if (status !== end?.status) found.push(`${callId}: the caller heard ${status}, the store says ${end?.status}`)
+    }
+    return found
+  })
+}

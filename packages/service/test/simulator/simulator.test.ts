@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { CallStore } from '../../src/stores/call-store.ts'
+import { type Mutation, simulate } from './simulate.ts'
+
+const schedules = 1_500
+
+test(`${schedules} schedules with crashes, lost answers and late holders keep every promise`, async () => {
+  for (let seed = 1; seed <= schedules; seed++) {
+    assert.deepEqual(await simulate(seed), [], `seed ${seed}`)
+  }
+})
+
+test('the same seed is the same schedule', async () => {
+  const seeds = Array.from({ length: 20 }, (_, n) => n + 1)
+  const mutation: Mutation = { store: neverReclaims }
+  const once = await Promise.all(seeds.map((seed) => simulate(seed, mutation)))
+  const again = await Promise.all(seeds.map((seed) => simulate(seed, mutation)))
+  assert.deepEqual(again, once)
+  assert.ok(once.flat().length > 0)
+})
+
+/** A claim that outlives its holder, as in a queue that is acknowledged before the work is done. */
+function neverReclaims(store: CallStore): CallStore {
+  return { ...store, reclaim: async () => ({ lost: [], promoted: 0, expired: [] }) }
+}
+
+/** Every outcome counts, whoever holds the call. */
+function withoutFence(store: CallStore): CallStore {
+  return {
+    ...store,
+    async finish(endings) {
+      await store.finish(endings)
+      return endings.map(({ callId }) => callId)
+    },
+  }
+}
+
+const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; readonly shows: RegExp } } = {
+  'a claim that is never taken from a dead holder': { mutation: { store: neverReclaims }, shows: /has no outcome/ },
+  'outcomes without a fence': { mutation: { store: withoutFence }, shows: /outcomes|acted|heard/ },
+  'a beginning that is not durable': {
+    mutation: { ports: (ports) => ({ ...ports, begin: async () => true }) },
+    shows: /\(once\) acted|\(reconcilable\) acted/,
+  },
+  'an answer before the commit': {
+    mutation: { ports: (ports) => ({ ...ports, recorder: { ...ports.recorder, finish: async () => 'accepted' } }) },
+    shows: /has no outcome|heard/,
+  },
+  'a repeat that finds a claim and drops it': {
+    mutation: {
+      ports: (ports) => ({
+        ...ports,
+        transport: {
+          ...ports.transport,
+          receive: async (max, signal) =>
+            (await ports.transport.receive(max, signal)).filter(({ deliveries }) => deliveries === 1),
+        },
+      }),
+    },
+    shows: /has no outcome/,
+  },
+  'outcomes that are thrown away while the database is away': {
+    mutation: {
+      ports: (ports) => ({
+        ...ports,
+        recorder: {
+          ...ports.recorder,
+          finish: async (ending) => {
+            const [accepted] = await ports.store.finish([ending]).catch(() => [ending.callId])
+            return accepted === undefined ? 'refused' : 'accepted'
+          },
+        },
+      }),
+    },
+    shows: /heard/,
+  },
+}
+
+for (const [what, { mutation, shows }] of Object.entries(brokenBuilds)) {
+  test(`the simulation finds ${what}`, async () => {
+    for (let seed = 1; seed <= schedules; seed++) {
+      const found = await simulate(seed, mutation)
+      if (found.some((line) => shows.test(line))) return
+    }
+    assert.fail(`nothing found in ${schedules} schedules`)
+  })
+}

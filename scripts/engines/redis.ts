@@ -1,0 +1,57 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createConnection } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { freePort, type KeptServer, keepServer } from './keeper.ts'
+import { hasProgram, installPackages } from './packages.ts'
+
+/** A Redis server of our own, on a loopback port, with a password; it writes its log to disk every second. */
+export interface RedisServer extends KeptServer {
+  /** With the password. */
+  readonly url: string
+  readonly port: number
+  readonly password: string
+}
+
+export async function startRedis(): Promise<RedisServer> {
+  if (!hasProgram('redis-server')) installPackages('redis-server')
+  if (!hasProgram('redis-server')) throw new Error('Redis is not installed; apt-get install redis-server')
+  const folder = mkdtempSync(join(tmpdir(), 'gantry-redis-'))
+  try {
+    const password = randomBytes(12).toString('hex')
+    const port = await freePort()
+    const settings = join(folder, 'redis.conf')
+    writeFileSync(settings, settingsOf(folder, port, password), { mode: 0o600 })
+    const kept = await keepServer({
+      ...{ name: 'Redis', folder, lastSignal: 'KILL' },
+      command: ['redis-server', settings],
+      isReady: () => answers(port, password),
+    })
+    return Object.assign(kept, { url: `redis://:${password}@127.0.0.1:${port}`, port, password })
+  } catch (error) {
+    rmSync(folder, { recursive: true, force: true })
+    throw error
+  }
+}
+
+function settingsOf(folder: string, port: number, password: string): string {
+  const lines = ['bind 127.0.0.1', `port ${port}`, `requirepass ${password}`, `dir ${folder}`]
+  return [...lines, 'save ""', 'appendonly yes', 'appendfsync everysec', 'maxmemory-policy noeviction', ''].join('\n')
+}
+
+/** While it reads its log it takes connections but answers that it is loading. */
+function answers(port: number, password: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createConnection(port, '127.0.0.1')
+    socket.setEncoding('latin1')
+    let heard = ''
+    socket.on('data', (text: string) => {
+      heard += text
+      if (heard.split('\r\n').length > 2) socket.destroy()
+    })
+    socket.on('error', () => {})
+    socket.on('close', () => resolve(heard.includes('+PONG')))
+    socket.write(`AUTH ${password}\r\nPING\r\n`)
+  })
+}
