@@ -7,6 +7,7 @@
  *   argv           what stands behind the program in process.argv; nothing when absent
  *   session        true: keep variables and wait for the next line after this one
  *   deterministic  { seed, nowMs }: random numbers from a seed, and a clock that stands
+ *   token          a word for its last line, `{"done":true,"code":n,"token":…}`, right before it ends by itself
  * Code is the body of an async function that has `require`, or an ES module when it imports, exports or names
  * `import.meta`. What it returns, or exports as default, goes to descriptor 3 as `{"value":…}`; the process ends when
  * nothing is left to wait for. In a session `{"done":true,"code":n}` follows each cell.
@@ -15,7 +16,7 @@
  * `stdio` passes it on. Whoever sends a job sends nothing more until the program has said something.
  */
 import { join } from 'node:path'
-import { firstJob } from './node/channel.mjs'
+import { firstJob, send } from './node/channel.mjs'
 import { extension, load } from './node/code.mjs'
 import { deliver, show } from './node/report.mjs'
 
@@ -35,7 +36,7 @@ async function prepare(job) {
 }
 
 /** Runs the only program of this process, which ends when its event loop is empty. */
-function runOnce(code) {
+function runOnce({ code, token }) {
   const main = { running: true }
   const ended = (value) => {
     main.running = false
@@ -49,7 +50,7 @@ function runOnce(code) {
     })
   }
   process.on('uncaughtException', endByError)
-  process.once('beforeExit', () => endByItself(main))
+  process.once('beforeExit', () => endByItself(main, token))
   try {
     // The queue of promises calls it, so that no function of ours stands in its stack.
     Promise.resolve()
@@ -66,14 +67,25 @@ function endByError(error) {
   process.exit(1)
 }
 
-function endByItself(main) {
+function endByItself(main, token) {
   if (main.running) {
     process.stderr.write('Warning: the program awaits something that never comes\n')
     process.exit(13)
   }
   // Last of the listeners, and quicker than taking the engine apart.
-  process.once('exit', (code) => process.reallyExit(code))
+  process.once('exit', (code) => {
+    if (token !== undefined) sayGoodbye(code, token)
+    process.reallyExit(code)
+  })
 }
+
+/** Whoever hears this ends the process sooner than it would itself; when nobody does, it goes on after a moment. */
+function sayGoodbye(code, token) {
+  send(JSON.stringify({ done: true, code: code & 0xff, token }))
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, patienceMs)
+}
+
+const patienceMs = 5
 
 makeStreamsBlock()
 const job = firstJob()
@@ -82,5 +94,5 @@ if (job !== undefined) {
   if (job.session === true) {
     const { runCells } = await import('./node/cells.mjs')
     runCells(job)
-  } else runOnce(job.code)
+  } else runOnce(job)
 }

@@ -6,6 +6,7 @@ Started ahead of its program, it reads one line of JSON from descriptor 3, the j
     argv           what stands behind `main.py` in sys.argv; nothing when absent
     session        true: keep the globals and wait for the next line after this one
     deterministic  {seed, nowMs}: random numbers from a seed, and a clock that stands
+    token          a word for its last line, `{"done": true, "code": n, "token": …}`, right before it ends
 It runs the code as `__main__`, writes `{"value": …}` to descriptor 3 when the code returned something, and ends as
 the interpreter itself would. In a session it writes `{"done": true, "code": n}` after each cell.
 
@@ -44,23 +45,35 @@ IS_COROUTINE = 0x80
 SAFE_INTEGER = 2**53 - 1
 LONGEST_VALUE = 1_000_000
 INTERRUPTED = 0x100 + 130
+# Whoever heard the last line ends this process sooner than it would itself; when nobody does, it goes on after this.
+PATIENCE_SECONDS = 0.005
+wait = time.sleep
 
 
 def prepare(job):
-    """Makes the process that of the program: its environment, arguments, search path, randomness and streams."""
-    os.environ.clear()
-    os.environ.update(job.get('env') or {})
+    """Makes the process that of the program: its environment, arguments, search path, randomness and clock."""
+    env = job.get('env') or {}
+    # Most of it is as it was at the start, and to set a variable takes as long as to compile a line.
+    for name in [name for name in os.environ if name not in env]:
+        del os.environ[name]
+    for name, value in env.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
     if 'TZ' in os.environ:
         time.tzset()
     sys.argv[:] = ['main.py', *(job.get('argv') or [])]
+    # Where a memory is kept to start from, all that start from it would have the same numbers.
     random.seed()
     if job.get('deterministic'):
         from python_still import hold_still
 
         hold_still(job['deterministic']['seed'], job['deterministic']['nowMs'])
     sys.path[:] = [os.getcwd(), *(folder for folder in sys.path if folder != OWN_FOLDER)]
+
+
+def open_streams():
+    """Lines leave at once, so that they are seen while the program runs and are not lost when it is killed."""
     for stream in (sys.stdout, sys.stderr):
-        # Lines leave at once, so that they are seen while the program runs and are not lost when it is killed.
         if stream is not None:
             stream.reconfigure(line_buffering=True)
 
@@ -111,8 +124,9 @@ def lines_of(source):
 class Program:
     """The `__main__` of a sandbox and what has run in it."""
 
-    def __init__(self, session):
+    def __init__(self, session, token):
         self.session = session
+        self.token = token
         self.module = main_module()
         self.names = set()
         self.loop = None
@@ -245,7 +259,11 @@ def leave(program, status):
     if status == INTERRUPTED:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         os.kill(os.getpid(), _signal.SIGINT)
-    os._exit(status & 0xFF if all(flushed) else 120)
+    code = status & 0xFF if all(flushed) else 120
+    if program.token is not None and os.getpid() == program.pid:
+        send(f'{{"done":true,"code":{code},"token":"{program.token}"}}')
+        wait(PATIENCE_SECONDS)
+    os._exit(code)
 
 
 def flush_files():
@@ -266,17 +284,28 @@ def flush(stream):
         return False
 
 
+def rehearse():
+    """Does once, while there is time, what every program needs, so that its memory is there when it counts."""
+    json.loads('{"code":"0","env":{}}')
+    linecache.cache['main.py'] = (0, None, lines_of('0'), 'main.py')
+    linecache.cache.clear()
+    eval(compile_code('0', 'main.py', False), {})
+    flush_files()
+
+
 def main():
+    open_streams()
     # What is here now lives as long as the process, so no later collection needs to look at it.
     gc.collect()
     gc.freeze()
+    rehearse()
     line = read_line()
     if line is None:
         return
     job = json.loads(line)
     del line
     prepare(job)
-    program = Program(bool(job.get('session')))
+    program = Program(bool(job.get('session')), job.get('token'))
     status = program.run(job['code'])
     while program.session and os.getpid() == program.pid:
         flush(sys.stdout), flush(sys.stderr)

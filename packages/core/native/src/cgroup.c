@@ -110,10 +110,19 @@ static bool find_number(const char *text, const char *key, uint64_t *value) {
   return false;
 }
 
+static bool open_figure(struct figure *figure) {
+  if (figure->fd < 0) figure->fd = open(figure->file, O_RDONLY | O_CLOEXEC);
+  return figure->fd >= 0;
+}
+
+void open_figures(struct plan *plan) {
+  for (uint32_t index = 0; index < plan->figures_count; index++) open_figure(&plan->figures[index]);
+  for (uint32_t index = 0; index < plan->watches_count; index++) open_figure(&plan->watches[index]);
+}
+
 bool read_figure(struct figure *figure, uint64_t *value) {
   char text[4096];
-  if (figure->fd < 0) figure->fd = open(figure->file, O_RDONLY | O_CLOEXEC);
-  if (figure->fd < 0) return false;
+  if (!open_figure(figure)) return false;
   ssize_t length = pread(figure->fd, text, sizeof text - 1, 0);
   if (length < 0) return false;
   text[length] = 0;

@@ -5,6 +5,9 @@
  *                     ↑                                ↓
  *                     └── TURN ← files out ← FINISH ───┘     (an interpreter that is kept: Node has seen its done line)
  *
+ * FINISH for one that is not kept: it has flushed everything, said how it ends, and only takes itself apart, which can
+ * take longer than its program did. The run is over then, and it goes with the sandbox.
+ *
  * Nothing of ours can be traced or read (not dumpable), signalled (process 1) or inherited by a program. All waiting is one
  * poll; writing to Node may block, and then the program waits too. Node says that a job was the last by half of an end of
  * its channel; the whole of it means that Node is gone, and the sandbox with it.
@@ -83,7 +86,7 @@ static void heed_node(void) {
   else if (frame.type == JOB_LINE) take_line(&frame);
   else if (frame.type == JOB_STDIN) take_stdin(&frame);
   else if (frame.type == JOB_RELAY) start_relay(&frame);
-  else if (frame.type == JOB_FINISH) finish_turn();
+  else if (frame.type == JOB_FINISH) finish_turn(&frame);
   else fault(EINVAL, "frame");
   free(frame.bytes);
 }

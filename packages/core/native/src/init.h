@@ -61,6 +61,7 @@ extern struct init {
   int status; /* of the main program, when it has ended */
   bool ended;
   bool kept; /* it is an interpreter for several turns */
+  bool over; /* it has said that it ends, and how */
 
   bool running;
   bool refused; /* what follows belongs to a job that cannot be run */
@@ -111,7 +112,7 @@ void start_ahead(struct frame *frame);
 void go(struct frame *frame);
 void start_step(void);
 void start_relay(struct frame *frame);
-void finish_turn(void);
+void finish_turn(struct frame *frame);
 _Noreturn void finish(void);
 bool watching(void);
 void look_at_tasks(void);

@@ -174,8 +174,14 @@ static void report(uint8_t type) {
   to_node(type, payload.bytes, payload.length);
 }
 
-void finish_turn(void) {
-  if (!self.running || !self.kept) return;
+void finish_turn(struct frame *frame) {
+  struct cursor from = cursor_of(frame);
+  if (!self.running || self.steps_count > 0) return;
+  if (!self.kept) {
+    self.over = true;
+    self.status = take_u8(&from) << 8;
+    finish();
+  }
   collect_files(self.collect_files, self.collect_bytes);
   self.running = false;
   report(RUN_TURN);
@@ -183,6 +189,7 @@ void finish_turn(void) {
 
 /* Kills whatever the program left running and waits until it is gone, so that the pipes hold all that will ever come. */
 static void kill_others(void) {
+  int status = self.status;
   uint64_t until = now_ms() + DYING_MS;
   struct pollfd source = {self.signals, POLLIN, 0};
   struct signalfd_siginfo info;
@@ -192,6 +199,7 @@ static void kill_others(void) {
     poll(&source, 1, 10);
     while (read(self.signals, &info, sizeof info) > 0) continue;
   }
+  if (self.over) self.status = status;
 }
 
 /* A process that ends with something unread resets its channel, and Node would lose our last words: Node hangs up first. */
@@ -203,7 +211,9 @@ static void hear_out(void) {
 _Noreturn void finish(void) {
   enum hit hit = self.hit;
   if (hit != HIT_NOTHING) self.status = SIGKILL;
-  kill_others();
+  /* One that is alone and over writes nothing more, and if it lied cannot; it need not be gone for that. */
+  if (self.over && !self.host && only_task(self.main)) kill(self.main, SIGSTOP);
+  else kill_others();
   if (hit == HIT_NOTHING) {
     pass_on_output();
     for (uint64_t before = ~self.line.total; before != self.line.total;) {

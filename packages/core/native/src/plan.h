@@ -60,6 +60,8 @@ uint32_t remove_groups(const struct plan *plan, size_t made, bool orphaned, stru
 
 /* Reads a figure; false when the file is gone or holds no number. */
 bool read_figure(struct figure *figure, uint64_t *value);
+/* Opens all figures, which takes longer than to read them; those that are not there yet stay closed. */
+void open_figures(struct plan *plan);
 void put_figures(struct payload *to, struct plan *plan);
 /* The first watch whose figure has come so far since the run began, or NULL. */
 struct figure *watch_hit(struct plan *plan);

@@ -148,9 +148,7 @@ static void begin(struct state *state, uint64_t wall_ms) {
   state->next_look = now_ms() + TICK_MS;
 }
 
-/* The end of a run: its clock stands, and its figures are told. */
-static void measure(struct state *state) {
-  state->running = false;
+static void tell_figures(struct state *state) {
   start_payload(&payload);
   put_figures(&payload, &state->plan);
   put_hits(&payload, &state->plan);
@@ -164,8 +162,12 @@ static bool obey(struct state *state) {
   struct cursor from = cursor_of(&frame);
   bool going = true;
   if (frame.type == TO_BEGIN) begin(state, take_u64(&from));
-  else if (frame.type == TO_MEASURE) measure(state);
-  else going = leave(state, KILLED);
+  else if (frame.type == TO_LOOK) tell_figures(state);
+  else if (frame.type == TO_MEASURE) {
+    /* The end of a run: its clock stands. */
+    state->running = false;
+    tell_figures(state);
+  } else going = leave(state, KILLED);
   free(frame.bytes);
   return going;
 }
@@ -291,6 +293,7 @@ int supervise(void) {
   if (frame.type != TO_PLAN || !parse_plan(&frame, &state.plan)) return 1;
   if (start_child(&state)) {
     close(INIT_CHANNEL);
+    open_figures(&state.plan);
     watch_over(&state);
   } else {
     state.reason = START_FAILED;

@@ -98,6 +98,15 @@ bool sum_tasks(bool all, struct task_sums *sums) {
   return true;
 }
 
+bool only_task(pid_t other) {
+  struct task *list;
+  ssize_t count = list_tasks(&list);
+  bool only = count == 2;
+  for (ssize_t index = 0; index < count; index++) only = only && (list[index].pid == getpid() || list[index].pid == other);
+  free(list);
+  return only;
+}
+
 bool reap(pid_t main_pid, int *status, bool *ended) {
   for (;;) {
     int one;

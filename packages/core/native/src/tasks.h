@@ -18,6 +18,9 @@ struct task_sums {
 /* Adds up the processes below this one, or all that are seen when `all`, this one never; false when /proc cannot be read. */
 bool sum_tasks(bool all, struct task_sums *sums);
 
+/* Whether there is nothing in the sandbox but this process and another, whatever threads that has. */
+bool only_task(pid_t other);
+
 /* Kills every process below this one and collects them; false when some would not end within `ms`. Needs a subreaper. */
 bool kill_below(uint64_t ms);
 

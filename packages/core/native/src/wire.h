@@ -12,7 +12,7 @@
 #define LONGEST_FRAME (1u << 20)
 
 /* Node to supervisor. */
-enum { TO_PLAN = 1, TO_BEGIN = 2, TO_MEASURE = 3, TO_KILL = 4 };
+enum { TO_PLAN = 1, TO_BEGIN = 2, TO_MEASURE = 3, TO_KILL = 4, TO_LOOK = 5 };
 /* Supervisor to Node. */
 enum { FROM_FIGURES = 1, FROM_END = 2, FROM_GONE = 3 };
 

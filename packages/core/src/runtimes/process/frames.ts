@@ -5,7 +5,7 @@
  */
 
 /** Node to supervisor. */
-export const toSupervisor = { plan: 1, begin: 2, measure: 3, kill: 4 } as const
+export const toSupervisor = { plan: 1, begin: 2, measure: 3, kill: 4, look: 5 } as const
 /** Supervisor to Node. */
 export const fromSupervisor = { figures: 1, end: 2, gone: 3 } as const
 /** Node to init. */

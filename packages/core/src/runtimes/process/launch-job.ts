@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import type { Language, Languages } from '../languages.ts'
 import type { SandboxJob, SandboxSpec } from '../runtime.ts'
@@ -38,8 +39,11 @@ export function waitingStep(language: Language, spec: SandboxSpec, inside: Insid
   return stepOf(language.driver, language, { ...inside.env, ...language.env, ...fixed }, inside)
 }
 
+/** Whether an interpreter waits, and whether control groups count what it uses, so that its end need not be awaited. */
+export type Waiting = 'none' | 'counted' | 'uncounted'
+
 /** A job as the launcher takes it: a line for the interpreter that waits, or files and steps. */
-export function launchJob(job: SandboxJob, spec: SandboxSpec, inside: Inside, waiting: boolean): LaunchJob {
+export function launchJob(job: SandboxJob, spec: SandboxSpec, inside: Inside, waiting: Waiting): LaunchJob {
   const { stdoutBytes, stderrBytes } = spec.limits
   return {
     ...programOf(job, spec, inside, waiting),
@@ -55,8 +59,8 @@ function programOf(
   job: SandboxJob,
   spec: SandboxSpec,
   inside: Inside,
-  waiting: boolean,
-): Pick<LaunchJob, 'steps' | 'files' | 'line'> {
+  waiting: Waiting,
+): Pick<LaunchJob, 'steps' | 'files' | 'line' | 'token'> {
   const { program, files = new Map<string, Uint8Array>() } = job
   const env = { ...inside.env, ...job.env }
   if (program.kind === 'wasi') throw new ToolError('RUNTIME_UNAVAILABLE', 'WASI modules run in the wasm runtime only.')
@@ -71,9 +75,10 @@ function programOf(
   if (language.driver !== undefined) {
     const { session = false, deterministic } = spec
     const fixed = deterministic === undefined ? {} : { deterministic }
-    const line = JSON.stringify({ code: program.code, env: own, session, ...fixed })
-    const driver = waiting ? {} : { steps: [stepOf(language.driver, language, own, inside)] as [LaunchStep] }
-    return { files, line, ...driver }
+    const token = waiting === 'counted' && !session ? { token: randomBytes(6).toString('base64url') } : {}
+    const line = JSON.stringify({ code: program.code, env: own, session, ...fixed, ...token })
+    if (waiting !== 'none') return { files, line, ...token }
+    return { files, line, steps: [stepOf(language.driver, language, own, inside)] }
   }
   const path = `${codeFolder}/${language.file}`
   const last = stepOf(language.command, language, own, inside)

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { FrameError, frameHead, frameReader, fromInit, toInit } from './frames.ts'
+import { FrameError, frameReader, fromInit, PayloadWriter, toInit } from './frames.ts'
 import type { LaunchStep } from './launcher.ts'
 import { relayFrame, startFrame } from './launcher-encode.ts'
 import type { RunIntake } from './launcher-run.ts'
@@ -19,10 +19,12 @@ export interface InitLink {
   fault(): FrameError | undefined
   start(step: LaunchStep, keep: boolean): void
   relay(port: number, socket: string): void
-  /** Sends a job as `jobPieces` made it, `last` when no other can follow; its frames go to the intake until that has an end, then `onEnd` is called. */
-  go(pieces: readonly Uint8Array[], intake: RunIntake, onEnd: () => void, last: boolean): void
-  /** Ends a turn of a kept interpreter. */
-  finish(): void
+  /** Sends a job as `jobPieces` made it; its frames go to the intake until that has an end, then `onEnd` is called. */
+  go(pieces: readonly Uint8Array[], intake: RunIntake, onEnd: () => void): void
+  /** Ends the turn of an interpreter, which has said with which code it ends. */
+  finish(code: number): void
+  /** Says that nothing more will be sent. */
+  hangUp(): void
 }
 
 export function connectInit(socket: Socket, kill: () => void): InitLink {
@@ -79,17 +81,17 @@ export function connectInit(socket: Socket, kill: () => void): InitLink {
     fault: () => broken,
     start: (step, keep) => guarded(() => write(startFrame(step, keep))),
     relay: (port, path) => guarded(() => write(relayFrame(port, path))),
-    go(pieces, intake, onEnd, last) {
+    go(pieces, intake, onEnd) {
       guarded(() => {
         const run = { intake, onEnd }
         current = run
         socket.cork()
         for (const piece of pieces) write(piece)
-        if (last) socket.end()
         socket.uncork()
         for (const [type, payload] of early.splice(0)) deliver(run, type, payload)
       })
     },
-    finish: () => write(frameHead(toInit.finish, 0)),
+    finish: (code) => write(new PayloadWriter().u8(code).frame(toInit.finish)),
+    hangUp: () => void socket.end(),
   }
 }

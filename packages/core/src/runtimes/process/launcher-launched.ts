@@ -56,6 +56,7 @@ function piecesOf(job: LaunchJob): Uint8Array[] {
 /**
  * One run from its beginning to its end. It ends in one of three ways: the init says how the program ended, and the
  * supervisor adds its figures; the sandbox ends first, by a limit or by itself; the signal aborts, and the sandbox is killed.
+ * An interpreter that says itself how it ends, by the job's token, has both asked at once, and is not waited for.
  */
 async function runJob(
   { supervisor, init }: LauncherProcess,
@@ -68,17 +69,25 @@ async function runJob(
   const { signal, wallMs } = options
   const started = performance.now()
   const finished = Promise.withResolvers<void>()
-  const intake = createRunIntake(job, options, kept ? init.finish : undefined)
+  let looked: Promise<Figures> | undefined
+  const saysBye = !kept && job.token !== undefined
+  const bye = (code: number): void => {
+    init.finish(code)
+    looked = supervisor.look()
+  }
+  const intake = createRunIntake(job, options, kept ? init.finish : saysBye ? bye : undefined)
   signal.addEventListener('abort', supervisor.kill, { once: true })
   try {
+    init.go(pieces, intake, finished.resolve)
     // The program's time begins with the program, not with the making of its sandbox.
     if (init.isReady()) supervisor.begin(wallMs)
     else void init.ready.then(() => supervisor.begin(wallMs))
-    init.go(pieces, intake, finished.resolve, !kept)
+    if (!kept && !saysBye) init.hangUp()
     await Promise.race([finished.promise, Promise.all([supervisor.end, init.closed])])
     const elapsedMs = performance.now() - started
     if (intake.end !== undefined && !signal.aborted) {
-      return endOf(intake, await supervisor.measure(), elapsedMs, kept)
+      if (!kept) init.hangUp()
+      return endOf(intake, await (looked ?? supervisor.measure()), elapsedMs, kept)
     }
     const end = await supervisor.end
     signal.throwIfAborted()

@@ -75,3 +75,15 @@ test('a line that only looks like the done line is a value', () => {
   assert.equal(done.length, 0)
   assert.equal(values.length, 3)
 })
+
+test('with a token only the done line that has it is one', () => {
+  const values: Json[] = []
+  const done: JsonObject[] = []
+  const lines = createLines({
+    onValue: (value) => values.push(value),
+    onDone: (line) => done.push(line),
+    token: 'mine',
+  })
+  lines.push(Buffer.from('{"done":true}\n{"done":true,"token":"yours"}\n{"done":true,"code":1,"token":"mine"}\n'))
+  assert.deepEqual([values.length, done], [2, [{ done: true, code: 1, token: 'mine' }]])
+})

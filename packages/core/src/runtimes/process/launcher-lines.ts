@@ -13,6 +13,8 @@ export interface LinesOptions {
   readonly onValue: (value: Json) => void
   /** Called for a line `{"done":true,…}`, which counts even when there were too many others before it. */
   readonly onDone?: (line: JsonObject) => void
+  /** A line is done only with this token. */
+  readonly token?: string
   /** The most that one line, and all values together, may have; 1 MiB when absent. */
   readonly bytes?: number
 }
@@ -26,7 +28,7 @@ export interface Lines {
   readonly dropped: number
 }
 
-export function createLines({ onValue, onDone, bytes: most = defaultJsonLimits.bytes }: LinesOptions): Lines {
+export function createLines({ onValue, onDone, token, bytes: most = defaultJsonLimits.bytes }: LinesOptions): Lines {
   const held = createGrowing()
   let length = 0
   let left = most
@@ -48,7 +50,7 @@ export function createLines({ onValue, onDone, bytes: most = defaultJsonLimits.b
   }
   const weigh = (line: Buffer | undefined, size: number): void => {
     const done = onDone === undefined ? undefined : doneOf(line)
-    if (done !== undefined) {
+    if (done !== undefined && (token === undefined || done.token === token)) {
       onDone?.(done)
       return
     }

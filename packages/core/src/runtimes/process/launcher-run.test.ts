@@ -119,6 +119,8 @@ test('nothing counts after the end', () => {
 
 test('a turn ends only a run that is one', () => {
   assert.throws(() => intakeOf().take(fromInit.turn, exit), FrameError)
+  const single = createRunIntake({ ...job, token: 'x' }, { wallMs: 1, signal }, () => undefined)
+  assert.throws(() => single.take(fromInit.turn, exit), FrameError)
   const intake = createRunIntake(job, { wallMs: 1, signal }, () => undefined)
   intake.take(fromInit.message, Buffer.from('{"done":true,"code":4}\n{"done":true,"code":5}\n'))
   intake.take(fromInit.turn, exit)

@@ -40,8 +40,8 @@ export interface RunIntake {
   received(): Pick<RunEnd, 'stdout' | 'stderr' | 'messages' | 'messagesDropped' | 'files' | 'skipped'>
 }
 
-/** `onDone` is called when a kept interpreter says that its turn is over. */
-export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: () => void): RunIntake {
+/** `onDone` is called with its code when an interpreter says that its turn, or with the job's token its program, is over. */
+export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: (code: number) => void): RunIntake {
   const stdout = createCapture(job.stdoutBytes, (bytes) => options.onOutput?.('stdout', bytes))
   const stderr = createCapture(job.stderrBytes, (bytes) => options.onOutput?.('stderr', bytes))
   const collected = createCollected(job)
@@ -54,6 +54,7 @@ export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: ()
       messages.push(value)
       options.onMessage?.(value)
     },
+    ...(job.token === undefined ? {} : { token: job.token }),
     ...(onDone === undefined
       ? {}
       : {
@@ -61,7 +62,7 @@ export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: ()
             if (done) return
             done = true
             if (typeof code === 'number' && Number.isInteger(code) && code >= 0 && code < 256) doneCode = code
-            onDone()
+            onDone(doneCode)
           },
         }),
   })
@@ -103,7 +104,7 @@ export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: ()
       else if (type === fromInit.bytes) collected.bytes(payload)
       else if (type === fromInit.skipped) takeSkipped(new PayloadReader(payload))
       else if (type === fromInit.exit) takeEnd('exit', payload)
-      else if (type === fromInit.turn && onDone !== undefined) takeEnd('turn', payload)
+      else if (type === fromInit.turn && onDone !== undefined && job.token === undefined) takeEnd('turn', payload)
       else if (type === fromInit.fault) takeFault(payload)
       else throw new FrameError(`The init sent a frame of the unknown type ${type}.`)
     },

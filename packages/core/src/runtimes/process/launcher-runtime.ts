@@ -3,7 +3,7 @@ import { type Isolation, ToolError } from '@gantry/contract'
 import { createEgressProxy, type EgressProxy } from '../egress-proxy.ts'
 import { follow } from '../follow.ts'
 import type { LanguagesFound } from '../languages.ts'
-import type { Refusal, Runtime, Sandbox, SandboxSpec } from '../runtime.ts'
+import type { Refusal, Runtime, Sandbox, SandboxJob, SandboxSpec } from '../runtime.ts'
 import { type Inside, launchJob, waitingStep } from './launch-job.ts'
 import { launchedSandbox } from './launched-sandbox.ts'
 import { type Launched, startLauncher } from './launcher.ts'
@@ -124,13 +124,20 @@ async function startSandbox(ground: Ground, spec: SandboxSpec, signal: AbortSign
     launched = await startLauncher(ground.launcher, planned.plan, { signal, startMs, early: step === undefined })
     if (proxy !== undefined) launched.relay(egressInside.port, egressInside.socket)
     if (step !== undefined) launched.start(step, { keep: spec.session === true })
-    const jobOf = (job: Parameters<typeof launchJob>[0]) => launchJob(job, spec, inside, step !== undefined)
+    const waiting = step === undefined ? 'none' : isCounted(planned) ? 'counted' : 'uncounted'
+    const jobOf = (job: SandboxJob) => launchJob(job, spec, inside, waiting)
     return launchedSandbox({ id, spec, launched, enforced: planned.enforced, jobOf, released: release })
   } catch (error) {
     await launched?.dispose()
     await release()
     throw error
   }
+}
+
+/** Whether the kernel counts time and memory of a sandbox as a whole, those included that have not ended. */
+function isCounted({ plan }: Planned): boolean {
+  const { cpuNs, cpuUsec, memoryPeakBytes } = plan.cgroups.figures
+  return memoryPeakBytes !== undefined && (cpuNs ?? cpuUsec) !== undefined
 }
 
 /** The guarded proxy of this sandbox alone, where it has a network. */

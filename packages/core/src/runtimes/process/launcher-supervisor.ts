@@ -27,6 +27,8 @@ export interface SupervisorLink {
   begin(wallMs: number): void
   /** Stops it, and gives the figures as they are now, or those of the end when that comes first. */
   measure(): Promise<Figures>
+  /** The same, while it goes on. */
+  look(): Promise<Figures>
   kill(): void
   /** Resolves when everything in the sandbox is dead; not yet removed. */
   readonly end: Promise<LaunchEnd>
@@ -57,6 +59,12 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
   const write = (bytes: Buffer): void => {
     if (socket.writable) socket.write(bytes)
   }
+  const ask = async (how: number): Promise<Figures> => {
+    write(frameHead(how, 0))
+    if (isUnmeasured(plan)) return { figures: {}, hits: [] }
+    measured = Promise.withResolvers<Figures>()
+    return Promise.race([measured.promise, end.promise])
+  }
   const gone = (): void => {
     const all = [...plan.cgroups.folders, ...plan.folders]
     /* It ended without its last word: then nothing is known to be removed. */
@@ -82,12 +90,8 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
       const timer = setTimeout(() => child.kill('SIGKILL'), stuckMs)
       void ended.promise.then(() => clearTimeout(timer))
     },
-    async measure() {
-      write(frameHead(toSupervisor.measure, 0))
-      if (isUnmeasured(plan)) return { figures: {}, hits: [] }
-      measured = Promise.withResolvers<Figures>()
-      return Promise.race([measured.promise, end.promise])
-    },
+    measure: () => ask(toSupervisor.measure),
+    look: () => ask(toSupervisor.look),
     end: end.promise,
     ended: ended.promise,
   }

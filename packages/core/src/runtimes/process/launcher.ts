@@ -96,6 +96,11 @@ export interface LaunchJob {
   readonly stdin?: Uint8Array
   /** Written to the program's descriptor 3, a newline behind it. */
   readonly line?: string
+  /**
+   * Makes `{"done":true,"code":n,"token":…}` on descriptor 3 the end of an interpreter that is not kept, which then is not
+   * waited for; its processor time and memory are those of the plan's figures, not `rusage`.
+   */
+  readonly token?: string
   readonly stdoutBytes: number
   readonly stderrBytes: number
   /** How much of the workspace is brought out, `.gantry` and files that are as they were handed in excepted. */

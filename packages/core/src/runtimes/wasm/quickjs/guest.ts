@@ -2,6 +2,7 @@ import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
 import type { Engine } from './engine.ts'
 import { filesModule, moduleSource } from './files-module.ts'
 import { bodyHead } from './forms.ts'
+import { takeImage } from './image.ts'
 import { prelude } from './prelude.ts'
 
 /** What a program's functions reach in the host; every value that crosses is a number, a text or bytes. */
@@ -68,16 +69,13 @@ export function createGuest(engine: Engine): Guest {
   }
   // Programs that lose a function of the host must not take it from those that come after them.
   runtime.hostRefs.delete = () => undefined
-  const image = new Uint8Array(engine.memory.buffer.slice(0))
+  const image = takeImage(engine.memory)
   return {
     engine,
     context,
     reset() {
       current = undefined
-      const { buffer } = engine.memory
-      if (buffer.byteLength !== image.length) return false
-      new Uint8Array(buffer).set(image)
-      return true
+      return image.restore()
     },
     limit(bytes) {
       memoryBytes = bytes

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { availableParallelism } from 'node:os'
 import { after, test } from 'node:test'
 import { limits } from '../run.fixture.ts'
 import type { ThreadJob } from './job.ts'
@@ -33,6 +34,22 @@ test('a thread that is given back is used again', async () => {
   assert.equal((await thread.run(jobOf('return 1'), silent)).exitCode, 0)
   threads.give(thread)
   assert.equal(await threads.take(signal), thread)
+})
+
+test('who comes before a thread has prepared itself has another started, which takes its turn with the first', {
+  skip: availableParallelism() < 2 && 'One processor has one thread.',
+}, async () => {
+  const threads = threadsOf(2)
+  const first = await threads.take(signal)
+  let other = first
+  for (let turn = 0; other === first; turn += 1) {
+    threads.give(other)
+    other = await threads.take(signal)
+    assert.equal((await other.run(jobOf(`return ${turn}`), silent)).exitCode, 0)
+  }
+  threads.give(other)
+  assert.equal(await threads.take(signal), first)
+  assert.equal(await threads.take(signal), other)
 })
 
 test('a thread that was killed is replaced, and its job is lost with it', async () => {

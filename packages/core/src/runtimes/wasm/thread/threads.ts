@@ -24,12 +24,14 @@ const idleMs = 60_000
  * long, behind long ones, get others besides, one at a time.
  */
 const patienceMs = 100
+/** One that was given back less than this ago still prepares itself; whoever comes so soon is served better by two in turn. */
+const preparingMs = 2
 const processors = availableParallelism()
 
 export function createThreads(most: number): Threads {
   const all = new Set<Thread>()
   /** The one that has been idle for longest is the first, because it has had time to prepare itself. */
-  const idle = new Map<Thread, NodeJS.Timeout>()
+  const idle = new Map<Thread, { readonly timer: NodeJS.Timeout; readonly since: number }>()
   const waiting = new Set<(thread: Thread | undefined) => void>()
   let [shared, lastStart] = [0, 0]
   let closed = false
@@ -46,20 +48,31 @@ export function createThreads(most: number): Threads {
       idle.delete(thread)
       leave(thread)
     }, idleMs)
-    idle.set(thread, timer.unref())
+    idle.set(thread, { timer: timer.unref(), since: performance.now() })
   }
   const leave = (thread: Thread): void => {
     shared -= 1
     void thread.kill()
   }
   const takeIdle = (): Thread | undefined => {
-    for (const [thread, timer] of idle) {
+    for (const [thread, { timer, since }] of idle) {
       clearTimeout(timer)
       idle.delete(thread)
-      if (thread.alive) return thread
+      if (thread.alive) {
+        if (performance.now() - since < preparingMs) startAhead()
+        return thread
+      }
       leave(thread)
     }
     return undefined
+  }
+  /** One more for the next, as long as there are processors; nobody is to wait for its start. */
+  const startAhead = (): void => {
+    if (closed || shared >= Math.min(most, processors)) return
+    shared += 1
+    const thread = start()
+    const admit = (): void => give(thread)
+    thread.ready.then(admit, admit)
   }
   const takeAny = async (signal: AbortSignal): Promise<Thread> => {
     const ready = takeIdle()
@@ -111,7 +124,7 @@ export function createThreads(most: number): Threads {
     },
     async close() {
       closed = true
-      for (const timer of idle.values()) clearTimeout(timer)
+      for (const { timer } of idle.values()) clearTimeout(timer)
       idle.clear()
       for (const wake of waiting) wake(undefined)
       waiting.clear()
