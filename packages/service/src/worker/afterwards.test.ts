@@ -5,7 +5,14 @@ import type { Task } from './desk.ts'
 import { someClaim, someError, someResult } from './worker.fixture.ts'
 
 function task(given: Partial<Task> = {}): Task {
-  return { claim: someClaim(), fresh: false, controller: new AbortController(), stopped: undefined, ...given }
+  return {
+    claim: someClaim(),
+    fresh: false,
+    controller: new AbortController(),
+    takenAt: 0,
+    stopped: undefined,
+    ...given,
+  }
 }
 
 test('an outcome is recorded, whatever it is', () => {

@@ -9,6 +9,8 @@ export interface Task {
   /** The claim came with the submission, so the call begins now for the first time. */
   readonly fresh: boolean
   readonly controller: AbortController
+  /** When it came into hand, of `performance.now`. */
+  readonly takenAt: number
   stopped: Stop | undefined
 }
 
@@ -17,9 +19,11 @@ export interface Task {
  * Suspects, which were handed out before, run one at a time, because a worker may have died of one of them.
  */
 export interface Desk {
-  /** Calls in hand. */
+  /** Calls in hand: those that wait for a slot, those that have one, and those whose outcome is being recorded. */
   readonly size: number
+  /** Calls that have a slot. */
   readonly running: number
+  readonly waiting: number
   add(claims: readonly Claim[], fresh: boolean): void
   /** Ends a call that runs here, or forgets one that waits; false when it is not in hand. */
   stop(callId: string, why: Stop): boolean
@@ -34,8 +38,8 @@ export interface DeskOptions {
   readonly slots: number
   /** Whether a call must run without another suspect beside it. */
   readonly suspect: (claim: Claim, fresh: boolean) => boolean
-  /** Does the work; never rejects. */
-  readonly work: (task: Task) => Promise<void>
+  /** Does the work; never rejects. It may say that it needs its slot no longer, though it is not done. */
+  readonly work: (task: Task, freeSlot: () => void) => Promise<void>
   /** Told after each call that left; `counts` is false for one that came again meanwhile. */
   readonly left: (task: Task, counts: boolean) => void
 }
@@ -60,15 +64,20 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
     emptied = []
   }
   const run = async (task: Task, alone: boolean): Promise<void> => {
-    running += 1
+    let slot = 1
+    running += slot
     if (alone) suspectRuns = true
+    const freeSlot = (): void => {
+      running -= slot
+      slot = 0
+      pump()
+    }
     try {
-      await work(task)
+      await work(task, freeSlot)
     } finally {
-      running -= 1
       if (alone) suspectRuns = false
       leave(task)
-      pump()
+      freeSlot()
     }
   }
   const pump = (): void => {
@@ -101,9 +110,18 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
     get running() {
       return running
     },
+    get waiting() {
+      return waiting.length + suspects.length
+    },
     add(claims, fresh) {
       for (const claim of claims) {
-        const task: Task = { claim, fresh, controller: new AbortController(), stopped: undefined }
+        const task: Task = {
+          claim,
+          fresh,
+          controller: new AbortController(),
+          takenAt: performance.now(),
+          stopped: undefined,
+        }
         const before = current.get(claim.callId)
         inHand.add(task)
         current.set(claim.callId, task)

@@ -1,28 +1,25 @@
-/** How many calls to claim ahead of the slots: as many as end within a tenth of a second, so that none waits long here. */
+/**
+ * How many calls to claim ahead of the slots: as many as these get through in a tenth of a second, so that none waits
+ * long here while another worker is idle. It goes by how long calls had a slot, whatever kept the slots empty between.
+ */
 export interface Pace {
   readonly ahead: number
-  finished(): void
+  /** Told how long a call had its slot. */
+  ran(ms: number): void
 }
 
 const windowMs = 100
+/** So many calls make up the mean: a long one counts at once, and only many short ones make it forgotten. */
+const memory = 20
 
-export function createPace(most: number, now: () => number = () => performance.now()): Pace {
-  let since = now()
-  let count = 0
-  let ahead = 0
+export function createPace(slots: number, most: number): Pace {
+  let meanMs = Number.POSITIVE_INFINITY
   return {
     get ahead() {
-      // A window in which little ended says that calls take long; then nothing is claimed ahead.
-      if (now() - since > 2 * windowMs) ahead = Math.min(ahead, count)
-      return ahead
+      return Math.min(most, Math.floor((slots * windowMs) / meanMs))
     },
-    finished() {
-      count += 1
-      const passed = now() - since
-      if (passed < windowMs) return
-      ahead = Math.min(most, Math.floor((count * windowMs) / passed))
-      since = now()
-      count = 0
+    ran(ms) {
+      meanMs = meanMs === Number.POSITIVE_INFINITY ? ms : meanMs + (ms - meanMs) / memory
     },
   }
 }

@@ -12,6 +12,7 @@ import type { Delivery, Transport } from '../transports/transport.ts'
 import { afterwards } from './afterwards.ts'
 import { createDesk, type Desk, type Task } from './desk.ts'
 import { createPace } from './pace.ts'
+import { timed } from './timed.ts'
 
 export type Outcome = Result | ChainResult
 
@@ -65,7 +66,7 @@ export interface Worker {
 export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker {
   const { transport, bus } = ports
   const consuming = new AbortController()
-  const pace = createPace(options.ahead)
+  const pace = createPace(options.slots, options.ahead)
   let consumed: Promise<void> = Promise.resolve()
   let downSince: number | undefined
 
@@ -81,10 +82,16 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       const verdict = examine(claim, { ...options, fresh })
       return verdict.kind === 'run' && verdict.alone
     },
-    work: (task) => handle(task, ports, options),
+    work(task, freeSlot) {
+      const start = performance.now()
+      return handle(task, ports, options, () => {
+        pace.ran(performance.now() - start)
+        freeSlot()
+        consumer.freed()
+      })
+    },
     left: ({ claim }, counts) => {
       if (counts) leases.drop([claim.callId])
-      pace.finished()
       consumer.freed()
     },
   })
@@ -97,7 +104,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   }
   const consumer = createConsumer({
     transport,
-    room: () => roomOf(desk.size, options.slots, pace.ahead),
+    room: () => roomOf(desk, options.slots, pace.ahead),
     take: (deliveries) => put(deliveries.flatMap(claimed), false),
     failed(error) {
       downSince ??= ports.now().getTime()
@@ -116,7 +123,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     take: (claim) => put([claim], true),
     get free() {
-      return !consuming.signal.aborted && consumer.idle && desk.size < options.slots
+      return !consuming.signal.aborted && consumer.idle && desk.waiting === 0 && desk.running < options.slots
     },
     get running() {
       return desk.running
@@ -135,10 +142,15 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   }
 }
 
+/** Outcomes that may wait to be recorded; when there are more, the database is behind, and nothing new is taken. */
+const mostUnrecorded = 1_000
+
 /** Room for more than the slots only in large steps, so that claiming stays cheap when calls are short. */
-function roomOf(size: number, slots: number, ahead: number): number {
-  const room = slots + ahead - size
-  return size < slots || room >= ahead / 2 ? Math.max(0, room) : 0
+function roomOf({ size, running, waiting }: Desk, slots: number, ahead: number): number {
+  const open = running + waiting
+  if (size - open >= mostUnrecorded) return 0
+  const room = slots + ahead - open
+  return open < slots || room >= ahead / 2 ? Math.max(0, room) : 0
 }
 
 function claimed({ body }: Delivery): readonly Claim[] {
@@ -156,11 +168,12 @@ async function handBack({ store, bus }: WorkerPorts, claims: readonly Claim[]): 
  * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it
  * does not, because the tool would run again: then the outcome is what can be recorded, or is left to the lease.
  */
-async function handle(task: Task, ports: WorkerPorts, options: WorkerOptions): Promise<void> {
+async function handle(task: Task, ports: WorkerPorts, options: WorkerOptions, executed: () => void): Promise<void> {
   await ports.snapshots.use(async (snapshot) => {
     const run = await attempt(task, snapshot, ports, options).catch((error: unknown) =>
       handBackFaulty(task, error, ports),
     )
+    executed()
     if (run === undefined) return
     const next = afterwards(task, run.outcome)
     if (next.kind === 'release') await release(task.claim, next, ports).catch(() => undefined)
@@ -187,14 +200,28 @@ async function attempt(
   options: WorkerOptions,
 ): Promise<Attempt | undefined> {
   const { claim } = task
-  const verdict = await settled(task, examine(claim, { ...options, fresh: task.fresh }), snapshot)
+  const { bus } = ports
+  bus.emit('stage:timed', { stage: 'consume', ms: performance.now() - task.takenAt })
+  const verdict = await timed(bus, 'admit', () => admitted(task, snapshot, ports, options))
   if (verdict === undefined) return undefined
   if (verdict.kind === 'found') return { outcome: verdict.result }
   if (verdict.kind === 'end') {
     return { outcome: endedOutcome(claim.call, verdict.error, claim.deliveries, ports.now()), dead: verdict.dead }
   }
-  const mine = !verdict.begin || (await ports.begin({ callId: claim.callId, fence: claim.fence }))
-  return mine ? { outcome: honest(claim, await ports.execute(snapshot, task)) } : undefined
+  return { outcome: honest(claim, await timed(bus, 'execute', () => ports.execute(snapshot, task))) }
+}
+
+/** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
+async function admitted(
+  task: Task,
+  snapshot: Snapshot,
+  { begin }: WorkerPorts,
+  options: WorkerOptions,
+): Promise<Settled | undefined> {
+  const { claim, fresh } = task
+  const verdict = await settled(task, examine(claim, { ...options, fresh }), snapshot)
+  if (verdict?.kind !== 'run' || !verdict.begin) return verdict
+  return (await begin({ callId: claim.callId, fence: claim.fence })) ? verdict : undefined
 }
 
 /** This attempt may have changed nothing, but an earlier one, whose holder was lost, may have: nobody knows. */
@@ -262,10 +289,12 @@ async function record(
   const { claim } = task
   const { callId, fence, call } = claim
   const dead = reason === undefined ? {} : { dead: { reason } }
-  const ending: Ending = { callId, fence, config: snapshot.version, ...(await ports.govern(task, outcome)), ...dead }
-  const recorded = await ports.recorder.finish(ending)
-  if (recorded !== 'accepted') return
-  ports.reply(claim, ending)
+  const ending = await timed(ports.bus, 'record', async (): Promise<Ending | undefined> => {
+    const made = { callId, fence, config: snapshot.version, ...(await ports.govern(task, outcome)), ...dead }
+    return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
+  })
+  if (ending === undefined) return
+  await timed(ports.bus, 'reply', async () => ports.reply(claim, ending))
   const { status, error, durationMs } = ending.result
   const { tenant } = call.identity
   ports.bus.emit('call:finished', { callId, tool: call.tool, tenant, status, code: error?.code, durationMs })
