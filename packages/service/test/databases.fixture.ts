@@ -1,5 +1,17 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { constants, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import {
+  constants,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { findPackageJSON } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
@@ -10,8 +22,9 @@ import { migrate, ownMigrations } from '../src/databases/migrate.ts'
 import { openPglite } from '../src/databases/pglite.ts'
 import { openPostgres, type PostgresOptions } from '../src/databases/postgres.ts'
 
-/** What the templates were made from; another version of the tables is another template. */
-const version = createHash('sha256').update(JSON.stringify(ownMigrations())).digest('hex').slice(0, 12)
+/** What the templates were made from: another version of the tables or of the engine is another template. */
+const engine = readFileSync(findPackageJSON('@electric-sql/pglite', import.meta.url) ?? '')
+const version = createHash('sha256').update(JSON.stringify(ownMigrations())).update(engine).digest('hex').slice(0, 12)
 
 /** Starting one server for the process, unless the whole run has one. */
 const shared: { server?: Promise<string> } = {}
@@ -27,8 +40,8 @@ export async function postgresDatabase(
   t: TestContext,
   options: Omit<PostgresOptions, 'url'> = {},
 ): Promise<{ readonly url: string; readonly database: Database }> {
-  if (!hasProgram('postgres')) installPrograms()
-  if (!hasProgram('postgres')) {
+  if (process.env.GANTRY_TEST_POSTGRES === undefined && !hasProgram('postgres')) installPrograms()
+  if (process.env.GANTRY_TEST_POSTGRES === undefined && !hasProgram('postgres')) {
     t.skip('PostgreSQL is not installed')
     throw new Error('PostgreSQL is not installed')
   }
@@ -102,6 +115,7 @@ async function pgliteTemplate(): Promise<string> {
   const template = join(cache, `pglite-${version}`)
   if (existsSync(template)) return template
   mkdirSync(cache, { recursive: true })
+  removeOld(cache)
   const draft = mkdtempSync(join(cache, 'draft-'))
   try {
     const database = await openPglite({ folder: draft })
@@ -112,4 +126,13 @@ async function pgliteTemplate(): Promise<string> {
     if (!existsSync(template)) throw error
   }
   return template
+}
+
+/** Templates of other versions, and what was left by those who did not finish; nobody takes an hour. */
+function removeOld(cache: string): void {
+  const old = Date.now() - 3_600_000
+  for (const name of readdirSync(cache).filter((entry) => /^(?:pglite|draft)-/.test(entry))) {
+    const folder = join(cache, name)
+    if (statSync(folder).mtimeMs < old) rmSync(folder, { recursive: true, force: true })
+  }
 }

@@ -1,17 +1,22 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { bin, cleanEnvironment, node } from './spawn.fixture.ts'
 
-/** A folder of its own for a service, in which no configuration of ours is found. */
-export function serviceFolder(t: TestContext): string {
+/** A folder of its own for a service, in which no configuration of ours is found; with a copy of `database`, if given. */
+export function serviceFolder(t: TestContext, database?: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-serve-'))
   mkdirSync(join(folder, '.git'))
+  if (database !== undefined) cpSync(database, join(folder, '.gantry', 'db'), { recursive: true })
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   return folder
 }
+
+/** A status and the JSON that came with it; a test knows what it asked for. */
+// biome-ignore lint/suspicious/noExplicitAny: a test reads it as it expects it
+export type Answer = { readonly status: number; readonly value: any }
 
 export interface ServeOptions {
   readonly args?: readonly string[]
@@ -28,6 +33,8 @@ export interface ServeProcess {
   readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>
   /** A request with the key of the folder. */
   ask(path: string, init?: RequestInit): Promise<Response>
+  post(path: string, body: unknown): Promise<Answer>
+  get(path: string): Promise<Answer>
   /** Ends it in order and gives its exit code. */
   stop(signal?: NodeJS.Signals): Promise<number | null>
 }
@@ -68,8 +75,19 @@ export function startServe(t: TestContext, folder: string, options: ServeOptions
     ready,
     ended,
     async ask(path, init = {}) {
+      const url = await ready
       const key = readFileSync(join(folder, '.gantry', 'key'), 'utf8').trim()
-      return fetch(`${await ready}${path}`, { ...init, headers: { authorization: `Bearer ${key}`, ...init.headers } })
+      const own = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+      return fetch(`${url}${path}`, { ...init, headers: { ...own, ...init.headers } })
+    },
+    async post(path, body) {
+      const text = typeof body === 'string' ? body : JSON.stringify(body)
+      const response = await this.ask(path, { method: 'POST', body: text })
+      return { status: response.status, value: await response.json() }
+    },
+    async get(path) {
+      const response = await this.ask(path)
+      return { status: response.status, value: await response.json() }
     },
     async stop(signal = 'SIGTERM') {
       child.kill(signal)

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
-import { serviceFolder, startServe } from './serve.fixture.ts'
+import { after, describe, test } from 'node:test'
+import { type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
 import { type Ended, gantry } from './spawn.fixture.ts'
 
 /** Runs a command in the folder of a service. */
@@ -13,9 +14,22 @@ function command(folder: string, line: readonly string[]): Promise<Ended> {
   return gantry(line, { folder, cache: join(folder, '.cache') })
 }
 
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20))
+}
+
+function told(service: ServeProcess, what: RegExp): Promise<void> {
+  return until(() => what.test(service.printed.err))
+}
+
 const add = { tool: 'demo:add', args: { a: 5, b: 3 } }
 
-describe('gantry serve', { concurrency: 2 }, () => {
+describe('gantry serve', () => {
+  // Making a database takes the longest, so the one of the first test is kept for the others.
+  const kept = mkdtempSync(join(tmpdir(), 'gantry-serve-'))
+  const database = join(kept, 'db')
+  after(() => rmSync(kept, { recursive: true, force: true }))
+
   test('a first start makes a key, says where it listens, and takes calls', async (t) => {
     const folder = serviceFolder(t)
     const service = startServe(t, folder)
@@ -23,57 +37,55 @@ describe('gantry serve', { concurrency: 2 }, () => {
     assert.equal(service.printed.out, `listening on ${url}\nready\n`)
     assert.equal(statSync(join(folder, '.gantry', 'key')).mode & 0o777, 0o600)
     const key = readFileSync(join(folder, '.gantry', 'key'), 'utf8').trim()
+    await told(service, /"curl"/)
     for (const line of service.printed.err.trimEnd().split('\n')) assert.ok(typeof JSON.parse(line).msg === 'string')
     assert.ok(!service.printed.err.includes(key), 'the key itself is told to nobody')
-    const answer = await service.ask('/v1/calls', { method: 'POST', body: JSON.stringify(add) })
-    assert.deepEqual([answer.status, ((await answer.json()) as { output: unknown }).output], [200, { result: 8 }])
 
+    const { status, value } = await service.post('/v1/calls', add)
+    assert.deepEqual([status, value.status, value.output], [200, 'ok', { result: 8 }])
     // The line that it advises, as a person would type it.
     const { curl } = JSON.parse(service.printed.err.split('\n').find((line) => line.includes('"curl"')) ?? '{}')
     const typed = spawnSync('bash', ['-c', curl], { encoding: 'utf8' })
-    if (typed.error === undefined && typed.status !== 127)
-      assert.deepEqual(JSON.parse(typed.stdout).output, { result: 8 })
+    if (typed.status !== 127) assert.deepEqual(JSON.parse(typed.stdout).output, { result: 8 })
 
-    const accepted = await service.ask('/v1/calls', { method: 'POST', body: JSON.stringify({ ...add, waitMs: 0 }) })
+    const accepted = await service.post('/v1/calls', { ...add, waitMs: 0 })
     assert.equal(accepted.status, 202)
-    const { callId } = (await accepted.json()) as { callId: string }
-    const events = await (await service.ask(`/v1/calls/${callId}/events`)).text()
+    const events = await (await service.ask(`/v1/calls/${accepted.value.callId}/events`)).text()
     assert.match(events, /event: done\n/)
-    assert.equal((await fetch(`${url}/healthz`)).status, 200)
-    assert.equal((await fetch(`${url}/readyz`)).status, 200)
+    assert.deepEqual((await service.get('/healthz')).value, { alive: true })
+    assert.deepEqual((await service.get('/readyz')).value, { ready: true })
     assert.match(await (await fetch(`${url}/metrics`)).text(), /^tool_executor_tasks_total\{/m)
 
     assert.equal(await service.stop(), 0)
     assert.ok(!existsSync(join(folder, '.gantry', 'service.json')))
+    cpSync(join(folder, '.gantry', 'db'), database, { recursive: true })
   })
 
   test('what it refuses, it refuses in one shape', async (t) => {
-    const folder = serviceFolder(t)
-    const service = startServe(t, folder)
-    const post = (body: string, headers: { readonly [name: string]: string } = {}): Promise<Response> =>
-      service.ask('/v1/calls', { method: 'POST', body, headers })
-    const refusal = async (response: Promise<Response>): Promise<unknown[]> => {
-      const { status } = await response
-      const { error } = (await (await response).json()) as { error: { code: string } }
+    const service = startServe(t, serviceFolder(t, database))
+    const refusal = ({ status, value: { error } }: Awaited<ReturnType<ServeProcess['get']>>): unknown[] => {
       assert.deepEqual(Object.keys(error), ['code', 'message', 'stage', 'retryable', 'effect', 'details'])
       return [status, error.code]
     }
-    assert.deepEqual(await refusal(post('{}', { authorization: 'Bearer gk_wrong' })), [401, 'UNAUTHENTICATED'])
-    assert.deepEqual(await refusal(service.ask('/v1/calls/0197f0c2-none')), [404, 'NOT_FOUND'])
-    const large = JSON.stringify({ tool: 'demo:echo', args: { value: 'x'.repeat(1_048_576) } })
-    assert.deepEqual(await refusal(post(large)), [413, 'PAYLOAD_TOO_LARGE'])
-    assert.deepEqual(await refusal(post('{"tool":')), [400, 'PAYLOAD_INVALID'])
+    const stranger = await service.ask('/v1/calls', { headers: { authorization: 'Bearer gk_wrong' } })
+    const answer = { status: stranger.status, value: await stranger.json() }
+    assert.deepEqual(refusal(answer), [401, 'UNAUTHENTICATED'])
+    assert.deepEqual(refusal(await service.get('/v1/calls/0197f0c2-none')), [404, 'NOT_FOUND'])
+    const large = { tool: 'demo:echo', args: { value: 'x'.repeat(1_048_576) } }
+    assert.deepEqual(refusal(await service.post('/v1/calls', large)), [413, 'PAYLOAD_TOO_LARGE'])
+    assert.deepEqual(refusal(await service.post('/v1/calls', '{"tool":')), [400, 'PAYLOAD_INVALID'])
     const deep = `{"tool":"demo:echo","args":{"value":${'['.repeat(100_000)}${']'.repeat(100_000)}}}`
-    assert.deepEqual(await refusal(post(deep)), [400, 'PAYLOAD_INVALID'])
-    assert.equal((await post(JSON.stringify({ ...add, idempotencyKey: 'k' }))).status, 200)
-    const other = JSON.stringify({ ...add, args: { a: 1, b: 1 }, idempotencyKey: 'k' })
-    assert.deepEqual(await refusal(post(other)), [409, 'IDEMPOTENCY_CONFLICT'])
-    assert.deepEqual(await refusal(post('{"tool":"demo:nothing"}')), [404, 'TOOL_NOT_FOUND'])
-    assert.deepEqual(await refusal(post('{"tool":"demo:add","args":{"a":"5"}}')), [400, 'INPUT_INVALID'])
+    assert.deepEqual(refusal(await service.post('/v1/calls', deep)), [400, 'PAYLOAD_INVALID'])
+    assert.equal((await service.post('/v1/calls', { ...add, idempotencyKey: 'k' })).status, 200)
+    const other = { ...add, args: { a: 1, b: 1 }, idempotencyKey: 'k' }
+    assert.deepEqual(refusal(await service.post('/v1/calls', other)), [409, 'IDEMPOTENCY_CONFLICT'])
+    assert.deepEqual(refusal(await service.post('/v1/calls', { tool: 'demo:nothing' })), [404, 'TOOL_NOT_FOUND'])
+    const wrong = { tool: 'demo:add', args: { a: '5' } }
+    assert.deepEqual(refusal(await service.post('/v1/calls', wrong)), [400, 'INPUT_INVALID'])
   })
 
-  test('commands ask the service that runs in their folder, and see its calls', async (t) => {
-    const folder = serviceFolder(t)
+  test('commands ask the service that runs in their folder, and an interrupt cancels the call there', async (t) => {
+    const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
     const url = await service.ready
     const run = await command(folder, ['run', 'demo:add', '{"a":5,"b":3}', '--json', '--verbose'])
@@ -87,34 +99,25 @@ describe('gantry serve', { concurrency: 2 }, () => {
     const chain = await command(folder, ['chain', '[{"tool":"demo:add","args":{"a":1,"b":2}}]', '--json'])
     assert.deepEqual(JSON.parse(chain.out).output, { result: 3 })
     const { items } = JSON.parse((await command(folder, ['workers', '--json'])).out)
-    assert.deepEqual([items[0].pid, items[0].state], [service.child.pid, 'ready'])
-  })
+    assert.ok(
+      items.some(({ pid, state }: { pid: number; state: string }) => pid === service.child.pid && state === 'ready'),
+    )
 
-  test('an interrupt cancels the call at the service too', async (t) => {
-    const folder = serviceFolder(t)
-    const service = startServe(t, folder)
-    await service.ready
-    const line = ['run', 'demo:countdown', '{"from":1000,"delayMs":50}', '--json']
-    const running = gantry(line, {
+    const stopped = await gantry(['run', 'demo:sleep', '{"ms":60000}', '--json'], {
       folder,
       cache: join(folder, '.cache'),
       async onStart(child) {
-        const held = async (): Promise<number> => {
-          const page = (await (await service.ask('/v1/calls?state=running')).json()) as { items: unknown[] }
-          return page.items.length
-        }
-        while ((await held()) === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+        await until(async () => (await service.get('/v1/calls?state=running')).value.items.length > 0)
         child.kill('SIGINT')
       },
     })
-    const { code, out } = await running
-    assert.deepEqual([code, JSON.parse(out).status], [6, 'cancelled'])
-    const kept = await (await service.ask(`/v1/calls/${JSON.parse(out).callId}`)).json()
-    assert.equal((kept as { state: string }).state, 'cancelled')
+    const result = JSON.parse(stopped.out)
+    assert.deepEqual([stopped.code, result.status], [6, 'cancelled'])
+    assert.equal((await service.get(`/v1/calls/${result.callId}`)).value.state, 'cancelled')
   })
 
   test('a second service on the same folder is refused by name, and the first goes on', async (t) => {
-    const folder = serviceFolder(t)
+    const folder = serviceFolder(t, database)
     const first = startServe(t, folder)
     await first.ready
     const second = startServe(t, folder)
@@ -122,11 +125,12 @@ describe('gantry serve', { concurrency: 2 }, () => {
     assert.equal(second.printed.out, '')
     const refusal = new RegExp(`SERVICE_UNAVAILABLE: .*\\.gantry is in use by process ${first.child.pid} on `)
     assert.match(second.printed.err, refusal)
-    assert.equal((await first.ask('/v1/calls', { method: 'POST', body: JSON.stringify(add) })).status, 200)
+    assert.doesNotMatch(second.printed.err, /Start it with/)
+    assert.equal((await first.post('/v1/calls', add)).status, 200)
   })
 
-  test('a port that is taken is named, and nothing is left behind', async (t) => {
-    const folder = serviceFolder(t)
+  test('a port that is taken is named, and the folder is free again', async (t) => {
+    const folder = serviceFolder(t, database)
     const taken = createServer().listen(0, '127.0.0.1')
     t.after(() => taken.close())
     await new Promise((resolve) => taken.once('listening', resolve))
@@ -136,107 +140,85 @@ describe('gantry serve', { concurrency: 2 }, () => {
     assert.equal(printed.out, '')
     assert.match(
       printed.err,
-      new RegExp(`CONFIG_INVALID: The address 127\\.0\\.0\\.1:${port} is taken by another process`),
+      new RegExp(`^CONFIG_INVALID: The address 127.0.0.1:${port} is taken by another process`, 'm'),
     )
     assert.ok(!existsSync(join(folder, '.gantry', 'service.json')))
-    assert.equal(await startedAndStopped(startServe(t, folder)), 0)
+    const again = startServe(t, folder)
+    await again.ready
+    assert.equal(await again.stop(), 0)
   })
 
-  test('SIGTERM lets a running call end and takes no more; a restart has it all', async (t) => {
-    const folder = serviceFolder(t)
+  test('SIGTERM lets a running call end, and a restart has all that was', async (t) => {
+    const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
-    const body = JSON.stringify({ tool: 'demo:countdown', args: { from: 20, delayMs: 50 }, waitMs: 0 })
-    const { callId } = (await (await service.ask('/v1/calls', { method: 'POST', body })).json()) as { callId: string }
-    const reader = (await service.ask(`/v1/calls/${callId}/events`)).body?.getReader()
-    await reader?.read()
-    const stopped = service.stop()
-    assert.equal(await stopped, 0)
-    await reader?.cancel().catch(() => undefined)
+    const countdown = { tool: 'demo:countdown', args: { from: 20, delayMs: 50 }, waitMs: 0 }
+    const { callId } = (await service.post('/v1/calls', countdown)).value
+    await until(async () => (await service.get(`/v1/calls/${callId}`)).value.state === 'running')
+    assert.equal(await service.stop(), 0)
     const again = startServe(t, folder)
-    const view = (await (await again.ask(`/v1/calls/${callId}?waitMs=20000`)).json()) as {
-      state: string
-      result: { output: unknown }
-    }
-    assert.deepEqual([view.state, view.result.output], ['ok', { counted: 20 }])
+    const { state, result } = (await again.get(`/v1/calls/${callId}?waitMs=20000`)).value
+    assert.deepEqual([state, result.output], ['ok', { counted: 20 }])
     assert.equal(await again.stop('SIGINT'), 0)
   })
 
-  test('a call that kill -9 took is reported after the restart, and the folder is open again', async (t) => {
-    const folder = serviceFolder(t)
+  test('a call that kill -9 took is taken up after the restart, under the same key', async (t) => {
+    const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
-    const body = JSON.stringify({ tool: 'demo:sleep', args: { ms: 60_000 }, waitMs: 0, idempotencyKey: 'k' })
-    const { callId } = (await (await service.ask('/v1/calls', { method: 'POST', body })).json()) as { callId: string }
-    const running = async (): Promise<boolean> =>
-      ((await (await service.ask(`/v1/calls/${callId}`)).json()) as { state: string }).state === 'running'
-    while (!(await running())) await new Promise((resolve) => setTimeout(resolve, 20))
+    const sleep = { tool: 'demo:sleep', args: { ms: 60_000 }, waitMs: 0, idempotencyKey: 'k' }
+    const { callId } = (await service.post('/v1/calls', sleep)).value
+    await until(async () => (await service.get(`/v1/calls/${callId}`)).value.state === 'running')
     service.child.kill('SIGKILL')
     await service.ended
     const again = startServe(t, folder)
-    const view = (await (await again.ask(`/v1/calls/${callId}`)).json()) as { state: string; attempts: number }
-    assert.ok(['queued', 'running'].includes(view.state), view.state)
-    const found = (await (await again.ask('/v1/calls', { method: 'POST', body })).json()) as { callId: string }
-    assert.equal(found.callId, callId)
-    const cancelled = await again.ask(`/v1/calls/${callId}/cancel`, { method: 'POST' })
-    assert.equal(cancelled.status, 200)
-    const ended = (await (await again.ask(`/v1/calls/${callId}?waitMs=20000`)).json()) as { state: string }
-    assert.equal(ended.state, 'cancelled')
+    await until(async () => (await again.get(`/v1/calls/${callId}`)).value.state === 'running')
+    assert.equal((await again.post('/v1/calls', sleep)).value.callId, callId)
+    assert.equal((await again.post(`/v1/calls/${callId}/cancel`, {})).status, 200)
+    assert.equal((await again.get(`/v1/calls/${callId}?waitMs=20000`)).value.state, 'cancelled')
   })
 
-  test('a configuration is read again when it changes, a wrong one is not used', async (t) => {
-    const folder = serviceFolder(t)
+  test('a configuration is read again when it changes, and a wrong one is not used', async (t) => {
+    const folder = serviceFolder(t, database)
     const config = (word: string): string => `import { defineTool } from '@gantry/core'
 export default { tools: [defineTool({ namespace: 'my', name: 'word', description: 'Says a word.', effect: 'read',
   inputSchema: { type: 'object' }, run: () => '${word}' })] }`
     const file = join(folder, 'gantry.config.mjs')
     writeFileSync(file, config('one'))
     const service = startServe(t, folder)
-    const say = async (): Promise<unknown> => {
-      const body = JSON.stringify({ tool: 'my:word' })
-      return ((await (await service.ask('/v1/calls', { method: 'POST', body })).json()) as { output: unknown }).output
-    }
-    assert.equal(await say(), 'one')
+    const word = async (): Promise<unknown> => (await service.post('/v1/calls', { tool: 'my:word' })).value.output
+    assert.equal(await word(), 'one')
     writeFileSync(file, 'export default { limit: 1 }')
     service.child.kill('SIGHUP')
     await told(service, /configuration not used/)
-    assert.equal(await say(), 'one')
+    assert.equal(await word(), 'one')
     writeFileSync(file, config('two'))
     service.child.kill('SIGHUP')
     await told(service, /configuration read again/)
-    assert.equal(await say(), 'two')
+    assert.equal(await word(), 'two')
     assert.equal(await service.stop(), 0)
   })
 
-  test('a stray failure of a tool ends the service, with the reason in the log', async (t) => {
-    const folder = serviceFolder(t)
+  test('a failure that a tool leaves behind ends the service, with the reason in the log', async (t) => {
+    const folder = serviceFolder(t, database)
     writeFileSync(
       join(folder, 'gantry.config.mjs'),
       `import { defineTool } from '@gantry/core'
-export default { tools: [defineTool({ namespace: 'my', name: 'stray', description: 'Leaves a failure behind.', effect: 'once',
+export default { tools: [defineTool({ namespace: 'my', name: 'stray', description: 'Leaves a failure.', effect: 'once',
   inputSchema: { type: 'object' }, run: () => { setTimeout(() => { throw new Error('left behind') }, 1); return 'done' } })] }`,
     )
     const service = startServe(t, folder)
-    await service.ask('/v1/calls', { method: 'POST', body: '{"tool":"my:stray"}' }).catch(() => undefined)
+    await service.post('/v1/calls', { tool: 'my:stray' }).catch(() => undefined)
     assert.equal((await service.ended).code, 1)
     const last = JSON.parse(service.printed.err.trimEnd().split('\n').at(-1) ?? '{}')
     assert.deepEqual([last.level, last.error], ['fatal', 'Error: left behind'])
   })
 
   test('options go over the environment, and a process that only works listens nowhere', async (t) => {
-    const folder = serviceFolder(t)
-    const args = ['--role', 'worker', '--role', 'relay', '--data', 'kept']
+    const folder = serviceFolder(t, database)
+    const args = ['--role', 'worker', '--role', 'relay', '--data', '.gantry']
     const service = startServe(t, folder, { args, environment: { GANTRY_ROLES: 'api', GANTRY_DATA: 'other' } })
     assert.equal(await service.ready, '')
     assert.equal(service.printed.out, 'ready\n')
-    assert.ok(existsSync(join(folder, 'kept', 'db')) && !existsSync(join(folder, 'kept', 'key')))
+    assert.ok(!existsSync(join(folder, 'other')) && !existsSync(join(folder, '.gantry', 'key')))
     assert.equal(await service.stop(), 0)
   })
 })
-
-async function startedAndStopped(service: ReturnType<typeof startServe>): Promise<number | null> {
-  await service.ready
-  return service.stop()
-}
-
-async function told(service: ReturnType<typeof startServe>, what: RegExp): Promise<void> {
-  while (!what.test(service.printed.err)) await new Promise((resolve) => setTimeout(resolve, 20))
-}

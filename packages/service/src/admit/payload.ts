@@ -43,19 +43,9 @@ export async function keepPayload(
  *   an artifact that the call names.
  */
 export async function readPayload(call: AdmittedCall, artifacts: Artifacts, signal: AbortSignal): Promise<JsonObject> {
-  const payload = JSON.parse(await payloadText(call, artifacts, signal)) as JsonObject
+  const json = call.payload ?? (await text(await artifacts.content(call.payloadRef ?? '', signal)))
+  const payload = JSON.parse(json) as JsonObject
   const options = { artifacts, tenant: call.identity.tenant, signal }
   if (call.kind === 'chain') return resolveChainFiles(payload, options)
   return resolveArtifactFiles(call.tool, payload, options)
-}
-
-async function payloadText(call: AdmittedCall, artifacts: Artifacts, signal: AbortSignal): Promise<string> {
-  if (call.payload !== undefined) return call.payload
-  try {
-    return await text(await artifacts.content(call.payloadRef ?? '', signal))
-  } catch (error) {
-    if (!ToolError.is(error) || error.code !== 'NOT_FOUND') throw error
-    const message = 'What this call asked for is no longer in the artifact store.'
-    throw new ToolError('STORE_UNAVAILABLE', message, { cause: error, retryable: false })
-  }
 }

@@ -35,6 +35,8 @@ export interface ArtifactStore {
   read(digest: string, range: ByteRange | undefined, signal: AbortSignal): Promise<Readable>
   /** Removes content that no row names any more; removing what is not there is harmless. */
   remove(digest: string): Promise<void>
+  /** The digests of what was last put longer ago than this; for a store that can tell. */
+  list?(olderThanMs: number): AsyncIterable<string>
 }
 
 /** What is to be kept. */

@@ -149,3 +149,19 @@ test('a folder that cannot be written is STORE_UNAVAILABLE, and is tried again b
   await store.put(randomBytes(10), options)
   await assert.rejects(store.read(digest, undefined, signal), { code: 'NOT_FOUND' })
 })
+
+test('old files are listed by their digests, and nothing else that lies in the folder', async (t) => {
+  const folder = await newFolder(t)
+  const store = folderArtifacts({ folder })
+  const list = async (olderThanMs: number): Promise<string[]> => {
+    const found: string[] = []
+    for await (const digest of store.list?.(olderThanMs) ?? []) found.push(digest)
+    return found
+  }
+  assert.deepEqual(await list(0), [])
+  const [old, young] = [await store.put(Buffer.from('old'), options), await store.put(Buffer.from('young'), options)]
+  await utimes(pathOf(folder, old.digest), 1, Date.now() / 1_000 - 7_200)
+  for (const name of [join(folder, 'notes'), join(pathOf(folder, old.digest), '../notes')]) await writeFile(name, '')
+  assert.deepEqual(await list(3_600_000), [old.digest])
+  assert.deepEqual((await list(-3_600_000)).sort(), [old.digest, young.digest].sort())
+})

@@ -1,5 +1,5 @@
 import { constants } from 'node:fs'
-import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { ArtifactStore, Content, PutOptions, StoredFile } from './artifact-store.ts'
@@ -79,6 +79,26 @@ export function folderArtifacts(options: { readonly folder: string }): ArtifactS
         throw unavailable(error)
       })
     },
+    list: (olderThanMs) => oldFiles(folder, Date.now() - olderThanMs),
+  }
+}
+
+/** The digests of files that were written before a time. What goes meanwhile is left out. */
+async function* oldFiles(folder: string, before: number): AsyncGenerator<string> {
+  const namesIn = (...path: string[]): Promise<string[]> =>
+    readdir(join(folder, ...path)).catch((error: unknown) => {
+      if (isAbsent(error) || codeOf(error) === 'ENOTDIR') return []
+      throw error
+    })
+  for (const first of await namesIn()) {
+    if (!/^[0-9a-f]{2}$/.test(first)) continue
+    for (const second of await namesIn(first)) {
+      for (const digits of await namesIn(first, second)) {
+        const found = await stat(join(folder, first, second, digits)).catch(() => undefined)
+        const digest = `sha256:${digits}`
+        if (digitsOf(digest) !== undefined && found !== undefined && found.mtimeMs < before) yield digest
+      }
+    }
   }
 }
 

@@ -5,6 +5,8 @@ export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | und
   if (code === 'CANCELLED') return undefined
   // What a command line may not reach is no matter of the configuration; the message says what to do.
   if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
+  // A service that cannot start because another one is there says so itself.
+  if (code === 'SERVICE_UNAVAILABLE' && stage === 'define') return undefined
   // Only a command about quarantine is stale before there is a call.
   if (code === 'CATALOG_STALE' && stage === 'admit') return undefined
   if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'

@@ -47,6 +47,7 @@ const service = object({
   maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },
   callbackTries: { type: 'integer', minimum: 1, maximum: 100 },
   callbackSecret: { type: 'string', minLength: 1 },
+  callbacks: { type: 'object', additionalProperties: { type: 'string', pattern: '^https?://' } },
   logLevel: { enum: ['debug', 'info', 'warn', 'error', 'silent'] },
   leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
   ...positives(

@@ -33,6 +33,8 @@ export interface ServiceSettings {
   readonly callbackTries: number
   /** Name of the secret that signs callbacks; without it they are signed with a key of this service's own. */
   readonly callbackSecret?: string
+  /** Where the results of a tenant's calls go when a call does not say. */
+  readonly callbacks: { readonly [tenant: string]: string }
   /** Metrics on a port of their own besides. */
   readonly metricsPort?: number
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
@@ -56,6 +58,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   retentionMs: 7 * day,
   auditRetentionMs: 365 * day,
   callbackTries: 12,
+  callbacks: {},
   logLevel: 'info',
 }
 

@@ -72,7 +72,9 @@ export function createConsumer(options: ConsumerOptions): Consumer {
         }
       }
     },
-    freed: () => freed?.(),
+    freed() {
+      if (room() > 0) freed?.()
+    },
     get idle() {
       return idle
     },

@@ -13,7 +13,7 @@ import { openPglite } from './pglite.ts'
 
 testDatabase('pglite', pgliteDatabase)
 
-const writer = join(import.meta.dirname, 'pglite-writer.fixture.ts')
+const writer = join(import.meta.dirname, 'pglite/writer.fixture.ts')
 
 test('a new database is made in a folder of its owner alone, whatever an attempt before left behind', async (t) => {
   const parent = mkdtempSync(join(tmpdir(), 'gantry-pglite-'))
@@ -76,6 +76,24 @@ test('a statement that takes too long is given up with its thread, and the next 
   assert.deepEqual(await database.query('select id from words'), [])
   await database.query(`select pg_notify('gantry_ready', 'here')`)
   assert.deepEqual(heard, [undefined, 'here'])
+})
+
+const ownMounts = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt']).status === 0
+const small = { skip: !ownMounts && 'mounting a small disk needs root' }
+test('a full disk is told, keeps what was acknowledged, and is forgiven once there is space', small, async (t) => {
+  const folder = await pgliteFolder(t)
+  const disk = mkdtempSync(join(tmpdir(), 'gantry-disk-'))
+  t.after(() => rmSync(disk, { recursive: true }))
+  const script = join(import.meta.dirname, 'pglite/full-disk.fixture.ts')
+  const ended = spawnSync('unshare', ['--mount', process.execPath, script, join(folder, 'db'), disk], {
+    encoding: 'utf8',
+    timeout: 120_000,
+  })
+  assert.equal(ended.status, 0, ended.stderr)
+  const { code, details, acknowledged, found } = JSON.parse(ended.stdout)
+  assert.deepEqual([code, details.sqlstate], ['STORE_UNAVAILABLE', '53100'])
+  // The last may have been done although nobody could say so.
+  assert.ok(acknowledged > 0 && (found === acknowledged || found === acknowledged + 1), `${found} of ${acknowledged}`)
 })
 
 test('others go on while a statement runs', async (t) => {

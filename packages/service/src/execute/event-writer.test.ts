@@ -170,8 +170,8 @@ test('a database that fails makes nobody wait, and what waits for it is bounded'
   for (let n = 0; n < 5_000; n++) reports.report(log(line))
   for (let n = 0; n < 5_000; n++) reports.report({ kind: 'progress', progress: n })
   await reports.end()
-  const others = Array.from({ length: 100 }, (_, index) => writer.open({ callId: `o${index}`, fence: 1 }))
-  for (const other of others) for (let n = 0; n < 100; n++) other.report(log(line))
+  const others = Array.from({ length: 2_000 }, (_, index) => writer.open({ callId: `o${index}`, fence: 1 }))
+  for (const other of others) other.report(log(line))
   records.state.fault = undefined
   const late = writer.open({ callId: 'late', fence: 1 })
   while (records.stored.length === 0) await turn()

@@ -51,7 +51,8 @@ async function keepLeases(port: MessagePort, { url, leaseMs, blockedMs }: LeaseT
     heardAt = performance.now()
     if ('end' in message) return void end()
     if (!('hold' in message)) return
-    for (const { callId, fence } of message.hold) held.set(callId, fence)
+    // A call that was let go of may have come again since.
     for (const callId of message.drop) held.delete(callId)
+    for (const { callId, fence } of message.hold) held.set(callId, fence)
   })
 }

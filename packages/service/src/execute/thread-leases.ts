@@ -1,5 +1,4 @@
 import { Worker } from 'node:worker_threads'
-import type { Holder } from '../stores/call-store.ts'
 import type { FromLeaseThread, LeaseThreadData, ToLeaseThread } from './lease-thread.ts'
 import type { LeaseNews, Leases } from './leases.ts'
 
@@ -12,7 +11,6 @@ export function threadLeases(data: LeaseThreadData, news: LeaseNews): Leases {
   const thread = new Worker(new URL(`./lease-thread.${extension}`, import.meta.url), { workerData: data })
   const ended = new Promise<void>((resolve) => thread.once('exit', () => resolve()))
   const held = new Set<string>()
-  let hold: Holder[] = []
   let drop: string[] = []
   let scheduled = false
   let closed = false
@@ -20,10 +18,7 @@ export function threadLeases(data: LeaseThreadData, news: LeaseNews): Leases {
   const post = (message: ToLeaseThread): void => thread.postMessage(message)
   const flush = (): void => {
     scheduled = false
-    // A call that came and went within one turn needs no lease.
-    const gone = new Set(drop)
-    post({ hold: hold.filter(({ callId }) => !gone.has(callId)), drop })
-    hold = []
+    post({ hold: [], drop })
     drop = []
   }
   const schedule = (): void => {
@@ -46,11 +41,10 @@ export function threadLeases(data: LeaseThreadData, news: LeaseNews): Leases {
   thread.once('exit', lostAll)
   return {
     hold(holders) {
-      for (const { callId, fence } of holders) {
-        held.add(callId)
-        hold.push({ callId, fence })
-      }
-      schedule()
+      for (const { callId } of holders) held.add(callId)
+      // Told at once, and before what was to be let go of earlier: a tool that blocks this thread may begin right now.
+      post({ hold: holders.map(({ callId, fence }) => ({ callId, fence })), drop })
+      drop = []
     },
     drop(callIds) {
       for (const callId of callIds) held.delete(callId)

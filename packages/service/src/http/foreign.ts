@@ -24,8 +24,7 @@ export function isLoopback(host: string): boolean {
  * and PAYLOAD_INVALID without a Host.
  */
 export function foreignCheck({ host, hosts, origins }: ForeignOptions): (headers: IncomingHttpHeaders) => void {
-  const own = isLoopback(host) ? [...loopback, host] : []
-  const named = hosts.length > 0 || own.length > 0 ? new Set([...own, ...hosts.map(lower)]) : undefined
+  const named = hosts.length > 0 || isLoopback(host) ? new Set([...loopback, host, ...hosts].map(lower)) : undefined
   const pages = new Set(origins.map(lower))
   return ({ host: asked, origin }) => {
     if (asked === undefined) throw new ToolError('PAYLOAD_INVALID', 'The request names no Host.')

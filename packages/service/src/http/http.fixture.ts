@@ -37,7 +37,7 @@ export async function startRig(
   const server = await createHttpServer({
     service,
     authenticate: (given) => mine(given).catch(() => theirs(given)),
-    log: { debug: write('debug'), warn: write('warn'), error: write('error') },
+    log: { debug: write('debug'), error: write('error') },
     ...options,
   })
   t.after(async () => {

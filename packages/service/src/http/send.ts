@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import { type Answer, safeHeaders } from './answer.ts'
 import { type SendOptions, sendEvents } from './send-events.ts'
 
-/** Writes an answer. Resolves when it is out or the client has gone; never rejects. */
+/** Writes an answer. Resolves when it is out or the client has gone; rejects when it cannot be written at all. */
 export async function send(response: ServerResponse, answer: Answer, options: SendOptions): Promise<void> {
   const { status, headers } = answer
   const head = (own: { readonly [name: string]: string | number }): void => {

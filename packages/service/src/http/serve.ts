@@ -78,7 +78,12 @@ export function serve(
       answer = problem(error)
     }
     if (door.closing && !response.headersSent) response.setHeader('connection', 'close')
-    await send(response, answer, { heartbeatMs: limits.heartbeatMs, signal: visit.stop, failed })
+    try {
+      await send(response, answer, { heartbeatMs: limits.heartbeatMs, signal: visit.stop, failed })
+    } catch (error) {
+      failed(error)
+      response.destroy()
+    }
     const ms = Math.round(performance.now() - started)
     log.debug({ ...named, status: answer.status, ms }, 'answered')
   }

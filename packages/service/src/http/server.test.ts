@@ -129,6 +129,15 @@ test('a refusal of the service has the status of its code, and says when to come
   assert.deepEqual([unknown.status, (await errorOf(unknown)).details?.nearest], [404, ['demo:add']])
 })
 
+test('an answer that cannot be written breaks off, and takes nothing else with it', async (t) => {
+  const { service } = await startRig(t)
+  const broken = { ...service, metrics: async () => ({ type: 'text/plain\r\nx-evil: 1', text: 'up 1\n' }) }
+  const { ask, lines } = await startRig(t, { service: broken })
+  await assert.rejects(ask('/metrics'))
+  assert.equal((await ask('/healthz')).status, 200)
+  assert.equal(lines.filter(({ level }) => level === 'error').length, 1)
+})
+
 test('what is thrown inside is INTERNAL and stays in the log', async (t) => {
   const { post, service, lines } = await startRig(t)
   service.refusals.push(new Error('password=hunter2'))
@@ -181,7 +190,8 @@ test('health, readiness and, on this machine alone, metrics need no key', async 
 
 test('a server that others can reach asks for the key before its metrics, and keeps to itself what is wrong', async (t) => {
   const { server, key, service } = await startRig(t, { host: '0.0.0.0' })
-  const url = `http://127.0.0.1:${server.port}`
+  const { url } = server
+  assert.equal(url, `http://127.0.0.1:${server.port}`)
   assert.equal((await fetch(`${url}/metrics`)).status, 401)
   const metrics = await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${key}` } })
   assert.deepEqual([metrics.status, metrics.headers.get('content-type')], [200, 'text/plain; version=0.0.4'])
@@ -278,7 +288,7 @@ test('every answer has the headers that keep browsers from doing anything with i
 
 test('an address that is taken is refused with what to do', async (t) => {
   const { server, service } = await startRig(t)
-  const silent = { debug: () => undefined, warn: () => undefined, error: () => undefined }
+  const silent = { debug: () => undefined, error: () => undefined }
   const authenticate = async (): Promise<never> => Promise.reject(new Error('never'))
   await assert.rejects(
     createHttpServer({ service, authenticate, log: silent, port: server.port }),

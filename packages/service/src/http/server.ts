@@ -50,13 +50,15 @@ export async function createHttpServer(options: HttpOptions): Promise<HttpServer
   const refuseForeign = foreignCheck({ host, hosts, origins })
   const house: House = { service, authenticate, limits, log, door, local: isLoopback(host), refuseForeign }
   const app = createApp(house)
-  const bound = await listen(app, host, port)
-  return {
-    host,
-    port: bound,
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}`,
-    close: closing(app, door),
-  }
+  // One name of this machine stands for two addresses; the same server listens at one.
+  const bound = await listen(app, host === 'localhost' ? '127.0.0.1' : host, port)
+  return { host, port: bound, url: `http://${nameOf(host)}:${bound}`, close: closing(app, door) }
+}
+
+/** How a client on this machine says an address: one that stands for all of them leads nowhere. */
+function nameOf(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1'
+  return host.includes(':') ? `[${host}]` : host
 }
 
 /** Reading bodies, checking them and writing answers is ours; the framework finds the route. */

@@ -5,7 +5,7 @@ import { searchText } from './artifact-search.ts'
 import { showBytes } from './artifact-text.ts'
 
 /** Tools to read what was too large for a result; everybody sees the artifacts of his own tenant. */
-export function artifactTools(artifacts: Pick<Artifacts, 'find' | 'open'>): DefinedTool[] {
+export function artifactTools(artifacts: Pick<Artifacts, 'open'>): DefinedTool[] {
   return [readTool(artifacts), searchTool(artifacts)]
 }
 
@@ -15,7 +15,7 @@ const id = { type: 'string', description: 'The id of the artifact, such as art_0
 const offset = { type: 'integer', minimum: 0, description: 'Where to begin, in bytes; 0 unless told.' } as const
 const next = { type: 'integer', description: 'The offset to go on from; absent when there is no more.' } as const
 
-function readTool(artifacts: Pick<Artifacts, 'find' | 'open'>): DefinedTool {
+function readTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
   return defineTool({
     namespace,
     name: 'read',
@@ -60,7 +60,7 @@ function readTool(artifacts: Pick<Artifacts, 'find' | 'open'>): DefinedTool {
   })
 }
 
-function searchTool(artifacts: Pick<Artifacts, 'find' | 'open'>): DefinedTool {
+function searchTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
   return defineTool({
     namespace,
     name: 'search',

@@ -1,5 +1,5 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import type { Artifacts } from '../records/artifacts.ts'
+import { type Artifacts, isArtifactsAway } from '../records/artifacts.ts'
 import type { Holder } from '../stores/call-store.ts'
 
 /** Files of one outcome. */
@@ -47,5 +47,5 @@ export function resultFiles({ artifacts, holder, tenant, maxBytes, signal, faile
 }
 
 function isOfDatabase(error: unknown): boolean {
-  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && error.details?.artifacts === undefined
+  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && !isArtifactsAway(error)
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import type { ArtifactStore, ByteRange, PutOptions, StoredFile } from '../artifacts/artifact-store.ts'
+import type { ArtifactStore, ByteRange, PutOptions } from '../artifacts/artifact-store.ts'
 import type { Queries } from '../databases/database.ts'
 import type { Holder } from '../stores/call-store.ts'
 
@@ -24,7 +24,8 @@ export interface OpenArtifact {
  * Files of calls: content in the artifact store, and a row in the table `artifacts` that says whose it is. Every file has
  * a row, written once the file is there; a file whose last row goes, goes too.
  * - Tenants: an id of another tenant is NOT_FOUND, like one that never was.
- * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of the latter has `details.artifacts`.
+ * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of `keep` that is the latter's has
+ *   `details.artifacts`. A file that a row names and the store has lost is STORE_UNAVAILABLE, not to be tried again.
  */
 export interface Artifacts {
   /** Durable when it resolves. */
@@ -36,9 +37,13 @@ export interface Artifacts {
 }
 
 export function artifactRecords(database: Queries, store: ArtifactStore): Artifacts {
-  const put = (content: Uint8Array, options: PutOptions): Promise<StoredFile> =>
-    store.put(content, options).catch((error: unknown) => {
+  const ofStore = <T>(work: Promise<T>): Promise<T> =>
+    work.catch((error: unknown) => {
       throw asOfStore(error, store.kind)
+    })
+  const read: ArtifactStore['read'] = (digest, range, signal) =>
+    store.read(digest, range, signal).catch((error: unknown) => {
+      throw isAbsent(error) ? missing(error) : error
     })
   const find = async (id: string, tenant: string): Promise<ArtifactRef> => {
     const [row] = isId(id) ? await database.query<FoundRow>(findSql, [id, tenant]) : []
@@ -48,22 +53,22 @@ export function artifactRecords(database: Queries, store: ArtifactStore): Artifa
   }
   return {
     async keep(content, { tenant, holder, ...about }, options) {
-      const { digest, bytes } = await put(content, options)
+      const { digest, bytes } = await ofStore(store.put(content, options))
       const id = `art_${randomBytes(16).toString('hex')}`
       const name = plainName(about.name)
       const mimeType = plainType(about.mimeType)
       await database.query(addSql, [id, tenant, holder.callId, holder.fence, name, mimeType, bytes, digest])
       // Another call's last row of the same content may have gone in between, and the file with it. Now that there is a
       // row again, nobody will remove the file.
-      if (!(await store.has(digest, options.signal))) await put(content, options)
+      if (!(await ofStore(store.has(digest, options.signal)))) await ofStore(store.put(content, options))
       return { id, name, mimeType, bytes, digest }
     },
     find,
     async open(id, tenant, range, signal) {
       const artifact = await find(id, tenant)
-      return { artifact, content: await store.read(artifact.digest, range, signal) }
+      return { artifact, content: await read(artifact.digest, range, signal) }
     },
-    content: (digest, signal) => store.read(digest, undefined, signal),
+    content: (digest, signal) => read(digest, undefined, signal),
   }
 }
 
@@ -82,6 +87,15 @@ function asOfStore(error: unknown, artifacts: string): unknown {
     retryable,
     details: { ...details, artifacts },
   })
+}
+
+function isAbsent(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'NOT_FOUND'
+}
+
+/** A row names a file that is not there: the store has lost it, and no repeat brings it back. */
+function missing(cause: unknown): ToolError {
+  return new ToolError('STORE_UNAVAILABLE', 'The file is no longer in the artifact store.', { cause, retryable: false })
 }
 
 function isId(id: string): boolean {

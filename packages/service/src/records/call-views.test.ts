@@ -80,7 +80,7 @@ testOnDatabases({
     }
   },
 
-  'a result that was kept as a file is read from there, and not shown when the file is spoilt': async (stores) => {
+  'a result that was kept as a file is read from there, and missed when the file is gone': async (stores) => {
     const { database, store } = stores
     const artifacts = artifactRecords(database, store)
     const result = someResult({ callId: 'big', output: 'x'.repeat(1_000) })
@@ -96,7 +96,7 @@ testOnDatabases({
     ])
     assert.deepEqual(await outcomes(['big', 'small', 'none'], signal), both)
     await store.remove(digest)
-    await assert.rejects(get('big', 'acme', signal), { code: 'NOT_FOUND' })
+    await assert.rejects(get('big', 'acme', signal), { code: 'STORE_UNAVAILABLE', retryable: false })
     assert.deepEqual([...(await outcomes(['big', 'small', 'none'], signal)).keys()], ['small'])
   },
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Identity } from '@gantry/contract'
-import type { Queries, Row } from '../databases/database.ts'
-import { memoryCallStore } from '../stores/memory.ts'
+import type { Database, Queries, Row } from '../databases/database.ts'
+import { sqlCallStore } from '../stores/sql.ts'
 import { addRows, ago, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
 import { type DeadLetters, type DeadLettersOptions, deadLetterRecords } from './dead-letters.ts'
 import { outboxRecords } from './outbox.ts'
@@ -16,8 +16,8 @@ function letter(id: string, given: Row = {}): Row {
 }
 
 /** Letters, and the store that takes calls in again. */
-function parts(database: Queries, options: Partial<DeadLettersOptions> = {}) {
-  const calls = memoryCallStore({ now: () => 0 })
+function parts(database: Database, options: Partial<DeadLettersOptions> = {}) {
+  const calls = sqlCallStore(database)
   let made = 0
   const newId = (): string => {
     made += 1
@@ -136,7 +136,9 @@ testOnDatabases({
     )
     const { redriven } = await letters.get('c1', 'acme')
     assert.deepEqual([redriven?.by, redriven?.callId], ['olga', 'new1'])
-    const audit = await database.query('select tenant, principal, call_id, fence, phase, tool, details from audit')
+    const audit = await database.query(
+      `select tenant, principal, call_id, fence, phase, tool, details from audit where phase <> 'start'`,
+    )
     assert.deepEqual(
       audit.map(({ details, ...row }) => ({ ...row, ...JSON.parse(String(details)) })),
       [
@@ -151,7 +153,8 @@ testOnDatabases({
   'a redrive that broke off after the call was handed in is taken up by the next': async ({ database }) => {
     const { calls, letters } = parts(database)
     await dead(database, 'c1')
-    const breaking: Queries = {
+    const breaking: Database = {
+      ...database,
       query: (sql, parameters) =>
         sql.includes('redriven_at = now()') ? Promise.reject(new Error('died')) : database.query(sql, parameters),
     }
@@ -160,8 +163,8 @@ testOnDatabases({
     assert.equal((await letters.get('c1', 'acme')).redriven, undefined)
     const [first, second] = await Promise.all([letters.redrive('c1', operator), letters.redrive('c1', operator)])
     assert.deepEqual([first, second], [{ callId: 'new1' }, { callId: 'new1' }])
-    assert.equal((await calls.claim(10, claiming)).length, 1)
     assert.deepEqual(await database.query('select count(*) as count from audit'), [{ count: 1 }])
+    assert.equal((await calls.claim(10, claiming)).length, 1)
   },
 
   'what its tool asks for today is given to a call that is handed in again': async ({ database }) => {

@@ -64,13 +64,14 @@ function reportOf({ event }: { readonly event: string }): Report {
   return JSON.parse(event)
 }
 
+// Each call is looked up by its id, however few or many the planner thinks there are.
 // A notification holds under 8,000 bytes; an empty one says that everybody is to look.
 const appendSql = `
   with added as (
     insert into events (call_id, id, event)
     select d.call_id, d.id, d.event
-    from json_to_recordset($1::json) as d(call_id text, fence integer, id bigint, event text)
-    join queue q on q.call_id = d.call_id and q.fence = d.fence
+    from json_to_recordset($1::json) as d(call_id text, fence integer, id bigint, event text),
+      lateral (select from queue q where q.call_id = d.call_id and q.fence = d.fence offset 0) as held
     on conflict do nothing
     returning call_id
   ), told as (

@@ -47,7 +47,7 @@ export const sendAgainSql = `
   ), back as (
     update outbox o set tries = 0, failed_at = null, next_at = now(), lease_until = null
     from letter l
-    where o.id = substr(l.id, ${letterPrefix.length + 1})::bigint and o.failed_at is not null
+    where o.id = substr(l.id, ${letterPrefix.length + 1})::bigint
     returning l.id, l.call_id, l.tool
   ), redriven as (
     update dead_letters d set redriven_at = now(), redriven_by = $3, redriven_as = b.call_id

@@ -39,7 +39,7 @@ testOnDatabases({
       },
     )
     assert.deepEqual(await outbox.claim(10, leaseMs), [])
-    await outbox.sent(claimed)
+    await outbox.sent([claimed])
     await database.query(`update outbox set lease_until = now() - interval '1 second'`)
     assert.deepEqual(await outbox.claim(10, leaseMs), [])
     const [row] = await database.query('select tries, sent_at is not null as sent, last_error from outbox')
@@ -65,13 +65,13 @@ testOnDatabases({
     await outbox.later(before, 0, 'late')
     await outbox.fail(before, 'late')
     await outbox.release(before)
-    await outbox.sent(before)
+    await outbox.sent([before])
     const [row] = await database.query(
       'select tries, sent_at, failed_at, last_error, lease_until > now() as held from outbox',
     )
     assert.deepEqual(row, { tries: 2, sent_at: null, failed_at: null, last_error: null, held: true })
     assert.deepEqual(await database.query('select id from dead_letters'), [])
-    await outbox.sent(after)
+    await outbox.sent([after])
     assert.deepEqual(await database.query('select sent_at is not null as sent from outbox'), [{ sent: true }])
   },
 
@@ -99,7 +99,7 @@ testOnDatabases({
     const claimed = one(await outbox.claim(1, leaseMs))
     await outbox.fail(claimed, 'nobody there')
     await outbox.fail(claimed, 'again')
-    await outbox.sent(claimed)
+    await outbox.sent([claimed])
     const letters = await database.query(
       'select id, tenant, call_id, source, reason, code, tool, deliveries from dead_letters',
     )
@@ -112,22 +112,24 @@ testOnDatabases({
     assert.deepEqual(await outbox.claim(1, leaseMs), [])
   },
 
-  'of one call, what was put in later waits for what was put in earlier': async ({ database }) => {
+  'many are marked at once, each only by the holder of its newest lease': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1', 'c2', 'c3')
+    const claimed = await outbox.claim(10, leaseMs)
+    await database.query(`update outbox set tries = 9 where call_id = 'c2'`)
+    await outbox.sent(claimed)
+    const rows = await database.query('select call_id from outbox where sent_at is not null order by call_id')
+    assert.deepEqual(rows, [{ call_id: 'c1' }, { call_id: 'c3' }])
+    await outbox.sent([])
+  },
+
+  'items for targets that have enough are left alone': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1', 'c2')
-    await addRows(database, 'outbox', [item('c1', { kind: 'second' }), item('c1', { kind: 'elsewhere', target: 'b' })])
-    const first = await outbox.claim(10, leaseMs)
-    assert.deepEqual(
-      first.map(({ callId, kind }) => [callId, kind]),
-      [
-        ['c1', 'callback'],
-        ['c2', 'callback'],
-        ['c1', 'elsewhere'],
-      ],
-    )
-    assert.deepEqual(await outbox.claim(10, leaseMs), [])
-    for (const claimed of first) await outbox.sent(claimed)
-    assert.equal(one(await outbox.claim(10, leaseMs)).kind, 'second')
+    await addRows(database, 'outbox', [item('c3', { target: `o'"\\ther` })])
+    assert.deepEqual(ids(await outbox.claim(10, leaseMs, ['https://example.com', 'x'])), ['c3'])
+    assert.deepEqual(await outbox.claim(10, leaseMs, ['https://example.com']), [])
+    assert.deepEqual(ids(await outbox.claim(10, leaseMs, [`o'"\\ther`])), ['c1', 'c2'])
   },
 
   'what is about a call that is no longer kept says so': async ({ database }) => {

@@ -21,12 +21,13 @@ export interface OutboxItem {
  * An item is *due* from its time on. `claim` leases it and counts the try. Its holder says that it was *sent*, or is to be
  * tried *later*, or has *failed* for good, which puts it into the dead letters. A holder who dies lets the lease run out,
  * and the item is due again. Only the holder of the newest lease is heard.
- * - Order: of two items of one call for one target, the later is not due before the earlier is done with.
+ * - Order: none between items. A call has one item for each target, so that there is nothing to mix up.
  * - Concurrency: any number of processes; no item is leased to two at a time.
  */
 export interface Outbox {
-  claim(max: number, leaseMs: number): Promise<readonly OutboxItem[]>
-  sent(item: OutboxItem): Promise<void>
+  /** The items that are due longest; none for the targets in `except`, which have enough. */
+  claim(max: number, leaseMs: number, except?: readonly string[]): Promise<readonly OutboxItem[]>
+  sent(items: readonly Pick<OutboxItem, 'id' | 'tries'>[]): Promise<void>
   later(item: OutboxItem, delayMs: number, error: string): Promise<void>
   /** Hands an item back as if it had not been taken. */
   release(item: OutboxItem): Promise<void>
@@ -36,15 +37,12 @@ export interface Outbox {
 
 export function outboxRecords(database: Queries): Outbox {
   return {
-    async claim(max, leaseMs) {
-      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs])
+    async claim(max, leaseMs, except = []) {
+      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs, JSON.stringify(except)])
       return rows.map(itemOf)
     },
-    async sent({ id, tries }) {
-      await database.query(`update outbox set sent_at = now(), lease_until = null, last_error = null ${held}`, [
-        id,
-        tries,
-      ])
+    async sent(items) {
+      await database.query(sentSql, [JSON.stringify(items.map(({ id, tries }) => ({ id, tries })))])
     },
     async later({ id, tries }, delayMs, error) {
       await database.query(
@@ -91,11 +89,8 @@ const claimSql = `
     select o.id from outbox o
     where o.sent_at is null and o.failed_at is null and o.next_at <= now()
       and (o.lease_until is null or o.lease_until <= now())
-      and not exists (
-        select from outbox e
-        where e.call_id = o.call_id and e.target = o.target and e.id < o.id and e.sent_at is null and e.failed_at is null
-      )
-    order by o.next_at, o.id
+      and o.target <> all (array(select json_array_elements_text($3::json)))
+    order by o.next_at
     limit $1
     for update of o skip locked
   ), claimed as (
@@ -108,6 +103,11 @@ const claimSql = `
   left join calls c on c.call_id = o.call_id
   left join results r on r.call_id = o.call_id
   order by o.id`
+
+const sentSql = `
+  update outbox o set sent_at = now(), lease_until = null, last_error = null
+  from json_to_recordset($1::json) as d(id bigint, tries integer)
+  where o.id = d.id and o.tries = d.tries and o.sent_at is null and o.failed_at is null`
 
 // A letter that was redriven and comes back is open again.
 const failSql = `

@@ -3,7 +3,7 @@ import type { ArtifactStore } from '../artifacts/artifact-store.ts'
 import type { Row } from '../databases/database.ts'
 import { artifactRecords } from './artifacts.ts'
 import { addRows, ago, type Stores, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
-import { removeExpired } from './retention.ts'
+import { removeExpired, removeStrayFiles } from './retention.ts'
 
 const { signal } = new AbortController()
 const day = 86_400_000
@@ -220,5 +220,17 @@ testOnDatabases({
     await removeExpired(database, slow, keep)
     assert.equal(await adding, digest)
     assert.equal(await store.has(digest, signal), true)
+  },
+
+  'files that no row ever named go when they are old, and the named ones stay': async (stores) => {
+    const { database, store, files } = stores
+    await keepFile(stores, 'c1', 'named')
+    const payload_ref = (await store.put(Buffer.from('payload'), { maxBytes: 99, signal })).digest
+    await addRows(database, 'calls', [someCall('c2', { payload: null, payload_ref })])
+    for (const n of [1, 2, 3]) await store.put(Buffer.from(`stray ${n}`), { maxBytes: 99, signal })
+    assert.equal(await removeStrayFiles(database, store, { signal }), 0)
+    const aged: ArtifactStore = { ...store, list: () => store.list?.(-day) ?? assert.fail() }
+    assert.equal(await removeStrayFiles(database, aged, { batch: 2, signal }), 3)
+    assert.equal(await files(), 2)
   },
 })

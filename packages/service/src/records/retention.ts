@@ -69,6 +69,32 @@ export async function removeExpired(
   return removed
 }
 
+/** A put whose process died before it could write the row is this old before its file is looked for. */
+const strayMs = 86_400_000
+
+/**
+ * Removes files that no row ever named, because a process died in between; for a store that can list what it has.
+ * It looks at every file, so once a day is often enough. Answers how many there were.
+ */
+export async function removeStrayFiles(
+  database: Database,
+  store: ArtifactStore,
+  { batch = 200, signal }: Pick<RetentionOptions, 'batch' | 'signal'>,
+): Promise<number> {
+  let removed = 0
+  let digests: string[] = []
+  const removeBatch = async (): Promise<void> => {
+    removed += await database.transaction((queries) => removeUnnamed(queries, store, digests))
+    digests = []
+  }
+  for await (const digest of store.list?.(strayMs) ?? []) {
+    if (signal.aborted) return removed
+    if (digests.push(digest) >= batch) await removeBatch()
+  }
+  await removeBatch()
+  return removed
+}
+
 type Gone = { calls: number; letters: number; artifacts: number; digests: string }
 
 /**

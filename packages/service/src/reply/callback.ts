@@ -3,6 +3,7 @@ import type { Egress, EgressResponse } from '@gantry/core'
 import type { CallViews } from '../records/call-views.ts'
 import { checkCallbackUrl } from '../records/callback-url.ts'
 import type { OutboxItem } from '../records/outbox.ts'
+import { createBatch } from '../stores/batch.ts'
 import type { Send, Sending } from './relay.ts'
 import { signWebhook } from './signature.ts'
 
@@ -25,9 +26,13 @@ export interface CallbackBody {
   readonly tool: string
   readonly state: string
   /** Absent when it is too large to be sent. */
-  readonly result?: Result | ChainResult
+  readonly result?: Outcome
 }
 
+type Outcome = Result | ChainResult
+
+/** Of reading what others wait for too. */
+const never = new AbortController().signal
 /** What is kept of a receiver's answer. */
 const keptCharacters = 200
 /** What is read of it, so that its connection can be used again. */
@@ -38,13 +43,20 @@ const readBytes = 4_096
  * 299 takes it, 410 wants no more, and everything else is tried again; redirects are not followed.
  */
 export function createCallbackSender(options: CallbackOptions): Send {
-  const { egress, timeoutMs = 10_000 } = options
+  const { egress, views, timeoutMs = 10_000 } = options
+  const outcomes = createBatch<string, Outcome | undefined>(
+    async (callIds) => {
+      const found = await views.outcomes(callIds, never)
+      return callIds.map((callId) => found.get(callId))
+    },
+    { most: 16 },
+  )
   return async (item, signal) => {
     const time = AbortSignal.timeout(timeoutMs)
     const either = AbortSignal.any([signal, time])
     try {
       const url = checkCallbackUrl(item.target)
-      const body = await bodyOf(item, options, either)
+      const body = await bodyOf(item, outcomes.add, options)
       const response = await egress.request({
         owner: 'callback',
         own: [url.origin],
@@ -68,13 +80,17 @@ export function createCallbackSender(options: CallbackOptions): Send {
   }
 }
 
-async function bodyOf({ callId, call }: OutboxItem, options: CallbackOptions, signal: AbortSignal): Promise<string> {
+async function bodyOf(
+  { callId, call }: OutboxItem,
+  outcome: (callId: string) => Promise<Outcome | undefined>,
+  { bodyBytes = 4_194_304 }: CallbackOptions,
+): Promise<string> {
   if (call === undefined) throw new ToolError('NOT_FOUND', 'The call is no longer kept.')
-  const result = (await options.views.outcomes([callId], signal)).get(callId)
+  const result = await outcome(callId)
   if (result === undefined) throw new ToolError('STORE_UNAVAILABLE', 'The result of the call could not be read.')
   const view: CallbackBody = { callId, ...call }
   const whole = JSON.stringify({ ...view, result })
-  return Buffer.byteLength(whole) > (options.bodyBytes ?? 4_194_304) ? JSON.stringify(view) : whole
+  return Buffer.byteLength(whole) > bodyBytes ? JSON.stringify(view) : whole
 }
 
 async function signedBy(

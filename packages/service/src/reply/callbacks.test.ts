@@ -3,15 +3,21 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import type { StreamEvent } from '@gantry/contract'
 import { createEgress } from '@gantry/core'
 import { postgresDatabase } from '../../test/databases.fixture.ts'
 import type { Database } from '../databases/database.ts'
+import { createEventWriter } from '../execute/event-writer.ts'
 import { callViews } from '../records/call-views.ts'
-import { addRows, someCall, someEnd, testOnDatabases } from '../records/calls.fixture.ts'
+import { addRows, someCall, someEnd, someResult, testOnDatabases } from '../records/calls.fixture.ts'
+import { eventRecords } from '../records/events.ts'
 import { outboxRecords } from '../records/outbox.ts'
+import type { AdmittedCall } from '../stores/call-store.ts'
+import { sqlCallStore } from '../stores/sql.ts'
 import { openCallNews } from './call-news.ts'
 import { type Receiver, receiver, testKey } from './callback.fixture.ts'
 import { createCallbackSender } from './callback.ts'
+import { callEvents } from './event-stream.ts'
 import { startRelay } from './relay.ts'
 import { verifyWebhook } from './signature.ts'
 
@@ -47,6 +53,23 @@ async function settled(database: Database): Promise<void> {
     if (left.length === 0) return
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
+}
+
+const someAdmitted: AdmittedCall = {
+  callId: 'c1',
+  kind: 'call',
+  identity: { principal: 'alice', tenant: 'acme', permissions: [] },
+  fingerprint: 'f',
+  tool: 'math:add:1.0.0',
+  effect: 'read',
+  payload: '{}',
+  payloadBytes: 2,
+}
+
+async function all(events: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> {
+  const found: StreamEvent[] = []
+  for await (const event of events) found.push(event)
+  return found
 }
 
 const idsOf = ({ received }: Receiver): string[] => received.map(({ body }) => JSON.parse(body).callId)
@@ -98,7 +121,7 @@ testOnDatabases({
   'a receiver that does not answer holds up no other': async ({ database }, t) => {
     const silent = await receiver(t, () => {})
     const prompt = await receiver(t)
-    await put(database, silent.url, 's1', 's2')
+    await put(database, silent.url, ...Array.from({ length: 100 }, (_, index) => `s${index}`))
     await put(database, prompt.url, 'p1', 'p2')
     await relay(t, database, silent.origin, prompt.origin)
     const done = `select count(*) as sent from outbox where sent_at is not null`
@@ -116,6 +139,52 @@ testOnDatabases({
     assert.deepEqual([...new Set(idsOf(target))].sort(), ids.toSorted())
     const [counts] = await database.query('select count(sent_at) as sent, count(failed_at) as failed from outbox')
     assert.deepEqual(counts, { sent: 60, failed: 0 })
+  },
+
+  'from its reports to its callback a call is told of as it goes on, over two attempts': async ({ database }, t) => {
+    const target = await receiver(t)
+    await relay(t, database, target.origin)
+    const news = await openCallNews(database)
+    t.after(() => news.close())
+    const store = sqlCallStore(database)
+    const records = eventRecords(database)
+    const writer = createEventWriter({ records })
+    await store.submit([{ ...someAdmitted, callback: target.url }])
+    const events = { records, news, views: views(database), callId: 'c1', signal: t.signal }
+    const reading = all(callEvents({ ...events, afterId: 0 }))
+    const [first] = await store.claim(1, { worker: 'w1', leaseMs: 0 })
+    assert.ok(first !== undefined)
+    const lost = writer.open(first)
+    lost.report({ kind: 'progress', progress: 1 })
+    await lost.end()
+    await store.reclaim({ max: 10 })
+    const [second] = await store.claim(1, { worker: 'w2', leaseMs: 60_000 })
+    assert.ok(second !== undefined)
+    lost.report({ kind: 'progress', progress: 99 })
+    const late = writer.open(first)
+    late.report({ kind: 'progress', progress: 99 })
+    const reports = writer.open(second)
+    reports.report({ kind: 'progress', progress: 2 })
+    await Promise.all([late.end(), reports.end()])
+    const result = someResult({ callId: 'c1' })
+    const text = JSON.stringify(result)
+    assert.deepEqual(await store.finish([{ ...second, result, text, bytes: text.length }]), ['c1'])
+    const seen = await reading
+    assert.deepEqual(
+      seen.map(({ id, kind }) => [id, kind]),
+      [
+        [first.fence * 1_000_000 + 1, 'progress'],
+        [second.fence * 1_000_000 + 1, 'progress'],
+        [second.fence * 1_000_000 + 999_999, 'done'],
+      ],
+    )
+    assert.deepEqual(await all(callEvents({ ...events, afterId: first.fence * 1_000_000 + 1 })), seen.slice(1))
+    await settled(database)
+    assert.deepEqual(JSON.parse(target.received[0]?.body ?? ''), {
+      ...{ callId: 'c1', kind: 'call', tool: 'math:add:1.0.0', state: 'ok' },
+      result,
+    })
+    await writer.close()
   },
 
   'a call whose result is kept reaches its receiver whole': async ({ database }, t) => {

@@ -1,6 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { retry } from '@gantry/core'
 import type { Outbox, OutboxItem } from '../records/outbox.ts'
+import { createBatch } from '../stores/batch.ts'
 import { createBell } from '../stores/bell.ts'
 import type { CallNews } from './call-news.ts'
 
@@ -21,7 +22,7 @@ export interface RelayOptions {
   readonly news: Pick<CallNews, 'onEnd'>
   /** Tries of one item; 12. */
   readonly tries?: number
-  /** Items that are sent at a time; 16. */
+  /** Items that are sent at a time; 64. One target gets about a quarter of them, so that a slow one holds up no other. */
   readonly concurrency?: number
   /** Longer than any try takes; 60 s. */
   readonly leaseMs?: number
@@ -48,26 +49,31 @@ const longestWishMs = 86_400_000
 const marking = { attempts: 6, delayMs: 400, maxDelayMs: 5_000 }
 
 export function startRelay(options: RelayOptions): Relay {
-  const { outbox, news, concurrency = 16, leaseMs = 60_000, pollMs = 1_000, random = Math.random } = options
+  const { outbox, news, concurrency = 64, leaseMs = 60_000, pollMs = 1_000, random = Math.random } = options
   const bell = createBell()
   const stopping = new AbortController()
   const cut = new AbortController()
-  const underWay = new Set<Promise<void>>()
+  const underWay = new Map<Promise<void>, OutboxItem>()
+  const share = Math.max(1, Math.floor(concurrency / 4))
+  const sent = createBatch<OutboxItem, void>(async (items) => {
+    await outbox.sent(items)
+    return items.map(() => undefined)
+  })
 
   const begin = (item: OutboxItem): void => {
-    const ended = deliver(item, options, cut.signal)
+    const ended = deliver(item, { ...options, sent: sent.add }, cut.signal)
       .catch((error: unknown) => options.failed?.(error))
       .finally(() => {
         underWay.delete(ended)
         bell.ring()
       })
-    underWay.add(ended)
+    underWay.set(ended, item)
   }
   /** Answers whether there may be more to do at once. */
   const look = async (): Promise<boolean> => {
-    const room = concurrency - underWay.size
+    const room = Math.min(share, concurrency - underWay.size)
     if (room === 0) return false
-    const items = await outbox.claim(room, leaseMs)
+    const items = await outbox.claim(room, leaseMs, busyTargets(underWay.values(), share))
     for (const item of items) begin(item)
     return items.length === room
   }
@@ -78,7 +84,7 @@ export function startRelay(options: RelayOptions): Relay {
       try {
         const more = await look()
         pauseMs = pollMs
-        if (more && underWay.size < concurrency) continue
+        if (more) continue
       } catch (error) {
         options.failed?.(error)
         pauseMs = Math.min(longestPollMs, pauseMs * 2)
@@ -86,7 +92,7 @@ export function startRelay(options: RelayOptions): Relay {
       await bell.wait(pauseMs * (0.5 + random() / 2), stopping.signal)
     }
     unhear()
-    await Promise.all(underWay)
+    await Promise.all(underWay.keys())
   }
   const running = run()
   return {
@@ -101,13 +107,24 @@ export function startRelay(options: RelayOptions): Relay {
   }
 }
 
+interface Delivering extends RelayOptions {
+  readonly sent: (item: OutboxItem) => Promise<void>
+}
+
+/** Targets that have their share of what is under way. */
+function busyTargets(items: Iterable<OutboxItem>, share: number): readonly string[] {
+  const counts = new Map<string, number>()
+  for (const { target } of items) counts.set(target, (counts.get(target) ?? 0) + 1)
+  return [...counts].filter(([, count]) => count >= share).map(([target]) => target)
+}
+
 /** One item: sent, and what came of it on record. */
-async function deliver(item: OutboxItem, options: RelayOptions, signal: AbortSignal): Promise<void> {
-  const { outbox, tries = 12, random = Math.random } = options
+async function deliver(item: OutboxItem, options: Delivering, signal: AbortSignal): Promise<void> {
+  const { outbox, sent, tries = 12, random = Math.random } = options
   const sending = await attempt(item, options, signal)
   const mark = (): Promise<void> => {
     if (sending === undefined) return outbox.release(item)
-    if (sending.kind === 'sent') return outbox.sent(item)
+    if (sending.kind === 'sent') return sent(item)
     if (sending.kind === 'never' || item.tries >= tries) return outbox.fail(item, sending.error)
     const delayMs = Math.max(pauseAfter(item.tries, random), Math.min(sending.afterMs ?? 0, longestWishMs))
     return outbox.later(item, delayMs, sending.error)

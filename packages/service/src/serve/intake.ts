@@ -1,5 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import { admit, type IntakeOptions } from '../admit/intake.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../execute/snapshots.ts'
 import { checkCallbackUrl } from '../records/callback-url.ts'
 import { createBatch } from '../stores/batch.ts'
@@ -13,7 +14,7 @@ export interface IntakeParts {
   readonly store: CallStore
   readonly snapshots: Snapshots
   readonly depth: DepthGauge
-  readonly maxQueued: number
+  readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks'>
   readonly bus: Bus
   /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
   readonly worker: Pick<Worker, 'free' | 'take'> | undefined
@@ -32,7 +33,8 @@ export interface Intake {
 }
 
 export function createIntake(parts: IntakeParts): Intake {
-  const { store, snapshots, depth, maxQueued, bus, worker, claim } = parts
+  const { store, snapshots, depth, bus, worker, claim } = parts
+  const { maxQueued, callbacks } = parts.settings
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
   const claiming = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls, claim), { atOnce: 2 })
@@ -40,9 +42,12 @@ export function createIntake(parts: IntakeParts): Intake {
   const check = async (input: CallInput, identity: Identity): Promise<AdmittedCall> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
     if (depth.read() >= maxQueued) throw full(maxQueued)
-    if (input.callback !== undefined) checkCallbackUrl(input.callback)
+    const usual = Object.hasOwn(callbacks, identity.tenant) ? callbacks[identity.tenant] : undefined
+    const callback = input.callback ?? usual
+    if (callback !== undefined) checkCallbackUrl(callback)
+    const asked = callback === undefined ? input : { ...input, callback }
     return snapshots.use(({ executor }) =>
-      admit(input, identity, { executor, newId: parts.newId, now: Date.now, keep: parts.keep }),
+      admit(asked, identity, { executor, newId: parts.newId, now: Date.now, keep: parts.keep }),
     )
   }
   const refused = (input: CallInput, identity: Identity, error: unknown): void => {

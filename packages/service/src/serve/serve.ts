@@ -1,11 +1,12 @@
 import { join } from 'node:path'
 import type { LoadedConfig } from '../config/config.ts'
 import { apiKeyAuthenticator, ensureApiKey } from '../http/api-key.ts'
-import { createHttpServer, type HttpServer } from '../http/server.ts'
+import { createHttpServer } from '../http/server.ts'
 import { createLog, logEvents } from '../observe/logs.ts'
 import { createBus } from '../stores/bus.ts'
-import { removeAddress, type ServiceAddress, writeAddress } from './address.ts'
+import { removeAddress, writeAddress } from './address.ts'
 import { callbackKeys } from './callback-keys.ts'
+import { serveMetrics } from './metrics-server.ts'
 import { createSnapshot } from './snapshot.ts'
 import { startService } from './start.ts'
 import { openStorage } from './storage.ts'
@@ -43,19 +44,21 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       },
       callbackKey: await callbackKeys(settings, loaded),
     })
-    const stopWatching = watchConfig(loaded.file, running.reload, log)
-    let doors: Doors | undefined
+    const closing: (() => void | Promise<void>)[] = []
     try {
-      doors = await openDoors(loaded, running.service, log)
-      ready(doors?.http.url)
+      closing.push(watchConfig(loaded.file, running.reload, log))
+      const doors = await openDoors(loaded, running.service, log)
+      if (doors !== undefined) closing.push(doors.close)
+      const { host, metricsPort } = settings
+      if (metricsPort !== undefined) closing.push(await serveMetrics(host, metricsPort, running.service.metrics))
+      ready(doors?.url)
       await aborted(signal)
       log.info({ graceMs: settings.graceMs }, 'stopping: no more calls are taken')
-      if (doors !== undefined) await removeAddress(settings.data, doors.written)
+      await doors?.leave()
     } finally {
-      stopWatching()
-      // Without doors nobody has begun anything here that is worth waiting for.
-      await running.stop(doors === undefined && !signal.aborted ? 0 : settings.graceMs)
-      await doors?.http.close({ graceMs: 1_000 })
+      // Who waits for a call gets its outcome before the door is closed; a start that failed has nothing to wait for.
+      await running.stop(signal.aborted ? settings.graceMs : 0)
+      for (const close of closing.reverse()) await close()
     }
   } finally {
     await database.close()
@@ -64,8 +67,10 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
 }
 
 interface Doors {
-  readonly http: HttpServer
-  readonly written: ServiceAddress
+  readonly url: string
+  /** Commands look elsewhere from now on. */
+  readonly leave: () => Promise<void>
+  readonly close: () => Promise<void>
 }
 
 /** The HTTP door, for those who have the key; undefined in a process that only works. */
@@ -82,9 +87,14 @@ async function openDoors(
     authenticate: apiKeyAuthenticator(key, owner),
     limits: { bodyBytes: settings.bodyBytes },
   })
-  const written = { url: http.url, pid: process.pid, config: file ?? null }
-  await writeAddress(settings.data, written)
-  return { http, written }
+  const address = { url: http.url, pid: process.pid, config: file ?? null }
+  await writeAddress(settings.data, address)
+  const leave = (): Promise<void> => removeAddress(settings.data, address)
+  const close = async (): Promise<void> => {
+    await leave()
+    await http.close({ graceMs: 1_000 })
+  }
+  return { url: http.url, leave, close }
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -118,7 +118,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     now: Date.now,
   })
   const intake = createIntake({
-    ...{ store, snapshots, depth, bus, worker, newId, maxQueued: settings.maxQueued },
+    ...{ store, snapshots, depth, bus, worker, newId, settings },
     claim: { worker: name, leaseMs },
     keep: (text, callId, identity) =>
       keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),

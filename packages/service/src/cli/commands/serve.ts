@@ -72,13 +72,14 @@ async function announce(
 /** What to try first. The key is named by its file: what is typed or logged stays where others can read it. */
 function hints(url: string, keyFile: string, demo: boolean, { data }: OptionValues): { [name: string]: string } {
   const folder = data === undefined ? '' : ` --data ${quoted(data)}`
-  const curl = `curl -sH "Authorization: Bearer $(cat ${quoted(keyFile)})" ${url}/v1`
-  if (!demo) return { tools: `gantry tools${folder}`, curl: `${curl}/tools` }
-  const call = `'{"tool":"demo:add","args":{"a":5,"b":3}}'`
+  const curl = `curl -s ${url}/v1`
+  const key = `-H "Authorization: Bearer $(cat ${quoted(keyFile)})"`
+  if (!demo) return { tools: `gantry tools${folder}`, curl: `${curl}/tools ${key}` }
+  const call = `-H 'Content-Type: application/json' -d '{"tool":"demo:add","args":{"a":5,"b":3}}'`
   return {
     run: `gantry run demo:add '{"a":5,"b":3}'${folder}`,
     calls: `gantry calls${folder}`,
-    curl: `${curl}/calls -d ${call}`,
+    curl: `${curl}/calls ${key} ${call}`,
   }
 }
 

@@ -27,7 +27,7 @@ export function lockFolder(folder: string): () => void {
 
 function inUse(folder: string, holder: string, cause: unknown): ToolError {
   const message = `${folder} is in use by process ${readHolder(holder)}. Stop that one first, or choose another folder.`
-  return new ToolError('SERVICE_UNAVAILABLE', message, { cause })
+  return new ToolError('SERVICE_UNAVAILABLE', message, { cause, stage: 'define' })
 }
 
 function readHolder(file: string): string {

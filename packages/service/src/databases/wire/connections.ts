@@ -31,8 +31,8 @@ interface Waiting {
   readonly timer: NodeJS.Timeout
 }
 
-/** What is still running at `close` may go on for so long. */
-const graceMs = 2_000
+/** What is still running at `close` may go on for so long, and so may a goodbye. */
+const graceMs = 5_000
 
 export function createConnections({ open, prepare, most, waitMs, idleMs }: ConnectionsOptions): Connections {
   const all = new Set<pg.Client>()
@@ -72,7 +72,15 @@ export function createConnections({ open, prepare, most, waitMs, idleMs }: Conne
     if (closed && all.size === 0) emptied.resolve()
   }
   const rest = (client: pg.Client): void => {
-    idle.set(client, idleMs === undefined ? undefined : setTimeout(() => void client.end(), idleMs).unref())
+    idle.set(client, idleMs === undefined ? undefined : setTimeout(leave, idleMs, client).unref())
+  }
+  /** In order, as long as the other side plays its part. */
+  const leave = (client: pg.Client): void => {
+    clearTimeout(idle.get(client))
+    idle.delete(client)
+    void client.end()
+    const late = setTimeout(destroy, graceMs, client)
+    client.once('end', () => clearTimeout(late))
   }
   const wait = (): Promise<pg.Client> => {
     const { promise, resolve, reject } = Promise.withResolvers<pg.Client>()
@@ -106,13 +114,13 @@ export function createConnections({ open, prepare, most, waitMs, idleMs }: Conne
       if (broken) return destroy(client)
       const next = firstWaiting()
       if (next !== undefined) next.resolve(client)
-      else if (closed) void client.end()
+      else if (closed) leave(client)
       else rest(client)
     },
     async close() {
       closed = true
       for (let next = firstWaiting(); next !== undefined; next = firstWaiting()) next.reject(closedError())
-      for (const client of idle.keys()) void client.end()
+      for (const client of idle.keys()) leave(client)
       if (all.size === 0) emptied.resolve()
       const late = setTimeout(() => {
         for (const client of all) destroy(client)

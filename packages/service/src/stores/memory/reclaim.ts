@@ -18,7 +18,8 @@ export function reclaim(memory: Memory, { max, all = false }: { max: number; all
   const ends = overdue
     .slice(0, max)
     .map(({ call, fence, deliveries }) => unrunEnding({ ...call, fence, deliveries }, 'TIMEOUT', new Date(time)))
-  return { lost, promoted: due.length, expired: endUnrun(memory, ends), ...nextMs(memory, due.length === max) }
+  const next = nextMs(memory, due.length === max)
+  return { lost, promoted: due.length, expired: endUnrun(memory, ends), ...next }
 }
 
 /** Leaves the fence, so that a late holder may still finish. */

@@ -1,5 +1,5 @@
-import { migrate } from './migrate.ts'
-import { openPglite } from './pglite.ts'
+import { migrate } from '../migrate.ts'
+import { openPglite } from '../pglite.ts'
 
 /**
  * Opens the folder that it is given and adds rows until it is killed: says what was there (`found 7`), then each row
