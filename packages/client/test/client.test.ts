@@ -19,6 +19,11 @@ async function bench(t: TestContext, options: Partial<ClientOptions> = {}): Prom
 }
 
 const isError = (code: string) => (error: unknown) => ToolError.is(error) && error.code === code
+const all = async (events: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> => {
+  const list: StreamEvent[] = []
+  for await (const event of events) list.push(event)
+  return list
+}
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
 
 test('a call gives its Result, whatever its status', async (t) => {
@@ -158,19 +163,50 @@ test('what is put off is sent again, unless the service asks for too much patien
 
 test('a stream gives every event once and in order, however often its connection breaks', async (t) => {
   const { client, wire, service } = await bench(t)
-  const whole: StreamEvent[] = []
-  for await (const event of client.stream('demo:countdown', { from: 20, delayMs: 1 })) whole.push(event)
+  const whole = await all(client.stream('demo:countdown', { from: 20, delayMs: 1 }))
   assert.deepEqual([whole.length, whole.at(-1)?.kind], [42, 'done'])
   for (const bytes of [700, 1_000, 1_500, 2_100]) wire.cutAfter(bytes)
   wire.cut()
-  const broken: StreamEvent[] = []
   const before = wire.connections
-  for await (const event of client.stream('demo:countdown', { from: 20, delayMs: 1 })) broken.push(event)
+  const broken = await all(client.stream('demo:countdown', { from: 20, delayMs: 1 }))
   assert.ok(wire.connections > before + 2)
   const shape = (events: readonly StreamEvent[]): unknown =>
     events.map((event) => ('result' in event ? [event.id, event.kind, event.result.output] : { ...event, callId: '' }))
   assert.deepEqual(shape(broken), shape(whole))
   assert.equal(service.ran.length, 2)
+})
+
+test('events of a call that has ended are all read before its end, however often the connection breaks', async (t) => {
+  const rig = await startRig(t)
+  const wire = await wireTo(t, rig.server.port)
+  const seen: (string | null)[] = []
+  const spy: typeof fetch = (input, init) => {
+    if (String(input).endsWith('/events')) seen.push(new Headers(init?.headers).get('last-event-id'))
+    return fetch(input, init)
+  }
+  const client = createClient({ url: wire.url, key: rig.key, retryDelayMs: 5, fetch: spy })
+  const { callId } = await client.call('demo:countdown', { from: 40, delayMs: 0 })
+  const whole = await all(client.events(callId))
+  assert.equal(whole.length, 82)
+  wire.cut()
+  for (const bytes of [900, 2_500, 2_500, 2_500]) wire.cutAfter(bytes)
+  assert.deepEqual(await all(client.events(callId)), whole)
+  const places = seen.filter((given) => given !== null).map(Number)
+  assert.ok(places.length > 1)
+  assert.deepEqual(
+    places,
+    places.toSorted((a, b) => a - b),
+  )
+})
+
+test('an event that comes twice is given once', async (t) => {
+  const { service } = await startRig(t)
+  const deaf: typeof service.events = (callId, _after, identity, signal) => service.events(callId, 0, identity, signal)
+  const rig = await startRig(t, { service: { ...service, events: deaf } })
+  const client = createClient({ url: rig.server.url, key: rig.key })
+  const { callId } = await client.call('demo:countdown', { from: 2, delayMs: 1 })
+  const whole = await all(client.events(callId))
+  assert.deepEqual(await all(client.events(callId, { after: 2 })), whole.slice(2))
 })
 
 test('a stream goes on after a service that died in its middle and came back', async (t) => {
@@ -188,11 +224,8 @@ test('a stream goes on after a service that died in its middle and came back', a
 test('events of a call are read from anywhere, and its end is made up when it is gone', async (t) => {
   const { client, service } = await bench(t)
   const { callId } = await client.submit('demo:countdown', { from: 2, delayMs: 1 })
-  const all: StreamEvent[] = []
-  for await (const event of client.events(callId)) all.push(event)
-  const rest: StreamEvent[] = []
-  for await (const event of client.events(callId, { after: 3 })) rest.push(event)
-  assert.deepEqual(rest, all.slice(3))
+  const whole = await all(client.events(callId))
+  assert.deepEqual(await all(client.events(callId, { after: 3 })), whole.slice(3))
   const forgetful = await startRig(t, { service: { ...service, events: async () => (async function* () {})() } })
   const other = createClient({ url: forgetful.server.url, key: forgetful.key })
   const { value: end } = await other.events(callId, { after: 3 }).next()

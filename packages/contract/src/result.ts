@@ -10,7 +10,14 @@ export type Content =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image' | 'audio'; readonly data: string; readonly mimeType: string }
   | { readonly type: 'resource'; readonly resource: { readonly [key: string]: Json } }
-  | { readonly type: 'resource_link'; readonly uri: string; readonly name: string; readonly mimeType?: string }
+  | {
+      readonly type: 'resource_link'
+      readonly uri: string
+      readonly name: string
+      readonly mimeType?: string
+      /** In bytes. */
+      readonly size?: number
+    }
 
 /** Something that did not stop the call but that its reader should know. */
 export interface Warning {

@@ -13,7 +13,13 @@ const content = {
     { properties: { type: { enum: ['image', 'audio'] }, data: text, mimeType: text }, required: ['data', 'mimeType'] },
     { properties: { type: { const: 'resource' }, resource: anyObject }, required: ['resource'] },
     {
-      properties: { type: { const: 'resource_link' }, uri: text, name: text, mimeType: text },
+      properties: {
+        type: { const: 'resource_link' },
+        uri: text,
+        name: text,
+        mimeType: text,
+        size: { type: 'integer' },
+      },
       required: ['uri', 'name'],
     },
   ],

@@ -41,7 +41,7 @@ export function listOf(name: string): JsonSchema {
 
 export const idParameter = { ...text, minLength: 1 } as const
 export const pageQuery = {
-  limit: { type: 'integer', minimum: 1, maximum: 100, description: 'How many at most.' },
+  limit: { type: 'integer', minimum: 1, maximum: 200, description: 'How many at most; 50 when absent.' },
   cursor: { ...text, maxLength: 8_192, description: 'From the page before.' },
 } as const
 
@@ -76,7 +76,7 @@ const callView = {
     attempts: count,
     result: { description: 'Once it has ended.', anyOf: [ref('Result'), ref('ChainResult')] },
   },
-  required: ['callId', 'kind', 'tool', 'state', 'principal', 'priority', 'createdAt', 'attempts'],
+  required: ['callId', 'kind', 'tool', 'state', 'principal', 'createdAt', 'attempts'],
 } as const satisfies ObjectSchema<CallView>
 
 const deadLetter = {

@@ -49,7 +49,7 @@ testOnDatabases({
     assert.deepEqual(await seen('later'), ['delayed', 0, undefined, undefined, 0])
     assert.deepEqual(await seen('runs'), ['running', 2, '2026-02-01', undefined, 0])
     assert.deepEqual(await seen('again'), ['queued', 1, '2026-02-01', undefined, 0])
-    assert.deepEqual(await seen('done'), ['ok', 2, '2026-02-01', '2026-02-03', 0])
+    assert.deepEqual(await seen('done'), ['ok', 2, '2026-02-01', '2026-02-03', undefined])
     assert.deepEqual((await seen('failed'))[0], 'failed')
     assert.deepEqual(await views(stores).get('done', 'acme', signal), {
       callId: 'done',
@@ -57,7 +57,6 @@ testOnDatabases({
       tool: 'math:add:1.0.0',
       state: 'ok',
       principal: 'alice',
-      priority: 0,
       createdAt: '2026-01-05T00:00:00.000Z',
       startedAt: '2026-02-01T00:00:00.000Z',
       finishedAt: '2026-02-03T00:00:00.000Z',

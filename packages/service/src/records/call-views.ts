@@ -77,7 +77,7 @@ type ViewRow = {
   tool: string
   state: CallState
   principal: string
-  priority: number
+  priority: number | null
   created_at: Date
   started_at: Date | null
   finished_at: Date | null
@@ -93,7 +93,7 @@ function viewOf({ call_id: callId, kind, tool, state, principal, priority, attem
     tool,
     state,
     principal,
-    priority,
+    ...(priority === null ? {} : { priority }),
     createdAt: created.toISOString(),
     ...(started === null ? {} : { startedAt: started.toISOString() }),
     ...(finished === null ? {} : { finishedAt: finished.toISOString() }),
@@ -127,7 +127,7 @@ const liveSql =
   "case when q.lease_until is not null then 'running' when q.lane = 'later' then 'delayed' else 'queued' end"
 
 const columns = `
-  c.call_id, c.kind, c.tool, c.principal, coalesce(q.priority, 0) as priority, c.created_at, r.finished_at,
+  c.call_id, c.kind, c.tool, c.principal, q.priority, c.created_at, r.finished_at,
   coalesce(r.status, ${liveSql}) as state,
   coalesce(a.started_at, case when q.lease_until is not null then q.claimed_at end) as started_at,
   a.ended + case when q.lease_until is not null then 1 else 0 end as attempts`

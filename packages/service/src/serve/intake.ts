@@ -6,6 +6,7 @@ import { checkCallbackUrl } from '../records/callback-url.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { AdmittedCall, CallStore, ClaimOptions, Submitted } from '../stores/call-store.ts'
+import { stillHeld } from '../stores/still-held.ts'
 import type { CallInput } from '../stores/views.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { DepthGauge } from './depth.ts'
@@ -37,7 +38,17 @@ export function createIntake(parts: IntakeParts): Intake {
   const { maxQueued, callbacks } = parts.settings
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
-  const claiming = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls, claim), { atOnce: 2 })
+  /** All of a batch are taken together: the first may block this thread, and then nobody would hold the others. */
+  const claiming = createBatch<AdmittedCall, Submitted>(
+    async (calls) => {
+      const askedAt = performance.now()
+      const submitted = await store.submit(calls, claim)
+      const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
+      worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs }))
+      return submitted
+    },
+    { atOnce: 2 },
+  )
 
   const check = async (input: CallInput, identity: Identity): Promise<AdmittedCall> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
@@ -66,7 +77,6 @@ export function createIntake(parts: IntakeParts): Intake {
       if (submitted.kind === 'conflict') throw conflict(call)
       if (submitted.kind === 'duplicate') return { callId: submitted.callId, repeated: true }
       bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
-      if (submitted.claim !== undefined) worker?.take(submitted.claim)
       return { callId: submitted.callId, repeated: false }
     },
     close() {

@@ -7,8 +7,8 @@ import type { Snapshot } from '../execute/snapshots.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { Additions } from './start.ts'
 
-/** What is larger than a result may be in a library goes into an artifact here. */
-const resultBytes = 67_108_864
+/** What is larger than usual goes into artifacts here, and files that a call names come out of them. */
+const largest = 100_000_000
 
 /** An executor of a configuration, named by what the configuration says. */
 export function createSnapshot(loaded: LoadedConfig, { audit, tools }: Additions, bus: Bus): Snapshot {
@@ -18,7 +18,7 @@ export function createSnapshot(loaded: LoadedConfig, { audit, tools }: Additions
     createExecutor({
       ...options,
       audit,
-      limits: { resultBytes, ...options.limits },
+      limits: { resultBytes: largest, argsBytes: largest, ...options.limits },
       tools: [...shipped, ...tools, ...(options.tools ?? [])],
     }),
   )

@@ -22,7 +22,7 @@ import { deadLetterRecords } from '../records/dead-letters.ts'
 import { eventRecords } from '../records/events.ts'
 import { journalRecords } from '../records/journal.ts'
 import { outboxRecords } from '../records/outbox.ts'
-import { removeExpired } from '../records/retention.ts'
+import { removeExpired, removeStrayFiles } from '../records/retention.ts'
 import { workerRecords } from '../records/workers.ts'
 import { openCallNews } from '../reply/call-news.ts'
 import { createCallbackSender } from '../reply/callback.ts'
@@ -70,6 +70,7 @@ const exclusiveLeaseMs = 24 * 3_600_000
 const upkeepMs = 1_000
 const reportMs = 5_000
 const retentionMs = 10 * 60_000
+const strayMs = 24 * 3_600_000
 
 /** Puts a service together and to work: storage, then work, then doors. */
 export async function startService(options: StartOptions): Promise<RunningService> {
@@ -161,7 +162,14 @@ export async function startService(options: StartOptions): Promise<RunningServic
       auditMs: settings.auditRetentionMs,
       signal: life.signal,
     }).catch(() => undefined)
-  const timers = [setInterval(report, reportMs), setInterval(look, upkeepMs), setInterval(clean, retentionMs)]
+  const sweep = (): Promise<unknown> =>
+    removeStrayFiles(database, files, { signal: life.signal }).catch(() => undefined)
+  const timers = [
+    setInterval(report, reportMs),
+    setInterval(look, upkeepMs),
+    setInterval(clean, retentionMs),
+    setInterval(sweep, strayMs),
+  ]
   watch.change('ready')
   await report()
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ArtifactStore } from '../artifacts/artifact-store.ts'
 import { folderArtifacts } from '../artifacts/folder.ts'
@@ -27,7 +28,8 @@ export async function openStorage(
 
 // Each driver is loaded when it is used: they are the heaviest parts of the service.
 async function openEmbedded(data: string, say: (line: string) => void): Promise<Database> {
-  say(`opening the embedded database in ${data}`)
+  const first = existsSync(join(data, 'db')) ? '' : '; the first time it is made, which takes some seconds'
+  say(`opening the embedded database in ${data}${first}`)
   const { openPglite } = await import('../databases/pglite.ts')
   return openPglite({ folder: data })
 }

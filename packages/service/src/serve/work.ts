@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Report } from '@gantry/contract'
+import { type Report, ToolError } from '@gantry/contract'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { EventWriter } from '../execute/event-writer.ts'
 import { type LeaseNews, type Leases, localLeases } from '../execute/leases.ts'
@@ -12,6 +12,7 @@ import type { JournalRecords } from '../records/journal.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { CallStore, Claim, Holder } from '../stores/call-store.ts'
+import { endedOutcome } from '../stores/ended.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Task } from '../worker/desk.ts'
 import { createWorker, type Outcome, type Worker, type WorkerPorts } from '../worker/worker.ts'
@@ -76,7 +77,12 @@ async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Pr
   const { signal } = controller
   const reports = lazyReports(claim, parts.writer)
   try {
-    const payload = await parts.payload(claim, signal)
+    const payload = await parts.payload(claim, signal).catch((error: unknown) => {
+      // What will never be there ends the call; what may come back makes it wait.
+      if (ToolError.is(error) && !error.retryable && !signal.aborted) return error
+      throw error
+    })
+    if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.deliveries, new Date())
     if (claim.call.kind === 'call') {
       return await runCall({ executor, claim, args: payload, signal, report: reports.report })
     }

@@ -27,7 +27,8 @@ export interface CallView {
   readonly tool: string
   readonly state: CallState
   readonly principal: string
-  readonly priority: number
+  /** While it waits or runs. */
+  readonly priority?: number
   readonly createdAt: string
   readonly startedAt?: string
   readonly finishedAt?: string

@@ -1,4 +1,5 @@
 import type { CallStore, ClaimOptions } from '../stores/call-store.ts'
+import { stillHeld } from '../stores/still-held.ts'
 import type { Delivery, Transport } from './transport.ts'
 
 export interface PostgresTransportOptions {
@@ -34,7 +35,9 @@ export function postgresTransport({ store, claim, pollMs = 1_000 }: PostgresTran
     async receive(max, signal) {
       while (!signal.aborted) {
         woken = false
-        const claims = await store.claim(max, claim)
+        const askedAt = performance.now()
+        const claimed = await store.claim(max, claim)
+        const claims = await stillHeld(store, claimed, { askedAt, leaseMs: claim.leaseMs })
         if (claims.length > 0) return claims.map(delivery)
         await sleep(signal)
       }

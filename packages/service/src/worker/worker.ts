@@ -53,8 +53,8 @@ export interface WorkerOptions {
  */
 export interface Worker {
   start(): void
-  /** Takes a call that was claimed with its submission. */
-  take(claim: Claim): void
+  /** Takes calls that were claimed with their submission. */
+  take(claims: readonly Claim[]): void
   /** Whether a new call could begin here at once, with none waiting before it. */
   readonly free: boolean
   readonly running: number
@@ -121,7 +121,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     start() {
       consumed = consumer.run(consuming.signal)
     },
-    take: (claim) => put([claim], true),
+    take: (claims) => put(claims, true),
     get free() {
       return !consuming.signal.aborted && consumer.idle && desk.waiting === 0 && desk.running < options.slots
     },

@@ -3,13 +3,18 @@ import type { LoadedConfig } from '@gantry/service/serve'
 import type { Command, Io } from '../io.ts'
 import type { OptionValues } from '../option-table.ts'
 import { printJson } from '../print.ts'
+import { serveHints } from '../serve-hints.ts'
 import { serviceVoice, type Voice } from '../serve-voice.ts'
-import { safeLine } from '../terminal.ts'
 
 /** Runs the service until a signal comes, and until what it does then is done. */
 export const execute: Command = async ({ options }, io) => {
-  const voice = serviceVoice(io, io.watched && options.json !== true)
+  const person = io.watched && options.json !== true
+  const voice = serviceVoice(io, person)
   io.endOnStray(voice.fatal)
+  let first: LoadedConfig | undefined
+  const say: Voice['say'] = (message, fields) => {
+    if (person || /^(?:debug|info)$/.test(first?.service.logLevel ?? 'info')) voice.say(message, fields)
+  }
   const { loadConfig, serve } = await import('@gantry/service/serve')
   const request = {
     environment: withOptions(options, io),
@@ -17,18 +22,17 @@ export const execute: Command = async ({ options }, io) => {
     signal: io.signal,
     ...(options.config === undefined ? {} : { file: options.config }),
   }
-  let first: LoadedConfig | undefined
   const load = async (): Promise<LoadedConfig> => {
     const loaded = await loadConfig({ ...request, fresh: first !== undefined })
     first ??= loaded
-    for (const warning of loaded.warnings) voice.say(`warning: ${warning}`)
+    for (const warning of loaded.warnings) say(`warning: ${warning}`)
     return loaded
   }
   await serve({
     load,
-    say: voice.say,
+    say,
     log: { write: voice.log },
-    ready: (url) => void (first !== undefined && announce(first, url, options, io, voice)),
+    ready: (url) => void (first !== undefined && announce(first, url, options, io, say)),
     signal: hangup(io),
   })
   return 0
@@ -53,37 +57,18 @@ function hangup({ signal, watched }: Io): AbortSignal {
   return AbortSignal.any([signal, closed.signal])
 }
 
+/** Says on stdout that it takes calls, and on stderr what to do with it. */
 async function announce(
-  { service, demo }: LoadedConfig,
+  loaded: LoadedConfig,
   url: string | undefined,
   options: OptionValues,
   io: Io,
-  voice: Voice,
+  say: Voice['say'],
 ): Promise<void> {
-  const { data, roles } = service
-  const keyFile = join(data, 'key')
+  const { data, roles } = loaded.service
   if (options.json === true) {
-    const place = url === undefined ? {} : { url, keyFile }
+    const place = url === undefined ? {} : { url, keyFile: join(data, 'key') }
     await printJson({ state: 'ready', ...place, data, roles, pid: process.pid }, io)
   } else await io.out(`${url === undefined ? '' : `listening on ${url}\n`}ready\n`)
-  if (url !== undefined) voice.say('ready; to try it:', hints(url, keyFile, demo, options))
-}
-
-/** What to try first. The key is named by its file: what is typed or logged stays where others can read it. */
-function hints(url: string, keyFile: string, demo: boolean, { data }: OptionValues): { [name: string]: string } {
-  const folder = data === undefined ? '' : ` --data ${quoted(data)}`
-  const curl = `curl -s ${url}/v1`
-  const key = `-H "Authorization: Bearer $(cat ${quoted(keyFile)})"`
-  if (!demo) return { tools: `gantry tools${folder}`, curl: `${curl}/tools ${key}` }
-  const call = `-H 'Content-Type: application/json' -d '{"tool":"demo:add","args":{"a":5,"b":3}}'`
-  return {
-    run: `gantry run demo:add '{"a":5,"b":3}'${folder}`,
-    calls: `gantry calls${folder}`,
-    curl: `${curl}/calls ${key} ${call}`,
-  }
-}
-
-/** A path as a word of a shell. */
-function quoted(path: string): string {
-  return /^[\w./@:+-]+$/.test(path) ? path : `'${safeLine(path).replaceAll("'", `'\\''`)}'`
+  if (url !== undefined) say('To try it, in another terminal:', serveHints(url, loaded, options, io))
 }

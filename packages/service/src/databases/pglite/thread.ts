@@ -20,8 +20,13 @@ class DurableFiles extends NodeFS {
     const useSync = (module: { readonly NODEFS: unknown }): void => {
       const { stream_ops } = module.NODEFS as { stream_ops: { fsync?: (file: { readonly nfd: number }) => number } }
       stream_ops.fsync = ({ nfd }) => {
-        fsyncSync(nfd)
-        return 0
+        try {
+          fsyncSync(nfd)
+          return 0
+        } catch {
+          // What the disk refused is not known to be there; a new thread finds out from the log what is.
+          return process.exit(1)
+        }
       }
     }
     return { emscriptenOpts: { ...made.emscriptenOpts, preRun: [...preRun, useSync] } }

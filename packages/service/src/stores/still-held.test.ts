@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Claim } from './call-store.ts'
+import { stillHeld } from './still-held.ts'
+
+const claims = ['a', 'b'].map((callId) => ({ callId, fence: 1 }) as Claim)
+const leaseMs = 1_000
+
+function clock(...times: number[]): () => number {
+  return () => times.shift() ?? 0
+}
+
+test('claims that were answered soon are ours without asking', async () => {
+  const store = { extend: () => assert.fail('asked') }
+  assert.equal(await stillHeld(store, claims, { askedAt: 0, leaseMs, now: clock(400) }), claims)
+})
+
+test('of claims that were long on their way, those count that the store still knows as ours', async () => {
+  const store = { extend: async () => ({ lost: ['a'], cancelled: [] }) }
+  const held = await stillHeld(store, claims, { askedAt: 0, leaseMs, now: clock(700, 700, 710) })
+  assert.deepEqual(held, [claims[1]])
+})
+
+test('an answer that was long on its way, too, is asked for again', async () => {
+  const answers = [[], ['b']]
+  const store = { extend: async () => ({ lost: answers.shift() ?? [], cancelled: [] }) }
+  const held = await stillHeld(store, claims, { askedAt: 0, leaseMs, now: clock(700, 700, 1_500, 1_500, 1_510) })
+  assert.deepEqual([held, answers], [[claims[0]], []])
+})
+
+test('what the store cannot tell is left to the lease', async () => {
+  const store = { extend: () => Promise.reject(new Error('away')) }
+  assert.deepEqual(await stillHeld(store, claims, { askedAt: 0, leaseMs, now: clock(700, 700, 710) }), [])
+})
