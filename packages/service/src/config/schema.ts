@@ -42,6 +42,8 @@ const service = object({
   host: { type: 'string', minLength: 1 },
   port,
   metricsPort: port,
+  hosts: texts,
+  origins: { type: 'array', items: { type: 'string', pattern: '^https?://' } },
   roles: { type: 'array', items: { enum: ['api', 'worker', 'relay'] }, minItems: 1 },
   slots: { type: 'integer', minimum: 1, maximum: 10_000 },
   maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },

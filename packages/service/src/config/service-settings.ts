@@ -7,6 +7,10 @@ export type Role = 'api' | 'worker' | 'relay'
 export interface ServiceSettings {
   readonly host: string
   readonly port: number
+  /** Names under which the API may be asked besides its address. */
+  readonly hosts: readonly string[]
+  /** Origins of web pages that may ask it. */
+  readonly origins: readonly string[]
   /** A real PostgreSQL; without it everything is kept in the data folder. */
   readonly databaseUrl?: string
   /** The folder of the embedded database, of artifacts and of what waits for a database that is away. */
@@ -45,6 +49,8 @@ const day = 24 * 3_600_000
 export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   host: '127.0.0.1',
   port: 7420,
+  hosts: [],
+  origins: [],
   roles: ['api', 'worker', 'relay'],
   slots: 64,
   leaseMs: 30_000,

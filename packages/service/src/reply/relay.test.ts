@@ -211,11 +211,14 @@ testOnDatabases({
     const failures: unknown[] = []
     await put(database, 'bad', 'good')
     await relay(t, database, {
-      leaseMs: 1,
       pollMs: 5,
       tries: 2,
       send: async ({ callId }) => (callId === 'bad' ? Promise.reject(new Error('broken')) : sent),
-      failed: (error) => failures.push(error),
+      failed(error) {
+        failures.push(error)
+        // As if its lease had run out.
+        void database.query(`update outbox set lease_until = null where call_id = 'bad'`)
+      },
     })
     await settled(database)
     assert.deepEqual(await database.query('select call_id from dead_letters'), [{ call_id: 'bad' }])

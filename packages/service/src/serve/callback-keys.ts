@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
+import { parseWebhookKey } from '../reply/signature.ts'
 
 /**
  * What callbacks are signed with: the secret that the configuration names, or a key of the service's own, made when it
@@ -14,7 +15,7 @@ export async function callbackKeys(
   { options }: LoadedConfig,
 ): Promise<(tenant: string) => Promise<Uint8Array | undefined>> {
   if (callbackSecret !== undefined) return () => secretKey(callbackSecret, options.secrets)
-  const key = decode(await ownKey(join(data, 'callback-key')))
+  const key = parseWebhookKey(await ownKey(join(data, 'callback-key')))
   return async () => key
 }
 
@@ -22,7 +23,7 @@ async function secretKey(name: string, secrets: LoadedConfig['options']['secrets
   const signal = AbortSignal.timeout(5_000)
   const source = secrets as { get?(name: string, request: object): Promise<string | undefined> } | undefined
   const value = typeof source?.get === 'function' ? await source.get(name, { signal }) : undefined
-  if (value !== undefined) return decode(value)
+  if (value !== undefined) return parseWebhookKey(value)
   throw new ToolError('SECRET_UNAVAILABLE', `The secret ${name}, which signs callbacks, cannot be had.`)
 }
 
@@ -34,8 +35,4 @@ async function ownKey(file: string): Promise<string> {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
   }
   return (await readFile(file, 'utf8')).trim()
-}
-
-function decode(text: string): Uint8Array {
-  return text.startsWith('whsec_') ? Buffer.from(text.slice('whsec_'.length), 'base64') : Buffer.from(text)
 }

@@ -83,7 +83,8 @@ async function openDoors(
   const { key } = await ensureApiKey(join(settings.data, 'key'))
   const owner = options.identity ?? { principal: 'owner', tenant: 'default', permissions: ['*'] }
   const http = await createHttpServer({
-    ...{ service, log, host: settings.host, port: settings.port },
+    ...{ service, log },
+    ...{ host: settings.host, port: settings.port, hosts: settings.hosts, origins: settings.origins },
     authenticate: apiKeyAuthenticator(key, owner),
     limits: { bodyBytes: settings.bodyBytes },
   })

@@ -70,5 +70,6 @@ async function announce(
     const place = url === undefined ? {} : { url, keyFile: join(data, 'key') }
     await printJson({ state: 'ready', ...place, data, roles, pid: process.pid }, io)
   } else await io.out(`${url === undefined ? '' : `listening on ${url}\n`}ready\n`)
-  if (url !== undefined) say('To try it, in another terminal:', serveHints(url, loaded, options, io))
+  const message = io.watched ? 'To try it, in another terminal (Ctrl-C here ends it):' : 'ready'
+  if (url !== undefined) say(message, serveHints(url, loaded, options, io))
 }

@@ -10,7 +10,9 @@ export const claiming: Cases = {
   async 'the highest priority is first, then the oldest'({ store }) {
     await store.submit([someCall('b', { priority: 1 }), someCall('a'), someCall('z', { priority: 1 })])
     await store.submit([someCall('n', { priority: -1 }), someCall('d', { priority: 9 }), someCall('0')])
-    assert.deepEqual(idsOf(await store.claim(10, mine)), ['d', 'b', 'z', 'a', '0', 'n'])
+    assert.deepEqual(idsOf(await store.claim(1, mine)), ['d'])
+    assert.deepEqual(idsOf(await store.claim(2, mine)), ['b', 'z'])
+    assert.deepEqual(idsOf(await store.claim(10, mine)), ['a', '0', 'n'])
   },
 
   async 'calls of one batch are claimed in its order, whatever they are called'({ store }) {
