@@ -18,7 +18,6 @@ export async function openStorage(
 ): Promise<Storage> {
   const database = databaseUrl === undefined ? await openEmbedded(data, say) : await openReal(databaseUrl, say)
   try {
-    await migrate(database)
     return { database, files: await folderArtifacts({ folder: join(data, 'artifacts') }) }
   } catch (error) {
     await database.close()
@@ -31,12 +30,27 @@ async function openEmbedded(data: string, say: (line: string) => void): Promise<
   const first = existsSync(join(data, 'db')) ? '' : '; the first time it is made, which takes some seconds'
   say(`opening the embedded database in ${data}${first}`)
   const { openPglite } = await import('../databases/pglite.ts')
-  return openPglite({ folder: data })
+  const database = await openPglite({ folder: data })
+  return migrated(database)
 }
 
 async function openReal(url: string, say: (line: string) => void): Promise<Database> {
   const { host, pathname } = new URL(url)
   say(`connecting to PostgreSQL at ${host}${pathname}`)
   const { openPostgres } = await import('../databases/postgres.ts')
+  // A migration of large tables, or behind another one, takes longer than any other statement may.
+  const patient = await openPostgres({ url, connections: 1, statementMs: 0 })
+  await (await migrated(patient)).close()
   return openPostgres({ url })
+}
+
+/** With its tables as this version needs them; closed when they cannot be made. */
+async function migrated(database: Database): Promise<Database> {
+  try {
+    await migrate(database)
+    return database
+  } catch (error) {
+    await database.close()
+    throw error
+  }
 }
