@@ -1,6 +1,6 @@
 -- What a call is, once and for ever: written when it is admitted, never changed, removed after its retention.
 create table calls (
-  call_id       text collate "C" primary key,
+  call_id       text collate "C" not null,
   kind          text not null check (kind in ('call', 'chain')),
   tenant        text not null,
   principal     text not null,
@@ -17,11 +17,12 @@ create table calls (
   callback      text,
   trace         text,
   redrive_of    text,
-  created_at    timestamptz not null default now(),
-  unique (tenant, principal, idem_key)
+  created_at    timestamptz not null default now()
 );
 create index calls_listed on calls (tenant, created_at desc, call_id desc);
 create index calls_payload on calls (payload_ref) where payload_ref is not null;
+-- The keys come last: of indexes that look equally good, as all do while the table is empty, the planner takes the newest.
+alter table calls add unique (tenant, principal, idem_key), add primary key (call_id);
 
 -- What is still to be done: a narrow row for each call without an outcome, removed by the outcome.
 -- A lease is held while lease_until is set. A call is in one of three lanes: `ready` when it can be claimed, or is;

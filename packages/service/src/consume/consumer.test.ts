@@ -81,6 +81,22 @@ test('nothing is received without room, until some is freed', async () => {
   await running
 })
 
+test('nothing is asked for when what was freed is no room, or is gone again', async () => {
+  const stop = new AbortController()
+  const transport = scripted([[delivery('a')]])
+  const rooms = [0, 0, 0, 1, 0]
+  const { consumer } = consumerOf(transport, () => rooms.shift() ?? 0)
+  const running = consumer.run(stop.signal)
+  for (let n = 0; n < 4; n++) {
+    consumer.freed()
+    await turns()
+  }
+  assert.deepEqual(rooms, [])
+  assert.deepEqual(transport.asked, [])
+  stop.abort()
+  await running
+})
+
 test('a transport that fails is asked again after growing pauses, and is not idle meanwhile', async () => {
   const stop = new AbortController()
   const transport = scripted([new Error('one'), new Error('two'), [delivery('a')], new Error('three')])
@@ -89,6 +105,19 @@ test('a transport that fails is asked again after growing pauses, and is not idl
   await turns()
   assert.deepEqual(pauses, [100, 200, 100])
   assert.deepEqual(told, ['one', 'two', 'answered', 'three'])
+  stop.abort()
+  await running
+})
+
+test('a transport that answers again is known as such although it has nothing to deliver', async () => {
+  const stop = new AbortController()
+  const { consumer, told } = consumerOf(scripted([new Error('away')]), () => 10)
+  const heard = new Promise<void>((resolve) => {
+    const look = setInterval(() => told.includes('answered') && resolve(clearInterval(look)), 5)
+  })
+  const running = consumer.run(stop.signal)
+  await heard
+  assert.deepEqual(told, ['away', 'answered'])
   stop.abort()
   await running
 })

@@ -26,6 +26,8 @@ export interface Consumer {
 const most = 500
 const firstPauseMs = 100
 const longestPauseMs = 5_000
+/** How long the first look after a failure waits for a delivery: that it ends says that the transport answers again. */
+const shortLookMs = 1_000
 
 /**
  * Takes deliveries as long as there is room for them, in as few large steps as possible. While the transport fails it
@@ -47,12 +49,17 @@ export function createConsumer(options: ConsumerOptions): Consumer {
       freed = done
       if (signal.aborted || room() > 0) done()
     })
-  const step = async (signal: AbortSignal): Promise<void> => {
-    await untilRoom(signal)
+  const step = async (signal: AbortSignal, failing: boolean): Promise<void> => {
+    let asked = 0
+    // Room that was there may be gone again; who asks for nothing would wait for nothing.
+    while (asked === 0 && !signal.aborted) {
+      await untilRoom(signal)
+      asked = Math.min(most, room())
+    }
     if (signal.aborted) return
-    const asked = Math.min(most, room())
     idle = true
-    const deliveries = await transport.receive(asked, signal)
+    const look = failing ? AbortSignal.any([signal, AbortSignal.timeout(shortLookMs)]) : signal
+    const deliveries = await transport.receive(asked, look)
     idle = deliveries.length < asked
     if (deliveries.length > 0) take(deliveries)
   }
@@ -61,7 +68,7 @@ export function createConsumer(options: ConsumerOptions): Consumer {
       let pauseMs = firstPauseMs
       while (!signal.aborted) {
         try {
-          await step(signal)
+          await step(signal, pauseMs > firstPauseMs)
           pauseMs = firstPauseMs
           answered()
         } catch (error) {

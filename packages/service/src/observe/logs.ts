@@ -50,6 +50,7 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('circuit:changed', ({ kind, name }) => log.warn({ circuit: name }, `circuit ${kind}`)),
     bus.on('store:down', ({ reason }) => log.error({ reason }, 'database away')),
     bus.on('store:up', ({ downMs }) => log.info({ downMs }, 'database back')),
+    bus.on('relay:failed', ({ reason }) => log.error({ reason }, 'outbox not reached')),
     bus.on('spool:changed', ({ depth }) => log.warn({ depth }, 'outcomes wait on disk')),
     bus.on('worker:changed', ({ state }) => log.info({ state }, 'worker')),
   ]

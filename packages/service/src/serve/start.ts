@@ -36,6 +36,7 @@ import { createDepthGauge } from './depth.ts'
 import { createDoors } from './doors.ts'
 import { createIntake } from './intake.ts'
 import { createWatch } from './readiness.ts'
+import { withSlot } from './with-slot.ts'
 import { composeWorker } from './work.ts'
 
 /** What the service adds to the executor of a configuration. */
@@ -146,6 +147,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
         }),
         news,
         tries: settings.callbackTries,
+        failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
       })
     : undefined
   const report = (): Promise<void> =>
@@ -173,7 +175,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
   watch.change('ready')
   await report()
 
-  const letters = deadLetterRecords({ database, calls: store, newId })
+  const letters = deadLetterRecords({
+    ...{ database, calls: store, newId },
+    prepare: (call) => withSlot(call, snapshots.current.executor),
+  })
   const service = createDoors({
     ...{ intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news },
     ready: watch.check,

@@ -15,7 +15,8 @@ import type { CallStore, Claim, Holder } from '../stores/call-store.ts'
 import { endedOutcome } from '../stores/ended.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Task } from '../worker/desk.ts'
-import { createWorker, type Outcome, type Worker, type WorkerPorts } from '../worker/worker.ts'
+import type { Outcome, WorkerPorts } from '../worker/ports.ts'
+import { createWorker, type Worker } from '../worker/worker.ts'
 
 export interface WorkParts {
   readonly store: CallStore

@@ -29,6 +29,8 @@ export interface WorkerEvents {
   'fence:refused': { readonly callId: string; readonly fence: number }
   'store:down': { readonly reason: string }
   'store:up': { readonly downMs: number }
+  /** The outbox could not be read or marked; it is tried again. */
+  'relay:failed': { readonly reason: string }
   'spool:changed': { readonly depth: number }
   'stage:timed': { readonly stage: 'consume' | 'admit' | 'execute' | 'record' | 'reply'; readonly ms: number }
   'circuit:changed': BreakerEvent

@@ -9,8 +9,9 @@ import type { AdmittedCall, CallStore, Claim, Ending } from '../../src/stores/ca
 import { memoryCallStore } from '../../src/stores/memory.ts'
 import { postgresTransport } from '../../src/transports/postgres.ts'
 import type { Transport } from '../../src/transports/transport.ts'
+import type { WorkerPorts } from '../../src/worker/ports.ts'
 import { someResult } from '../../src/worker/worker.fixture.ts'
-import { createWorker, type Worker, type WorkerPorts } from '../../src/worker/worker.ts'
+import { createWorker, type Worker } from '../../src/worker/worker.ts'
 import { type Actor, createWorld, gated, type World } from './world.ts'
 
 /** What is broken on purpose, to see that the simulation would find it. */

@@ -1,0 +1,156 @@
+import { codes, type Result, ToolError } from '@gantry/contract'
+import { examine, unknownOutcome, type Verdict } from '../admit/examine.ts'
+import { downstreamKey } from '../execute/run-call.ts'
+import type { Snapshot } from '../execute/snapshots.ts'
+import type { Claim, Ending } from '../stores/call-store.ts'
+import { endedOutcome } from '../stores/ended.ts'
+import { afterwards } from './afterwards.ts'
+import type { Task } from './desk.ts'
+import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
+import { timed } from './timed.ts'
+
+/**
+ * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it
+ * does not, because the tool would run again: then the outcome is what can be recorded, or is left to the lease.
+ */
+export async function handle(
+  task: Task,
+  ports: WorkerPorts,
+  options: WorkerOptions,
+  executed: () => void,
+): Promise<void> {
+  await ports.snapshots.use(async (snapshot) => {
+    const run = await attempt(task, snapshot, ports, options).catch((error: unknown) =>
+      handBackFaulty(task, error, ports),
+    )
+    executed()
+    if (run === undefined) return
+    const next = afterwards(task, run.outcome)
+    if (next.kind === 'release') await release(task.claim, next, ports).catch(() => undefined)
+    if (next.kind !== 'record') return
+    await record(task, next.outcome, run.dead, snapshot, ports).catch((error: unknown) => {
+      const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
+      const substitute = endedOutcome(task.claim.call, lost, task.claim.deliveries, ports.now())
+      return record(task, substitute, 'Its outcome could not be recorded.', snapshot, ports).catch(() => undefined)
+    })
+  })
+}
+
+interface Attempt {
+  readonly outcome: Outcome
+  /** Why the call goes to the dead letters. */
+  readonly dead?: string | undefined
+}
+
+/** Undefined when the call is not ours any more. */
+async function attempt(
+  task: Task,
+  snapshot: Snapshot,
+  ports: WorkerPorts,
+  options: WorkerOptions,
+): Promise<Attempt | undefined> {
+  const { claim } = task
+  const { bus } = ports
+  bus.emit('stage:timed', { stage: 'consume', ms: performance.now() - task.takenAt })
+  const verdict = await timed(bus, 'admit', () => admitted(task, snapshot, ports, options))
+  if (verdict === undefined) return undefined
+  if (verdict.kind === 'found') return { outcome: verdict.result }
+  if (verdict.kind === 'end') {
+    return { outcome: endedOutcome(claim.call, verdict.error, claim.deliveries, ports.now()), dead: verdict.dead }
+  }
+  return { outcome: honest(claim, await timed(bus, 'execute', () => ports.execute(snapshot, task))) }
+}
+
+/** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
+async function admitted(
+  task: Task,
+  snapshot: Snapshot,
+  { begin }: WorkerPorts,
+  options: WorkerOptions,
+): Promise<Settled | undefined> {
+  const { claim, fresh } = task
+  const verdict = await settled(task, examine(claim, { ...options, fresh }), snapshot)
+  if (verdict?.kind !== 'run' || !verdict.begin) return verdict
+  return (await begin({ callId: claim.callId, fence: claim.fence })) ? verdict : undefined
+}
+
+/** This attempt may have changed nothing, but an earlier one, whose holder was lost, may have: nobody knows. */
+function honest({ lost, call }: Claim, outcome: Outcome): Outcome {
+  const { error } = outcome
+  const certain = lost === 0 || call.effect === 'read' || call.effect === 'once'
+  if (certain || error === undefined || error.effect === 'possible') return outcome
+  return { ...outcome, error: { ...error, effect: 'possible' } }
+}
+
+const mostFaults = 10
+const faultPauseMs = 1_000
+
+/** A call that nothing is wrong with but that cannot be handled here comes back later, though not for ever. */
+async function handBackFaulty(
+  { claim, stopped }: Task,
+  error: unknown,
+  ports: WorkerPorts,
+): Promise<Attempt | undefined> {
+  if (stopped === 'lost') return undefined
+  const reason = textOf(error)
+  if (claim.deliveries < mostFaults) {
+    await release(claim, { delayMs: faultPauseMs, reason }, ports).catch(() => undefined)
+    return undefined
+  }
+  const failure = new ToolError('INTERNAL', `The call could not be handled: ${reason}`, { effect: 'none' })
+  return { outcome: endedOutcome(claim.call, failure, claim.deliveries, ports.now()), dead: reason }
+}
+
+type Settled = Extract<Verdict, { kind: 'run' | 'end' }> | { readonly kind: 'found'; readonly result: Result }
+
+/** Asks the tool what an earlier attempt did, where only the tool can tell; undefined when there is no time to ask. */
+async function settled(
+  { claim, controller }: Task,
+  verdict: Verdict,
+  { executor }: Snapshot,
+): Promise<Settled | undefined> {
+  if (verdict.kind !== 'reconcile') return verdict
+  const { call } = claim
+  const { signal } = controller
+  const options = { identity: call.identity, callId: call.callId, signal }
+  const answer = await executor.reconcile(call.tool, downstreamKey(call), options)
+  if (answer.state === 'found') return { kind: 'found', result: answer.result }
+  if (answer.state === 'absent') return { kind: 'run', begin: true, alone: true }
+  // What is not known because the worker stops may be known to the next one, once the lease has run out.
+  return signal.aborted ? undefined : { kind: 'end', error: unknownOutcome(call.tool) }
+}
+
+async function release(
+  { callId, fence, call }: Claim,
+  { delayMs, reason }: { readonly delayMs: number; readonly reason: string },
+  { store, bus }: WorkerPorts,
+): Promise<void> {
+  await store.release([{ callId, fence, delayMs }])
+  bus.emit('call:released', { callId, tool: call.tool, reason })
+}
+
+async function record(
+  task: Task,
+  outcome: Outcome,
+  reason: string | undefined,
+  snapshot: Snapshot,
+  ports: WorkerPorts,
+): Promise<void> {
+  const { claim } = task
+  const { callId, fence, call } = claim
+  const dead = reason === undefined ? {} : { dead: { reason } }
+  const ending = await timed(ports.bus, 'record', async (): Promise<Ending | undefined> => {
+    const made = { callId, fence, config: snapshot.version, ...(await ports.govern(task, outcome)), ...dead }
+    return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
+  })
+  if (ending === undefined) return
+  await timed(ports.bus, 'reply', async () => ports.reply(claim, ending))
+  const { status, error, durationMs } = ending.result
+  const { tenant } = call.identity
+  ports.bus.emit('call:finished', { callId, tool: call.tool, tenant, status, code: error?.code, durationMs })
+  if (reason !== undefined) ports.bus.emit('call:dead', { callId, tool: call.tool, reason })
+}
+
+function textOf(error: unknown): string {
+  return ToolError.is(error) ? `${error.code}: ${error.message}` : `${codes.INTERNAL.summary} ${String(error)}`
+}

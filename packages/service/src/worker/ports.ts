@@ -1,0 +1,38 @@
+import type { ChainResult, Result } from '@gantry/contract'
+import type { LeaseNews, Leases } from '../execute/leases.ts'
+import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
+import type { Recorder } from '../record/recorder.ts'
+import type { Bus } from '../stores/bus.ts'
+import type { CallStore, Claim, Ending, Holder } from '../stores/call-store.ts'
+import type { Transport } from '../transports/transport.ts'
+import type { Task } from './desk.ts'
+
+export type Outcome = Result | ChainResult
+
+/** Everything a worker reaches outside itself; a test gives it a clock, randomness and engines of its own. */
+export interface WorkerPorts {
+  readonly store: CallStore
+  readonly transport: Transport
+  readonly recorder: Recorder
+  readonly leases: (news: LeaseNews) => Leases
+  readonly snapshots: Snapshots
+  /** Says durably that the work on a call begins; false when it is not ours any more. */
+  readonly begin: (holder: Holder) => Promise<boolean>
+  /** Runs the call, chain or program; resolves with its outcome, whatever that is, once its reports are kept. */
+  readonly execute: (snapshot: Snapshot, task: Task) => Promise<Outcome>
+  /** Makes of an outcome what is to be recorded: small enough, with what was large beside it. */
+  readonly govern: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
+  /** Tells those who wait here. */
+  readonly reply: (claim: Claim, ending: Ending) => void
+  readonly bus: Bus
+  readonly now: () => Date
+  readonly random: () => number
+  readonly pause: (ms: number, signal: AbortSignal) => Promise<void>
+}
+
+export interface WorkerOptions {
+  readonly slots: number
+  readonly maxDeaths: number
+  /** Calls claimed ahead of the slots while calls are short. */
+  readonly ahead: number
+}
