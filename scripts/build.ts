@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { bundleProgram } from './bundle.mjs'
 
@@ -18,7 +18,7 @@ console.log(`Built ${packages.map((name) => join(build, name)).join(', ')}`)
 
 function compile(): void {
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const projects = ['core', 'client'].map((name) => `packages/${name}/tsconfig.build.json`)
+  const projects = packages.map((name) => `packages/${name}/tsconfig.build.json`)
   const { status } = spawnSync(process.execPath, [tsc, '-b', ...projects], { cwd: root, stdio: 'inherit' })
   if (status !== 0) process.exit(status ?? 1)
 }
@@ -29,9 +29,12 @@ function finishPackage(name: string): void {
   mkdirSync(to, { recursive: true })
   for (const file of ['tsconfig.tsbuildinfo', 'dist/gantry.cjs.inputs']) rmSync(join(to, file), { force: true })
   for (const file of globSync('dist/**/*.d.ts', { cwd: to })) rewriteDeclarations(join(to, file))
-  if (existsSync(join(from, 'bin'))) cpSync(join(from, 'bin'), join(to, 'bin'), { recursive: true })
+  const manifest = publishedManifest(from)
+  for (const folder of manifest.files.filter((each) => each !== 'dist')) {
+    cpSync(join(from, folder), join(to, folder), { recursive: true })
+  }
   for (const file of ['LICENSE', 'README.md']) copyFileSync(join(root, file), join(to, file))
-  writeFileSync(join(to, 'package.json'), `${JSON.stringify(publishedManifest(from), undefined, 2)}\n`)
+  writeFileSync(join(to, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`)
 }
 
 /** The compiler rewrites `.ts` imports in code but not in declarations. */
@@ -41,6 +44,7 @@ function rewriteDeclarations(file: string): void {
 }
 
 interface Manifest {
+  readonly files: readonly string[]
   readonly exports?: { readonly [path: string]: string }
   readonly [key: string]: unknown
 }

@@ -19,7 +19,8 @@ process.exitCode = failed === 0 && folders.length > 0 ? 0 : 1
 /** Runs one example; true when it failed. */
 async function check(folder: string): Promise<boolean> {
   const file = join(root, folder, 'expected.txt')
-  const { code, stdout, stderr } = await runChild(process.execPath, [join(root, folder, 'main.ts')], { cwd: root })
+  const how = { cwd: root, timeoutMs: 180_000 }
+  const { code, stdout, stderr } = await runChild(process.execPath, [join(root, folder, 'main.ts')], how)
   if (write && code === 0) writeFileSync(file, stdout)
   const expected = existsSync(file) ? readFileSync(file, 'utf8') : ''
   const lines = differences(expected, stdout)

@@ -1,6 +1,6 @@
 import { createExecutor, type DefinedTool, defineTool, demoTools, type Executor, type Issue } from '@gantry/core'
 
-/** What `npm start` shows: real calls and what they answered, in a few seconds, on any terminal. */
+/** What `npm run tour` shows: real calls and what they answered, in a few seconds, on any terminal. */
 const gantry = createExecutor({
   tools: [...demoTools(), weather()],
   policy: { rules: [{ allow: '*' }, { deny: 'demo:fail', to: 'guest*', reason: 'Guests may not break things.' }] },

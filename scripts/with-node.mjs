@@ -1,8 +1,9 @@
 // Runs a script on the pinned Node, installing the dependencies first when they are missing or out of date.
 // Plain JavaScript for the machine's own Node, whatever its version.
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -54,7 +55,17 @@ function run(cwd, program, args) {
   // The caches of compiled code stay inside the checkout, so that nothing is left elsewhere.
   const cache = join(root, 'node_modules', '.cache', 'compile')
   const env = { ...process.env, PATH: path, NODE_COMPILE_CACHE: cache }
-  const child = spawnSync(program, args, { cwd, stdio: 'inherit', env })
-  if (child.error !== undefined) throw child.error
-  process.exit(child.status ?? 1)
+  const child = spawn(program, args, { cwd, stdio: 'inherit', env })
+  // A signal for us is meant for what we run, which may need time for it; a terminal has sent its own to both.
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+    process.on(name, () => (name === 'SIGINT' && process.stdin.isTTY) || child.kill(name))
+  }
+  // An npm that is killed takes its shell along, but not what that shell runs.
+  const parent = process.ppid
+  const orphaned = () => process.ppid !== parent && child.kill('SIGTERM')
+  if (process.env.npm_lifecycle_event !== undefined) setInterval(orphaned, 1_000).unref()
+  child.on('error', (error) => {
+    throw error
+  })
+  child.on('exit', (code, signal) => process.exit(code ?? 128 + constants.signals[signal]))
 }

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { build } from 'esbuild'
 
 const root = dirname(import.meta.dirname)
 const project = mkdtempSync(join(tmpdir(), 'gantry-packed-'))
@@ -17,9 +18,11 @@ before(() => {
   assert.equal(built.status, 0, built.stdout + built.stderr)
   const scope = join(project, 'node_modules/@gantry')
   mkdirSync(scope, { recursive: true })
-  for (const name of ['contract', 'core', 'service'])
+  for (const name of ['contract', 'core', 'client', 'service'])
     cpSync(join(root, 'build', name), join(scope, name), { recursive: true })
-  for (const name of ['yaml', 'fast-check', 'pure-rand']) {
+  mkdirSync(join(project, 'node_modules/@electric-sql'))
+  const service = ['fastify', 'pg', 'pino', 'prom-client', '@electric-sql/pglite']
+  for (const name of ['yaml', 'fast-check', 'pure-rand', ...service]) {
     symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
   }
   writeFileSync(join(project, 'package.json'), '{"type":"module"}')
@@ -52,15 +55,68 @@ test('the built command runs', () => {
   assert.deepEqual(JSON.parse(stdout).output, { result: 8 })
 })
 
+test('the built service runs, with its migrations and threads, and the command finds it', async (t) => {
+  const bin = join(project, 'node_modules/@gantry/service/bin/gantry.mjs')
+  const flags = ['--no-experimental-strip-types', bin]
+  const env = { ...process.env, NODE_OPTIONS: '', GANTRY_LOG: 'error' }
+  const stdio = ['ignore', 'pipe', 'inherit'] as const // its log has errors only
+  const child = spawn(process.execPath, [...flags, 'serve', '--port', '0'], { cwd: project, env, stdio: [...stdio] })
+  t.after(() => child.kill('SIGKILL'))
+  const ended = new Promise((resolve) => child.on('close', resolve))
+  let printed = ''
+  for await (const text of child.stdout?.setEncoding('utf8') ?? []) {
+    printed += text
+    if (/^ready$/m.test(printed)) break
+  }
+  const { stdout, stderr, status } = node([...flags, 'run', 'demo:add', '{"a":5,"b":3}', '--verbose'], project)
+  assert.equal(status, 0, stderr)
+  assert.equal(stdout, '{\n  "result": 8\n}\n')
+  assert.match(stderr, /^Asking the service at http:/)
+  child.kill('SIGTERM')
+  assert.equal(await ended, 0)
+})
+
+test('the built client runs in an empty project, and is whole when it is bundled for a browser', async () => {
+  writeFileSync(
+    join(project, 'client.js'),
+    `import { createServer } from 'node:http'
+     import { createClient } from '@gantry/client'
+     const server = createServer((request, response) => {
+       response.setHeader('content-type', 'application/json')
+       response.end(JSON.stringify({ status: 'ok', output: { key: request.headers.authorization } }))
+     })
+     server.listen(0, '127.0.0.1', async () => {
+       const client = createClient({ url: 'http://127.0.0.1:' + server.address().port, key: 'gk_1' })
+       console.log(JSON.stringify((await client.call('demo:add')).output))
+       server.close().closeAllConnections()
+     })`,
+  )
+  const { stdout, stderr, status } = node(['--no-experimental-strip-types', 'client.js'], project)
+  assert.equal(status, 0, stderr)
+  assert.equal(stdout, '{"key":"Bearer gk_1"}\n')
+  const entry = join(project, 'node_modules/@gantry/client/dist/index.js')
+  const bundle = await build({
+    entryPoints: [entry],
+    bundle: true,
+    platform: 'browser',
+    format: 'esm',
+    write: false,
+    logLevel: 'silent',
+  })
+  assert.match(bundle.outputFiles[0]?.text ?? '', /createClient/)
+})
+
 test('the built declarations type-check for a strict user', () => {
   writeFileSync(
     join(project, 'user.ts'),
-    `import { createExecutor, defineTool, type Result } from '@gantry/core'
+    `import { createClient } from '@gantry/client'
+     import { createExecutor, defineTool, type Result } from '@gantry/core'
      const add = defineTool({ namespace: 'math', name: 'add', description: 'Adds.',
        inputSchema: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
        run: ({ a, b }, context) => ({ result: a + b, id: context.callId }) })
+     const remote: Result = await createClient({ url: 'http://127.0.0.1:7420' }).call('math:add', { a: 1, b: 2 })
      const result: Result = await createExecutor({ tools: [add] }).run('math:add', { a: 1, b: 2 })
-     export const status: string = result.status`,
+     export const status: string = result.status + remote.status`,
   )
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
   const flags = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node']

@@ -1,6 +1,6 @@
 -- What a call is, once and for ever: written when it is admitted, never changed, removed after its retention.
 create table calls (
-  call_id       text collate "C" not null,
+  call_id       text collate "C" not null check (octet_length(call_id) < 1000),
   kind          text not null check (kind in ('call', 'chain')),
   tenant        text not null,
   principal     text not null,

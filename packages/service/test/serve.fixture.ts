@@ -1,15 +1,16 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { bin, cleanEnvironment, node } from './spawn.fixture.ts'
 
-/** A folder of its own for a service, in which no configuration of ours is found; with a copy of `database`, if given. */
+/** A folder of its own for a service, in which no configuration of ours is found; with a copy of `database`, if there is one. */
 export function serviceFolder(t: TestContext, database?: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-serve-'))
   mkdirSync(join(folder, '.git'))
-  if (database !== undefined) cpSync(database, join(folder, '.gantry', 'db'), { recursive: true })
+  if (database !== undefined && existsSync(database))
+    cpSync(database, join(folder, '.gantry', 'db'), { recursive: true })
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   return folder
 }

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { postgresDatabase } from './databases.fixture.ts'
 import { type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
 import { type Ended, gantry } from './spawn.fixture.ts'
 
@@ -161,19 +162,37 @@ describe('gantry serve', () => {
     assert.equal(await again.stop('SIGINT'), 0)
   })
 
-  test('a call that kill -9 took is taken up after the restart, under the same key', async (t) => {
+  test('a call that kill -9 took is taken up after the restart, and whoever follows it sees its end', async (t) => {
     const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
-    const sleep = { tool: 'demo:sleep', args: { ms: 60_000 }, waitMs: 0, idempotencyKey: 'k' }
-    const { callId } = (await service.post('/v1/calls', sleep)).value
-    await until(async () => (await service.get(`/v1/calls/${callId}`)).value.state === 'running')
+    const countdown = { tool: 'demo:countdown', args: { from: 1_000, delayMs: 50 }, waitMs: 0, idempotencyKey: 'k' }
+    const { callId } = (await service.post('/v1/calls', countdown)).value
+    const seen = Promise.withResolvers<void>()
+    const followed = gantry(['call', callId, '--follow', '--json'], {
+      folder,
+      cache: join(folder, '.cache'),
+      onStart: (child) => child.stdout?.once('data', () => seen.resolve()),
+    })
+    await seen.promise
     service.child.kill('SIGKILL')
     await service.ended
-    const again = startServe(t, folder)
+    const again = startServe(t, folder, { args: ['--port', new URL(await service.ready).port] })
     await until(async () => (await again.get(`/v1/calls/${callId}`)).value.state === 'running')
-    assert.equal((await again.post('/v1/calls', sleep)).value.callId, callId)
+    assert.equal((await again.post('/v1/calls', countdown)).value.callId, callId)
     assert.equal((await again.post(`/v1/calls/${callId}/cancel`, {})).status, 200)
     assert.equal((await again.get(`/v1/calls/${callId}?waitMs=20000`)).value.state, 'cancelled')
+    const { code, out } = await followed
+    const events = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const ids = events.map(({ id }) => id)
+    assert.deepEqual(
+      ids,
+      [...new Set(ids)].sort((a, b) => a - b),
+      'each came once and in order',
+    )
+    assert.deepEqual([code, events.at(-1).result.status], [6, 'cancelled'])
   })
 
   test('a configuration is read again when it changes, and a wrong one is not used', async (t) => {
@@ -220,5 +239,29 @@ export default { tools: [defineTool({ namespace: 'my', name: 'stray', descriptio
     assert.equal(service.printed.out, 'ready\n')
     assert.ok(!existsSync(join(folder, 'other')) && !existsSync(join(folder, '.gantry', 'key')))
     assert.equal(await service.stop(), 0)
+  })
+
+  test('an API and workers in processes of their own share a PostgreSQL', async (t) => {
+    const { url } = await postgresDatabase(t)
+    const folder = serviceFolder(t)
+    const environment = { DATABASE_URL: url }
+    const api = startServe(t, folder, { args: ['--role', 'api'], environment })
+    await api.ready
+    const { callId } = (await api.post('/v1/calls', { ...add, waitMs: 0 })).value
+    assert.equal((await api.get(`/v1/calls/${callId}`)).value.state, 'queued')
+    const workers = [1, 2].map(() =>
+      startServe(t, folder, { args: ['--role', 'worker', '--role', 'relay'], environment }),
+    )
+    await Promise.all(workers.map(({ ready }) => ready))
+    const { state, result } = (await api.get(`/v1/calls/${callId}?waitMs=20000`)).value
+    assert.deepEqual([state, result.output], ['ok', { result: 8 }])
+    assert.ok(!existsSync(join(folder, '.gantry', 'db')))
+    const { items } = (await api.get('/v1/workers')).value
+    assert.deepEqual(items.map(({ roles }: { roles: string[] }) => roles.join()).sort(), [
+      'api',
+      'worker,relay',
+      'worker,relay',
+    ])
+    for (const service of [...workers, api]) assert.equal(await service.stop(), 0)
   })
 })

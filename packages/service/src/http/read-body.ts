@@ -3,7 +3,9 @@ import { type Json, ToolError } from '@gantry/contract'
 import { JsonError, parseJson } from '@gantry/core'
 import { bodyDepth, bodyNodes } from './limits.ts'
 
-const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i
+/** What curl says of a body when nobody tells it what it is; it is read as JSON, and nothing else. */
+const curlType = 'application/x-www-form-urlencoded'
+const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i
 
 /**
  * The JSON of a request's body, or undefined when it has none. Bytes are counted as they come, whatever the headers say;
@@ -12,7 +14,9 @@ const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i
 export async function readBody(request: IncomingMessage, most: number): Promise<Json | undefined> {
   const { 'content-type': type, 'content-encoding': encoding, 'content-length': length } = request.headers
   if (request.headers['transfer-encoding'] === undefined && (length === undefined || length === '0')) return undefined
-  if (type === undefined || !jsonType.test(type)) throw invalid('The body must be application/json in UTF-8.')
+  if (type !== undefined && type !== curlType && !jsonType.test(type)) {
+    throw invalid('The body must be application/json in UTF-8.')
+  }
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
     throw invalid('A compressed body is not taken; send it as it is.')
   }

@@ -1,5 +1,6 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Bus } from '../stores/bus.ts'
+import { createHistogram } from './histogram.ts'
 
 /** What is asked when somebody looks, instead of being counted as it happens. */
 export interface Gauges {
@@ -21,11 +22,12 @@ const mostTools = 1_000
 export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const registry = new Registry()
   const registers = [registry]
-  const tools = new Set<string>()
+  const tools = new Map<string, string>()
   const toolOf = (id: string): string => {
+    const known = tools.get(id)
+    if (known !== undefined || tools.size >= mostTools) return known ?? 'other'
     const name = id.split(':').slice(0, 2).join(':')
-    if (!tools.has(name) && tools.size >= mostTools) return 'other'
-    tools.add(name)
+    tools.set(id, name)
     return name
   }
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[] = []): Counter<Label> =>
@@ -40,19 +42,17 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const fences = counter('gantry_fence_rejections_total', 'Outcomes that came after another holder had the call.')
   const dead = counter('gantry_dead_letters_total', 'Calls that were given up.')
   const released = counter('gantry_released_total', 'Calls that were handed back.')
-  const seconds = new Histogram({
+  const seconds = createHistogram({
     name: 'tool_executor_duration_seconds',
     help: 'How long calls took, by tool.',
-    labelNames: ['tool'],
+    label: 'tool',
     buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300],
-    registers,
   })
-  const stages = new Histogram({
+  const stages = createHistogram({
     name: 'gantry_stage_seconds',
     help: 'How long the stages of a call took.',
-    labelNames: ['stage'],
+    label: 'stage',
     buckets: [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30],
-    registers,
   })
   const up = new Gauge({ name: 'gantry_store_up', help: 'Whether the database answers.', registers })
   up.set(1)
@@ -74,8 +74,9 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   }
   const hearings = [
     bus.on('call:finished', ({ tool, status, durationMs }) => {
-      tasks.inc({ tool: toolOf(tool), status })
-      seconds.observe({ tool: toolOf(tool) }, durationMs / 1_000)
+      const name = toolOf(tool)
+      tasks.inc({ tool: name, status })
+      seconds.observe(name, durationMs / 1_000)
     }),
     bus.on('call:refused', ({ code }) => refused.inc({ code })),
     bus.on('call:released', () => released.inc()),
@@ -83,13 +84,16 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('lease:reclaimed', ({ calls }) => takeovers.inc(calls)),
     bus.on('lease:lost', () => lost.inc()),
     bus.on('fence:refused', () => fences.inc()),
-    bus.on('stage:timed', ({ stage, ms }) => stages.observe({ stage }, ms / 1_000)),
+    bus.on('stage:timed', ({ stage, ms }) => stages.observe(stage, ms / 1_000)),
     bus.on('circuit:changed', ({ kind, name }) => ({ opened, closed, trial: trials })[kind].inc({ circuit: name })),
     bus.on('store:down', () => up.set(0)),
     bus.on('store:up', () => up.set(1)),
   ]
   return {
-    read: async () => ({ type: registry.contentType, text: await registry.metrics() }),
+    async read() {
+      const text = await registry.metrics()
+      return { type: registry.contentType, text: `${text}\n${seconds.text()}\n${stages.text()}` }
+    },
     close() {
       for (const unhear of hearings) unhear()
       registry.clear()

@@ -4,20 +4,21 @@ import fc from 'fast-check'
 import { pgliteDatabase, postgresDatabase } from '../../test/databases.fixture.ts'
 import { manyCalls, mine, type StoreFixture, someCall, someEnding } from '../conformance/call-store/samples.ts'
 import { testCallStore } from '../conformance/call-store.ts'
-import type { Database } from '../databases/database.ts'
+import type { Database, Row } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
 import { memoryCallStore } from './memory.ts'
 import { live, operations } from './operations.fixture.ts'
 import { sqlFixture } from './sql.fixture.ts'
+import { sqlCallStore } from './sql.ts'
 
 type Databases = { readonly database: Database; readonly other: Database }
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Databases> } = {
-  async PGlite(t) {
+const engines = {
+  async PGlite(t: TestContext): Promise<Databases> {
     const database = await pgliteDatabase(t)
     return { database, other: database }
   },
-  async PostgreSQL(t) {
+  async PostgreSQL(t: TestContext): Promise<Databases> {
     const { url, database } = await postgresDatabase(t)
     const other = await openPostgres({ url })
     t.after(() => other.close())
@@ -107,35 +108,102 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual(claims.map(({ callId }) => callId).sort(), ['pc0002', 'rc0002'])
   })
 
-  test(`${engine}: holders who name the same calls in different orders do not stand in each other’s way`, async (t) => {
+  test(`${engine}: a call that is claimed, or lost, while the store makes its outcome is not ended by the store`, async (t) => {
     const { database, other } = await open(t)
-    const { store, other: there, records } = await sqlFixture(database, other)
-    await store.submit(manyCalls(60))
-    const claims = await store.claim(60, mine)
-    const orders = [claims, claims.toReversed(), claims.toSorted((a, b) => Math.sin(a.fence) - Math.sin(b.fence))]
-    for (let round = 0; round < 20; round++) {
-      const [one = [], two = [], three = []] = orders.map((order) => [...order.slice(round), ...order.slice(0, round)])
-      await Promise.all([store.extend(one, 10_000), there.begin(two), there.extend(three, 10_000), store.begin(two)])
+    const { store, pass, records } = await sqlFixture(database, other)
+    const claimFirst = async () => void (await store.claim(1, mine))
+    const loseFirst = async (): Promise<void> => {
+      await store.claim(1, mine)
+      await pass(11_000)
+      await store.reclaim({ max: 10 })
     }
-    const ends = claims.toReversed().map((claim) => someEnding(claim))
-    await Promise.all([store.extend(claims, 10_000), there.finish(ends), store.release([]), there.begin(claims)])
-    assert.equal((await records()).results.length, 60)
+    for (const [index, meanwhile] of [claimFirst, loseFirst].entries()) {
+      await store.submit([someCall(`cancelled-${index}`)])
+      assert.equal(await sqlCallStore(interrupted(database, meanwhile)).cancel(`cancelled-${index}`, 'acme'), 'asked')
+      await store.submit([someCall(`late-${index}`, { deadlineMs: 1, priority: 1 })])
+      await pass(1_000)
+      const late = sqlCallStore(interrupted(database, meanwhile))
+      assert.deepEqual((await late.reclaim({ max: 10 })).expired, [])
+      await store.reclaim({ max: 10, all: true })
+      await store.finish((await store.claim(10, mine)).map((claim) => someEnding(claim)))
+    }
+    assert.deepEqual(
+      (await records()).results.map(({ status }) => status),
+      ['ok', 'ok', 'ok', 'ok'],
+    )
   })
+}
 
-  test(`${engine}: submitters who use the same keys in different orders do not stand in each other’s way`, async (t) => {
-    const { database, other } = await open(t)
-    const { store, other: there } = await sqlFixture(database, other)
-    for (let round = 0; round < 10; round++) {
-      const calls = manyCalls(40).map((call, n) => ({
-        ...call,
-        callId: `${round}-${call.callId}`,
-        key: `${round}-${n}`,
-      }))
-      const again = calls.toReversed().map((call) => ({ ...call, callId: `again-${call.callId}` }))
-      const answers = await Promise.all([store.submit(calls), there.submit(again)])
-      assert.equal(answers.flat().filter(({ kind }) => kind === 'new').length, 40)
-    }
-  })
+test('PostgreSQL: holders who name the same calls in different orders do not wait for each other in a circle', async (t) => {
+  const { database, other } = await engines.PostgreSQL(t)
+  const { store, other: there, records } = await sqlFixture(database, other)
+  await store.submit(manyCalls(20))
+  const claims = await store.claim(20, mine)
+  const back = claims.toReversed()
+  await whileLocked(database, `select from queue where call_id = 'c0010' for update`, 2, () =>
+    Promise.all([store.extend(claims, 10_000), there.begin(back)]),
+  )
+  await whileLocked(database, `select from queue where call_id = 'c0010' for update`, 2, () =>
+    Promise.all([there.extend(claims, 10_000), store.finish(back.map((claim) => someEnding(claim)))]),
+  )
+  assert.equal((await records()).results.length, 20)
+})
+
+test('PostgreSQL: submitters who use the same keys in different orders do not wait for each other in a circle', async (t) => {
+  const { database, other } = await engines.PostgreSQL(t)
+  const { store, other: there } = await sqlFixture(database, other)
+  const calls = manyCalls(20).map((call) => ({ ...call, key: call.callId }))
+  const again = calls.toReversed().map((call) => ({ ...call, callId: `again-${call.callId}` }))
+  const insert = `
+    insert into calls (call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, effect, payload_bytes)
+    values ('x', 'call', 'acme', 'ada', '{}', 'c0010', 'f', 't', 'read', 1)`
+  const answers = await whileLocked(database, insert, 2, () => Promise.all([store.submit(calls), there.submit(again)]))
+  const kinds = answers?.flat().map(({ kind }) => kind) ?? []
+  assert.equal(kinds.filter((kind) => kind === 'new').length, 20)
+  assert.equal(kinds.filter((kind) => kind === 'duplicate').length, 20)
+})
+
+/** The database, with something done after its first statement. */
+function interrupted(database: Database, meanwhile: () => Promise<void>): Database {
+  let first = true
+  return {
+    ...database,
+    async query<R extends Row>(sql: string, parameters?: readonly unknown[]) {
+      const rows = await database.query<R>(sql, parameters)
+      if (first) await meanwhile()
+      first = false
+      return rows
+    },
+  }
+}
+
+/** Starts work while a statement holds locks in a transaction, which is undone once so many statements wait for it. */
+async function whileLocked<T extends readonly unknown[]>(
+  database: Database,
+  sql: string,
+  waiting: number,
+  start: () => Promise<T>,
+): Promise<T | undefined> {
+  const undone = new Error('undone')
+  let work: Promise<T> | undefined
+  await assert.rejects(
+    database.transaction(async (queries) => {
+      await queries.query(sql)
+      work = start()
+      // A rejection is for the one who awaits it below.
+      work.catch(() => undefined)
+      for (let found = 0; found < waiting; ) {
+        // Outside the transaction, within which everybody would be seen as at the first look.
+        const waits = await database.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        found = waits.length
+      }
+      throw undone
+    }),
+    (error) => error === undone,
+  )
+  return work
 }
 
 function memoryFixture(): StoreFixture {

@@ -25,7 +25,9 @@ const claimSql = `
     insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
     select tenant, principal, call_id, fence, 'start', tool, $3 from claimed
   )
-  select * from claimed order by priority desc, id`
+  select call_id, fence, deliveries, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key, fingerprint, tool, digest,
+    effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit, callback, trace, redrive_of
+  from claimed order by priority desc, id`
 
 type ClaimRow = {
   priority: number

@@ -2,6 +2,9 @@ import type { Database } from '../../databases/database.ts'
 import type { Ending } from '../call-store.ts'
 import { holderColumns, inOrder } from './holders.ts'
 
+/** With the longest id on top it is still within the 8000 bytes that a notification can have. */
+const partBytes = 7_000
+
 /**
  * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
  * under a fence of its own, so that no late holder takes the outcome for his.
@@ -15,7 +18,7 @@ const finishSql = `
     select d.*, d.fence + $2::integer as end_fence, q.*, c.*
     from d, lateral (
       select worker, claimed_at, deliveries from queue
-      where call_id = d.call_id and fence = d.fence and ($2 = 0 or (lease_until is null and lost = 0))
+      where call_id = d.call_id and fence = d.fence
       offset 0 for update
     ) q, lateral (
       select tenant, principal, tool, callback from calls where call_id = d.call_id offset 0
@@ -45,7 +48,7 @@ const finishSql = `
     (select fill_slots(array_agg(slot_key)) from gone where slot_key is not null) as filled,
     (select count(pg_notify('gantry_done', ids)) from (
       select string_agg(call_id, ',') as ids from (
-        select call_id, sum(octet_length(call_id) + 1) over (rows unbounded preceding) / ${7_000} as part from ended
+        select call_id, sum(octet_length(call_id) + 1) over (rows unbounded preceding) / ${partBytes} as part from ended
       ) numbered group by part
     ) parts) as told
   from ended`
@@ -55,7 +58,10 @@ export function finish(database: Database, endings: readonly Ending[]): Promise<
   return end(database, endings, 0)
 }
 
-/** Ends calls that nobody holds and nobody may have run; answers those of which that was still true. */
+/**
+ * Ends calls of which an earlier statement saw that nobody holds them or may have run them; answers those of which that
+ * is still so, because whoever had claimed them meanwhile would have raised their fence.
+ */
 export function endUnrun(database: Database, endings: readonly Ending[]): Promise<readonly string[]> {
   return end(database, endings, 1)
 }

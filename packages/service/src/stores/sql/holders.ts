@@ -4,17 +4,19 @@ import type { Holder } from '../call-store.ts'
 export const holderColumns = 'call_id text, fence integer'
 
 /**
- * The rows of the queue that are held by those in `d`, locked one after the other in the order of `d`, each found by its
- * key: `offset 0` keeps the planner from another way, which it would like while the queue is short and use when it is long.
+ * The rows of the queue that are held by those in `d`, locked one after the other in the order of `d`. `offset 0` lets
+ * the planner find each by its key only: other ways look good to it while the queue is short, or while nobody holds
+ * anything, and it would use them still when that has changed.
  */
 export const heldSql = `
   held as materialized (
     select d.*, q.worker, q.claimed_at, q.slot_key
     from d, lateral (
-      select worker, claimed_at, slot_key from queue
-      where call_id = d.call_id and fence = d.fence and lease_until is not null
+      select worker, claimed_at, slot_key, lease_until from queue
+      where call_id = d.call_id and fence = d.fence
       offset 0 for update
     ) q
+    where q.lease_until is not null
   )`
 
 /**

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { postgresDatabase } from '../../test/databases.fixture.ts'
+import { manyCalls, mine, someCall, someEnding } from '../conformance/call-store/samples.ts'
+import type { Database } from '../databases/database.ts'
+import { openPostgres } from '../databases/postgres.ts'
+import type { CallStore } from './call-store.ts'
+import { sqlCallStore } from './sql.ts'
+
+/** So many calls stand around; whoever reads them all when asked about a few has lost his way. */
+const crowd = 2_000
+const few = 5
+/** What an operation on a few calls may read, in rows and index entries. */
+const enough = 200
+
+/** The ways in which the tables can look when statements are planned, which a connection does once for a long time. */
+const beginnings: { readonly [name: string]: (database: Database) => Promise<void> } = {
+  'nobody had looked at the tables': async () => {},
+  'the tables were empty': (database) => prepared(database, 'vacuum analyze'),
+  'a few calls waited': async (database) => {
+    await sqlCallStore(database).submit(manyCalls(few))
+    await prepared(database, 'vacuum analyze')
+  },
+  'all calls waited': async (database) => {
+    await addCrowd(database, 'waits')
+    await prepared(database, 'analyze')
+  },
+  'all calls were held': async (database) => {
+    await addCrowd(database, 'waits')
+    await database.query(`update queue set fence = 1, lease_until = now() + interval '1 hour', worker = 'w'`)
+    await prepared(database, 'analyze')
+  },
+}
+
+for (const [name, begin] of Object.entries(beginnings)) {
+  test(`a statement that was planned when ${name} reads only what it needs when that has changed`, async (t) => {
+    const database = await oneConnection(t)
+    const store = sqlCallStore(database)
+    await begin(database)
+    await plan(store)
+    await addCrowd(database, 'also waits')
+    await addCrowd(database, 'held', `fence = 1, lease_until = now() + interval '1 hour', worker = 'w'`)
+    await addCrowd(database, 'ended-late', `lane = 'later', run_at = now() + interval '1 hour'`)
+    await addCrowd(database, 'timed', `deadline = now() + interval '1 hour'`)
+    await addCrowd(database, 'slot', `lane = 'held', slot_key = 's', slot_limit = 1`)
+    const read = async (what: string, work: () => Promise<unknown>): Promise<void> => {
+      const before = await reads(database)
+      await work()
+      const rows = (await reads(database)) - before
+      assert.ok(rows < enough, `${what} read ${rows} rows`)
+    }
+    const calls = manyCalls(few, { priority: 9 }).map((call) => ({
+      ...call,
+      callId: `own-${call.callId}`,
+      key: call.callId,
+    }))
+    await read('submit', () => store.submit(calls))
+    await read('a second submit', () =>
+      store.submit(calls.map((call) => ({ ...call, callId: `${call.callId}-again` }))),
+    )
+    await read('submit with a slot', () => store.submit([someCall('slotted', { slot: { key: 's', limit: 1 } })]))
+    const claims = await store.claim(few, mine)
+    assert.equal(claims.length, few)
+    await read('begin', () => store.begin(claims))
+    await read('extend', () => store.extend(claims, 10_000))
+    await read('release', () => store.release(claims))
+    await read('claim', () => store.claim(few, mine))
+    await read('finish', () => store.finish(claims.map((claim) => someEnding({ ...claim, fence: 2 }))))
+    await read('outcomes', () => store.outcomes(claims))
+    await read('reclaim', () => store.reclaim({ max: few }))
+    await read('cancel', () => store.cancel('also waits-7', 'acme'))
+    await read('cancel of one that is held', () => store.cancel('held-7', 'acme'))
+    await read('depth', () => store.depth(few))
+  })
+}
+
+/** As the service connects, but over one connection, so that every statement is planned there. */
+async function oneConnection(t: TestContext): Promise<Database> {
+  const { url } = await postgresDatabase(t)
+  const database = await openPostgres({
+    url: `${url}?options=${encodeURIComponent('-c enable_seqscan=off')}`,
+    connections: 1,
+  })
+  t.after(() => database.close())
+  return database
+}
+
+async function prepared(database: Database, command: string): Promise<void> {
+  await database.query(command)
+}
+
+/** After some executions a statement keeps its plan, whatever the parameters are. */
+async function plan(store: CallStore): Promise<void> {
+  const nobody = { callId: 'nobody', fence: 1 }
+  for (let time = 0; time < 7; time++) {
+    await store.submit([someCall(`planned-${time}`, { key: 'planned' })])
+    await store.claim(1, mine)
+    await store.begin([nobody])
+    await store.extend([nobody], 1_000)
+    await store.release([nobody])
+    await store.finish([someEnding(nobody)])
+    await store.outcomes([nobody])
+    await store.reclaim({ max: 1 })
+    await store.cancel('nobody', 'acme')
+    await store.depth(1)
+  }
+}
+
+async function addCrowd(database: Database, name: string, set?: string): Promise<void> {
+  await database.query(
+    `insert into calls (call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, effect, payload_bytes)
+     select $1 || '-' || i, 'call', 'acme', 'ada', '{}', $1 || i, 'f', 'math:add:1.0.0', 'read', 2
+     from generate_series(1, $2) i`,
+    [name, crowd],
+  )
+  await database.query(
+    `insert into queue (call_id, tenant) select $1 || '-' || i, 'acme' from generate_series(1, $2) i`,
+    [name, crowd],
+  )
+  if (set !== undefined) await database.query(`update queue set ${set} where starts_with(call_id, $1)`, [name])
+}
+
+/** Rows and index entries of our tables that were read so far. */
+async function reads(database: Database): Promise<number> {
+  await database.query('select pg_stat_force_next_flush()')
+  const [row] = await database.query<{ reads: number }>(`
+    select ((select sum(seq_tup_read) from pg_stat_user_tables) + (select sum(idx_tup_read) from pg_stat_user_indexes))
+      ::float8 as reads`)
+  return row?.reads ?? 0
+}
