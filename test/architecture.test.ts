@@ -181,7 +181,12 @@ const drivers: readonly {
   readonly folder: string
   readonly suite: string
   readonly files: readonly string[]
+  /** The file of the interface, where that is not the folder in the singular. */
+  readonly interface?: string
 }[] = [
+  { pack: 'service', folder: 'artifacts', suite: 'testArtifactStore', files: ['folder'], interface: 'artifact-store' },
+  { pack: 'service', folder: 'stores', suite: 'testCallStore', files: ['memory', 'sql'], interface: 'call-store' },
+  { pack: 'service', folder: 'transports', suite: 'testTransport', files: ['postgres'] },
   { pack: 'service', folder: 'databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
   { folder: 'backends', suite: 'testBackend', files: ['local', 'http', 'grpc', 'mcp', 'sandboxed'] },
@@ -198,9 +203,9 @@ const drivers: readonly {
 ]
 
 test('every driver runs the conformance suite of its interface', () => {
-  for (const { pack = 'core', folder, suite, files } of drivers) {
+  for (const { pack = 'core', folder, suite, files, interface: named } of drivers) {
     const base = join(root, 'packages', pack, 'src', folder)
-    const singular = folder === 'policies' ? 'policy' : folder.slice(0, -1)
+    const singular = named ?? (folder === 'policies' ? 'policy' : folder.slice(0, -1))
     assert.ok(globSync(`${singular}.ts`, { cwd: base }).length === 1, `${folder}/ has no ${singular}.ts`)
     for (const file of files) {
       const text = readFileSync(join(base, `${file}.test.ts`), 'utf8')
@@ -211,7 +216,7 @@ test('every driver runs the conformance suite of its interface', () => {
 
 test('the list of drivers names every file that implements an interface', () => {
   const implementing =
-    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|Promise<Database>)(?:<.*>)?\s*(?:\{|$|=>)/m
+    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|CallStore|Transport|ArtifactStore|Promise<Database>)(?:<.*>)?\s*(?:\{|$|=>)/m
   for (const { pack = 'core', folder, files } of drivers) {
     const found = globSync(`packages/${pack}/src/${folder}/*.ts`, { cwd: root })
       .filter((file) => !file.endsWith('.test.ts'))
@@ -226,9 +231,11 @@ test('docs/errors.md says exactly what the error table says', () => {
   assert.equal(readFileSync(join(root, 'docs/errors.md'), 'utf8'), errorsPage(codes))
 })
 
-test('ARCHITECTURE.md names every folder of core', () => {
+test('ARCHITECTURE.md names every folder of core and service', () => {
   const text = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8')
-  const folders = new Set(code.filter((file) => file.startsWith('packages/core/')).map((file) => placeOf(file).folder))
+  const folders = new Set(
+    code.filter((file) => /^packages\/(?:core|service)\//.test(file)).map((file) => placeOf(file).folder),
+  )
   folders.delete('.')
   for (const folder of folders) assert.ok(text.includes(`\`${folder}/\``), `ARCHITECTURE.md does not name ${folder}/`)
 })

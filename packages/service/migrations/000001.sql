@@ -161,7 +161,6 @@ create table audit (
   config        text,
   details       text
 );
-create index audit_call on audit (call_id);
 
 -- What could not be done and waits for a person.
 create table dead_letters (

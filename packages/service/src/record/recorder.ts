@@ -98,7 +98,11 @@ async function finishOnce(store: CallStore, endings: readonly Ending[]): Promise
     if (!isUnavailable(error) || error.details?.outcome !== 'unknown') throw error
     const done = new Set(await store.outcomes(endings))
     const rest = endings.filter(({ callId }) => !done.has(callId))
-    return [...done, ...(rest.length === 0 ? [] : await store.finish(rest))]
+    if (rest.length === 0) return [...done]
+    const accepted = await store.finish(rest)
+    const refused = rest.filter(({ callId }) => !accepted.includes(callId))
+    // The first commit may have come through only now, and then it is what refused the second.
+    return [...done, ...accepted, ...(refused.length === 0 ? [] : await store.outcomes(refused))]
   }
 }
 

@@ -78,7 +78,7 @@ for (const [name, begin] of Object.entries(beginnings)) {
 async function oneConnection(t: TestContext): Promise<Database> {
   const { url } = await postgresDatabase(t)
   const database = await openPostgres({
-    url: `${url}?options=${encodeURIComponent('-c enable_seqscan=off')}`,
+    url,
     connections: 1,
   })
   t.after(() => database.close())

@@ -33,7 +33,10 @@ class DurableFiles extends NodeFS {
   }
 }
 
-const settings = ['search_path=gantry', 'fsync=on', 'wal_sync_method=fsync', 'max_wal_size=64MB', 'min_wal_size=32MB']
+const settings = [
+  ...['search_path=gantry', 'enable_seqscan=off', 'fsync=on', 'wal_sync_method=fsync'],
+  ...['max_wal_size=64MB', 'min_wal_size=32MB'],
+]
 const startParams = [
   ...PGlite.defaultStartParams.filter((flag) => flag !== '-F'),
   ...settings.flatMap((setting) => ['-c', setting]),
