@@ -6,6 +6,7 @@ import type {
   JsonSchema,
   Result,
   ResultStatus,
+  StreamEvent,
   ToolAnnotations,
   ToolExample,
   Warning,
@@ -26,7 +27,10 @@ export interface CallView {
   readonly createdAt: string
   readonly startedAt?: string
   readonly finishedAt?: string
+  /** How often it was handed to a worker. */
   readonly attempts: number
+  /** What it reported last, oldest first, while it runs; only when one is asked for by id. */
+  readonly recent?: readonly StreamEvent[]
   /** Once it has ended. */
   readonly result?: Result | ChainResult
 }

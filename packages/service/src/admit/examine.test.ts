@@ -53,16 +53,18 @@ test('what an earlier attempt had begun runs again, is asked about or is unknown
   assert.deepEqual(ends, ['run', 'run', 'reconcile', 'OUTCOME_UNKNOWN', 'run'])
 })
 
-test('a call whose holder was lost is a suspect: it begins durably and alone', () => {
+test('a call whose holder was lost begins durably, and after the second time alone', () => {
   assert.deepEqual(verdictOn({ deliveries: 2 }, 'read'), { kind: 'run', begin: false, alone: false })
-  assert.deepEqual(verdictOn({ deliveries: 2, lost: 1 }, 'read'), { kind: 'run', begin: true, alone: true })
+  assert.deepEqual(verdictOn({ deliveries: 2, lost: 1 }, 'read'), { kind: 'run', begin: true, alone: false })
+  assert.deepEqual(verdictOn({ deliveries: 3, lost: 2 }, 'read'), { kind: 'run', begin: true, alone: true })
 })
 
 test('a call that took too many workers with it is given up, and is a dead letter', () => {
-  const verdict = verdictOn({ deliveries: 4, lost: 3, deaths: 3 }, 'read')
+  assert.equal(verdictOn({ deliveries: 10, lost: 9, deaths: 1 }, 'read').kind, 'run', 'it merely stood near')
+  const verdict = verdictOn({ deliveries: 4, lost: 3, deaths: 2 }, 'read')
   assert.ok(verdict.kind === 'end')
   assert.equal(verdict.error.code, 'DELIVERY_EXHAUSTED')
-  assert.match(verdict.dead ?? '', /3 workers died/)
+  assert.match(verdict.dead ?? '', /3 workers were lost/)
 })
 
 test('a call of which nobody knows what it did is unknown before it is anything else', () => {

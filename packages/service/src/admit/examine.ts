@@ -21,14 +21,16 @@ export interface ExamineOptions {
  *
  * A call that was cancelled, is out of time, or took too many workers with it ends here. One that an earlier attempt had
  * begun runs again only if its effect class allows: `once` ends as unknown, `reconcilable` is looked up first. What may
- * happen once only is begun durably; so is a call whose holder was lost before, because he may have died of it:
- * such suspects run one at a time, and their deaths are counted, so that those which merely stood near are not blamed.
+ * happen once only is begun durably; so is a call whose holder was lost before, because he may have died of it. One that
+ * was lost twice is a suspect: suspects run one at a time, so that those which merely stood near a fatal one are not
+ * given up with it.
  */
 export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Verdict {
   const { call, cancelled, deadlineMs, begun, deaths, lost } = claim
   if (begun && call.effect === 'once') return { kind: 'end', error: unknownOutcome(call.tool) }
-  if (deaths >= maxDeaths) {
-    const reason = `${deaths} workers died while they ran it.`
+  // The first attempt of most calls does not say that it begins, so one loss more than the certain ones is taken for it.
+  if (lost >= maxDeaths && deaths >= maxDeaths - 1) {
+    const reason = `${lost} workers were lost while they had it.`
     return {
       kind: 'end',
       error: new ToolError('DELIVERY_EXHAUSTED', `${call.tool} was given up: ${reason}`),
@@ -44,8 +46,7 @@ export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Ver
     return { kind: 'end', error: new ToolError('TIMEOUT', 'The deadline passed before the call ran.', { effect }) }
   }
   const delicate = call.effect === 'once' || call.effect === 'reconcilable'
-  const suspect = lost > 0
-  return { kind: 'run', begin: !fresh && (delicate || suspect), alone: suspect }
+  return { kind: 'run', begin: !fresh && (delicate || lost > 0), alone: lost > 1 }
 }
 
 export function unknownOutcome(tool: string): ToolError {

@@ -68,7 +68,7 @@ function parse(text: string, most: number): Json {
     if (!(error instanceof JsonError)) throw error
     const { path, message } = error
     const issues = [{ path: path.slice(0, 1_000), message }]
-    throw invalid(`The body cannot be taken: ${path.slice(0, 200)} ${message}.`, error, issues)
+    throw invalid(`The body cannot be taken: ${`${path.slice(0, 200)} ${message}`.trim()}.`, error, issues)
   }
 }
 

@@ -74,6 +74,11 @@ const callView = {
     startedAt: time,
     finishedAt: time,
     attempts: count,
+    recent: {
+      description: 'What it reported last, while it runs; only when one is asked for by id.',
+      type: 'array',
+      items: ref('StreamEvent'),
+    },
     result: { description: 'Once it has ended.', anyOf: [ref('Result'), ref('ChainResult')] },
   },
   required: ['callId', 'kind', 'tool', 'state', 'principal', 'createdAt', 'attempts'],

@@ -50,8 +50,16 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('circuit:changed', ({ kind, name }) => log.warn({ circuit: name }, `circuit ${kind}`)),
     bus.on('store:down', ({ reason }) => log.error({ reason }, 'database away')),
     bus.on('store:up', ({ downMs }) => log.info({ downMs }, 'database back')),
+    bus.on('callback:tried', ({ callId, outcome, error }) => {
+      if (outcome === 'sent') log.debug({ task_id: callId }, 'callback sent')
+      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, 'callback not taken')
+    }),
+    bus.on('upkeep:failed', ({ what, reason }) => log.error({ what, reason }, 'upkeep failed')),
     bus.on('relay:failed', ({ reason }) => log.error({ reason }, 'outbox not reached')),
-    bus.on('spool:changed', ({ depth }) => log.warn({ depth }, 'outcomes wait on disk')),
+    bus.on('spool:changed', ({ depth }) => {
+      if (depth > 0) log.warn({ depth }, 'outcomes wait on disk')
+      else log.info({ depth }, 'no outcome waits on disk any more')
+    }),
     bus.on('worker:changed', ({ state }) => log.info({ state }, 'worker')),
   ]
   return () => {

@@ -40,7 +40,8 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const takeovers = counter('gantry_lease_takeovers_total', 'Leases of others that ran out and were taken away.')
   const lost = counter('gantry_leases_lost_total', 'Leases that ran out while their call ran here.')
   const fences = counter('gantry_fence_rejections_total', 'Outcomes that came after another holder had the call.')
-  const dead = counter('gantry_dead_letters_total', 'Calls that were given up.')
+  const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that were given up.')
+  const callbacks = counter('gantry_callbacks_total', 'Callbacks that were tried, by what came of it.', ['outcome'])
   const released = counter('gantry_released_total', 'Calls that were handed back.')
   const seconds = createHistogram({
     name: 'tool_executor_duration_seconds',
@@ -80,6 +81,10 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     }),
     bus.on('call:refused', ({ code }) => refused.inc({ code })),
     bus.on('call:released', () => released.inc()),
+    bus.on('callback:tried', ({ outcome }) => {
+      callbacks.inc({ outcome })
+      if (outcome === 'dead') dead.inc()
+    }),
     bus.on('call:dead', () => dead.inc()),
     bus.on('lease:reclaimed', ({ calls }) => takeovers.inc(calls)),
     bus.on('lease:lost', () => lost.inc()),

@@ -24,6 +24,8 @@ export interface EventRecords {
    * moment may still get one in: it stands before those of his successor, who has a higher fence.
    */
   append(events: readonly NewEvent[]): Promise<void>
+  /** The last events of a call, oldest first. */
+  recent(callId: string, limit: number): Promise<EventPage['events']>
   /** The next events after an id; undefined when there is no such call, or none any longer. */
   after(callId: string, id: number, limit: number): Promise<EventPage | undefined>
 }
@@ -47,6 +49,10 @@ export function eventRecords(database: Queries): EventRecords {
     async append(events) {
       const rows = events.map(({ callId, fence, id, event }) => ({ call_id: callId, fence, id, event }))
       await database.query(appendSql, [JSON.stringify(rows)])
+    },
+    async recent(callId, limit) {
+      const rows = await database.query<{ id: number; event: string }>(recentSql, [callId, limit])
+      return rows.map((row) => ({ ...reportOf(row), id: row.id, callId })).reverse()
     },
     async after(callId, id, limit) {
       const rows = await database.query<AfterRow>(afterSql, [callId, id, limit])
@@ -80,6 +86,8 @@ const appendSql = `
     group by part
   )
   select pg_notify('gantry_event', case when octet_length(ids) < 8000 then ids else '' end) from told`
+
+const recentSql = 'select id, event from events where call_id = $1 order by id desc limit $2'
 
 // One snapshot: when the result is there, so is every event before it.
 const afterSql = `

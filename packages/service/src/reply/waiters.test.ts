@@ -50,22 +50,33 @@ test('a look finds what was not heard of, and a failed read is repaired by the n
   assert.equal(await waiting, outcome)
 })
 
-test('an outcome that comes before its waiter is kept for him, if he was expected', async () => {
+test('an outcome that comes before its waiter is kept for him, once, if he was expected', () => {
   const waiters = createWaiters(async () => new Map())
-  waiters.expect('a')
+  waiters.expect('a', 'acme')
   waiters.tell('a', outcome)
   waiters.tell('b', outcome)
-  assert.equal(await waiters.wait('a', 10_000, never), outcome)
-  assert.equal(await waiters.wait('a', 1, never), undefined, 'once')
-  assert.equal(await waiters.wait('b', 1, never), undefined)
+  waiters.ended(['a'])
+  assert.equal(waiters.expected('a', 'other'), undefined, 'not for another tenant')
+  assert.equal(waiters.expected('a', 'acme')?.outcome, outcome)
+  assert.equal(waiters.expected('a', 'acme'), undefined)
+  assert.equal(waiters.expected('b', 'acme'), undefined)
 })
 
-test('what is kept for those who never come is bounded', async () => {
+test('one who was expected and comes too late to hear of the end is told to look for himself', () => {
+  const waiters = createWaiters(async () => new Map())
+  waiters.expect('a', 'acme')
+  waiters.expect('b', 'acme')
+  waiters.ended(['a'])
+  assert.equal(waiters.expected('a', 'acme'), undefined)
+  assert.ok(waiters.expected('b', 'acme'), 'this one will hear')
+})
+
+test('what is kept for those who never come is bounded', () => {
   const waiters = createWaiters(async () => new Map())
   for (let n = 0; n < 3_000; n++) {
-    waiters.expect(`c${n}`)
+    waiters.expect(`c${n}`, 'acme')
     waiters.tell(`c${n}`, outcome)
   }
-  assert.equal(await waiters.wait('c0', 1, never), undefined)
-  assert.equal(await waiters.wait('c2999', 1, never), outcome)
+  assert.equal(waiters.expected('c0', 'acme'), undefined)
+  assert.equal(waiters.expected('c2999', 'acme')?.outcome, outcome)
 })

@@ -8,17 +8,20 @@ export type Outcome = Result | ChainResult
  * - Cancellation: `wait` resolves with undefined when its time is over or its signal aborts.
  */
 export interface Waiters {
-  /** Says that somebody will wait soon: an outcome that comes first is kept for him for some seconds. */
-  expect(callId: string): void
+  /** Says that somebody of this tenant will wait soon: an outcome that comes first is kept for him for some seconds. */
+  expect(callId: string, tenant: string): void
+  /**
+   * To be asked by who waits, once and before he does: whether he was expected, and the outcome when it came first. One
+   * who was is told of the outcome for certain; any other may have missed it, and looks for himself.
+   */
+  expected(callId: string, tenant: string): { readonly outcome: Outcome | undefined } | undefined
   wait(callId: string, ms: number, signal: AbortSignal): Promise<Outcome | undefined>
   /** An outcome that is known here. */
   tell(callId: string, outcome: Outcome): void
-  /** Calls that ended somewhere; those that are waited for are read. */
+  /** Calls that ended elsewhere; those that are waited for are read. */
   ended(callIds: readonly string[]): void
   /** Reads all that are waited for, because news may have been missed. */
   look(): Promise<void>
-  /** Whether nobody waits for this call any more. */
-  settled(callId: string): boolean
   readonly size: number
 }
 
@@ -26,10 +29,16 @@ const keepMs = 5_000
 /** Outcomes that are kept at a time; whoever misses his reads it from the database. */
 const mostKept = 2_000
 
+interface Expected {
+  readonly tenant: string
+  readonly until: number
+  outcome: Outcome | undefined
+}
+
 /** `read` gives the outcomes of those calls that have one. */
 export function createWaiters(read: (callIds: readonly string[]) => Promise<ReadonlyMap<string, Outcome>>): Waiters {
   const waiting = new Map<string, Set<(outcome: Outcome | undefined) => void>>()
-  const expected = new Map<string, { readonly until: number; outcome: Outcome | undefined }>()
+  const expected = new Map<string, Expected>()
 
   const forgetOld = (now: number): void => {
     for (const [callId, { until }] of expected) {
@@ -50,16 +59,19 @@ export function createWaiters(read: (callIds: readonly string[]) => Promise<Read
     for (const [callId, outcome] of await read(wanted)) tell(callId, outcome)
   }
   return {
-    expect(callId) {
+    expect(callId, tenant) {
       const now = performance.now()
-      expected.set(callId, { until: now + keepMs, outcome: undefined })
+      expected.set(callId, { tenant, until: now + keepMs, outcome: undefined })
       forgetOld(now)
+    },
+    expected(callId, tenant) {
+      const found = expected.get(callId)
+      if (found?.tenant !== tenant) return undefined
+      expected.delete(callId)
+      return found
     },
     wait: (callId, ms, signal) =>
       new Promise((resolve) => {
-        const kept = expected.get(callId)?.outcome
-        expected.delete(callId)
-        if (kept !== undefined) return resolve(kept)
         const settle = (outcome: Outcome | undefined): void => {
           clearTimeout(timer)
           signal.removeEventListener('abort', giveUp)
@@ -78,10 +90,11 @@ export function createWaiters(read: (callIds: readonly string[]) => Promise<Read
       }),
     tell,
     ended(callIds) {
+      // Who comes too late to hear of it, and was told nothing, reads it himself.
+      for (const callId of callIds) if (expected.get(callId)?.outcome === undefined) expected.delete(callId)
       // A failed read is repaired by the next look.
       readAll(callIds).catch(() => undefined)
     },
-    settled: (callId) => !waiting.has(callId),
     look: () => readAll([...waiting.keys()]),
     get size() {
       return waiting.size

@@ -28,6 +28,7 @@ export interface DoorParts {
 }
 
 const never = new AbortController().signal
+const mostRecent = 20
 
 /** What HTTP and later doors can ask, each from the part that knows. */
 export function createDoors(parts: DoorParts): Service {
@@ -35,14 +36,20 @@ export function createDoors(parts: DoorParts): Service {
   return {
     submit: (input, identity) => intake.submit(input, identity),
     async wait(callId, identity, waitMs, signal) {
+      const own = waiters.expected(callId, identity.tenant)
+      if (own?.outcome !== undefined) return own.outcome
       const waiting = waiters.wait(callId, waitMs, signal)
-      if (waiters.settled(callId)) return waiting
+      if (own !== undefined) return waiting
       // An outcome that was there before anybody waited is not told again.
       const view = await views.get(callId, identity.tenant, signal)
       if (view.result !== undefined) waiters.tell(callId, view.result)
       return waiting
     },
-    call: (callId, identity) => views.get(callId, identity.tenant, never),
+    async call(callId, identity) {
+      const view = await views.get(callId, identity.tenant, never)
+      if (view.state !== 'running') return view
+      return { ...view, recent: await events.recent(callId, mostRecent) }
+    },
     calls: (query, identity) => views.list(query, identity.tenant),
     async events(callId, afterId, identity, signal) {
       await views.get(callId, identity.tenant, signal)

@@ -22,7 +22,7 @@ export interface IntakeParts {
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
   /** Makes place for the answer of a call that somebody here will wait for. */
-  readonly expect: (callId: string) => void
+  readonly expect: (callId: string, tenant: string) => void
   readonly newId: () => string
 }
 
@@ -72,7 +72,7 @@ export function createIntake(parts: IntakeParts): Intake {
         throw error
       })
       const direct = worker?.free === true && call.delayMs === undefined && call.slot === undefined
-      if (direct) parts.expect(call.callId)
+      parts.expect(call.callId, identity.tenant)
       const submitted = await (direct ? claiming : queueing).add(call)
       if (submitted.kind === 'conflict') throw conflict(call)
       if (submitted.kind === 'duplicate') return { callId: submitted.callId, repeated: true }

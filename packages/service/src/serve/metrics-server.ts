@@ -2,16 +2,26 @@ import { createServer } from 'node:http'
 import { ToolError } from '@gantry/contract'
 import type { Service } from '../http/service.ts'
 
-/** Metrics on a port of their own, for scrapers that may reach nothing else. Answers the function that closes it. */
-export async function serveMetrics(host: string, port: number, read: Service['metrics']): Promise<() => Promise<void>> {
+/**
+ * Metrics and health on a port of their own, for scrapers that may reach nothing else and for processes without an API.
+ * Answers the function that closes it.
+ */
+export async function serveMetrics(
+  host: string,
+  port: number,
+  { metrics, ready }: Pick<Service, 'metrics' | 'ready'>,
+): Promise<() => Promise<void>> {
   const server = createServer({ headersTimeout: 5_000, requestTimeout: 10_000 }, (request, response) => {
-    const asked = request.method === 'GET' && (request.url ?? '').split('?')[0] === '/metrics'
-    if (!asked)
-      return void response.writeHead(404, { 'content-type': 'text/plain' }).end('Only GET /metrics is here.\n')
-    read().then(
-      ({ type, text }) => response.writeHead(200, { 'content-type': type }).end(text),
-      () => response.writeHead(503, { 'content-type': 'text/plain' }).end('The metrics cannot be read now.\n'),
-    )
+    const path = request.method === 'GET' ? (request.url ?? '').split('?')[0] : undefined
+    const answer = (status: number, type: string, text: string): void => {
+      response.writeHead(status, { 'content-type': type, 'x-content-type-options': 'nosniff' }).end(text)
+    }
+    const json = (status: number, value: object): void => answer(status, 'application/json', JSON.stringify(value))
+    const fail = (): void => answer(503, 'text/plain', 'This cannot be told now.\n')
+    if (path === '/metrics') metrics().then(({ type, text }) => answer(200, type, text), fail)
+    else if (path === '/readyz') ready().then((state) => json(state.ready ? 200 : 503, state), fail)
+    else if (path === '/healthz') json(200, { ok: true })
+    else answer(404, 'text/plain', 'Only GET of /metrics, /healthz and /readyz is here.\n')
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause) => {

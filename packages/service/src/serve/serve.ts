@@ -1,5 +1,7 @@
 import { join } from 'node:path'
+import { ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
 import { apiKeyAuthenticator, ensureApiKey } from '../http/api-key.ts'
 import { createHttpServer } from '../http/server.ts'
 import { createLog, logEvents } from '../observe/logs.ts'
@@ -29,6 +31,7 @@ export interface ServeOptions {
 export async function serve({ load, say, log: stream, ready, signal }: ServeOptions): Promise<void> {
   const loaded = await load()
   const { service: settings } = loaded
+  refuseLonely(settings)
   const log = createLog(settings.logLevel, stream)
   const bus = createBus()
   const unhear = logEvents(bus, log)
@@ -50,7 +53,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       const doors = await openDoors(loaded, running.service, log)
       if (doors !== undefined) closing.push(doors.close)
       const { host, metricsPort } = settings
-      if (metricsPort !== undefined) closing.push(await serveMetrics(host, metricsPort, running.service.metrics))
+      if (metricsPort !== undefined) closing.push(await serveMetrics(host, metricsPort, running.service))
       ready(doors?.url)
       await aborted(signal)
       log.info({ graceMs: settings.graceMs }, 'stopping: no more calls are taken')
@@ -64,6 +67,15 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     await database.close()
     unhear()
   }
+}
+
+/** An embedded database belongs to one process, so that one has to take calls and work on them. */
+function refuseLonely({ databaseUrl, roles }: ServiceSettings): void {
+  const missing = (['api', 'worker'] as const).find((role) => !roles.includes(role))
+  if (databaseUrl !== undefined || missing === undefined) return
+  const message = `Without a databaseUrl one process does everything, but the role ${missing} is missing; set DATABASE_URL to divide the roles.`
+  const issues = [{ path: '/service/roles', message: `lacks ${missing}` }]
+  throw new ToolError('CONFIG_INVALID', message, { details: { issues } })
 }
 
 interface Doors {

@@ -32,10 +32,13 @@ import type { Bus } from '../stores/bus.ts'
 import { sqlCallStore } from '../stores/sql.ts'
 import { postgresTransport } from '../transports/postgres.ts'
 import { createUpkeep } from '../worker/upkeep.ts'
+import { startChores } from './chores.ts'
 import { createDepthGauge } from './depth.ts'
 import { createDoors } from './doors.ts'
 import { createIntake } from './intake.ts'
+import { createPulse } from './pulse.ts'
 import { createWatch } from './readiness.ts'
+import { toldOf } from './told-of.ts'
 import { withSlot } from './with-slot.ts'
 import { composeWorker } from './work.ts'
 
@@ -72,6 +75,9 @@ const upkeepMs = 1_000
 const reportMs = 5_000
 const retentionMs = 10 * 60_000
 const strayMs = 24 * 3_600_000
+const pulseMs = 2_000
+/** A process that is started anew every hour must clean up too. */
+const firstMs = 60_000
 
 /** Puts a service together and to work: storage, then work, then doors. */
 export async function startService(options: StartOptions): Promise<RunningService> {
@@ -126,13 +132,15 @@ export async function startService(options: StartOptions): Promise<RunningServic
       keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),
     expect: waiters.expect,
   })
+  /** Of these calls those that do not end here, where the worker tells of the outcome itself. */
+  const elsewhere = (ids: string): string[] => ids.split(',').filter((callId) => worker?.has(callId) !== true)
+  const look = (): Promise<void> => waiters.look().catch(() => undefined)
   const news = await openCallNews(database)
   const unlisten = await Promise.all([
     database.listen('gantry_ready', () => transport.wake()),
     database.listen('gantry_cancel', (callId) => callId !== undefined && worker?.cancel(callId)),
-    database.listen('gantry_done', (ids) => (ids === undefined ? void look() : waiters.ended(ids.split(',')))),
+    database.listen('gantry_done', (ids) => (ids === undefined ? void look() : waiters.ended(elsewhere(ids)))),
   ])
-  const look = (): Promise<void> => waiters.look().catch(() => undefined)
 
   await upkeep.begin()
   worker?.start()
@@ -140,11 +148,15 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const relay = roles.has('relay')
     ? startRelay({
         outbox: outboxRecords(database),
-        send: createCallbackSender({
-          egress: { request: (request) => snapshots.current.executor.egress.request(request) },
-          keyOf: options.callbackKey,
-          views,
-        }),
+        send: toldOf(
+          createCallbackSender({
+            egress: { request: (request) => snapshots.current.executor.egress.request(request) },
+            keyOf: options.callbackKey,
+            views,
+          }),
+          settings.callbackTries,
+          bus,
+        ),
         news,
         tries: settings.callbackTries,
         failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
@@ -158,20 +170,28 @@ export async function startService(options: StartOptions): Promise<RunningServic
         state: watch.state,
       })
       .catch(() => undefined)
-  const clean = (): Promise<unknown> =>
+  const expire = (): Promise<unknown> =>
     removeExpired(database, files, {
       callsMs: settings.retentionMs,
       auditMs: settings.auditRetentionMs,
       signal: life.signal,
-    }).catch(() => undefined)
-  const sweep = (): Promise<unknown> =>
-    removeStrayFiles(database, files, { signal: life.signal }).catch(() => undefined)
-  const timers = [
-    setInterval(report, reportMs),
-    setInterval(look, upkeepMs),
-    setInterval(clean, retentionMs),
-    setInterval(sweep, strayMs),
-  ]
+    })
+  const stopChores = startChores(
+    [
+      { name: 'report', everyMs: reportMs, work: report },
+      { name: 'look', everyMs: upkeepMs, work: look },
+      { name: 'pulse', everyMs: pulseMs, work: createPulse(() => database.query('select 1'), bus) },
+      { name: 'retention', everyMs: retentionMs, firstMs, work: expire },
+      {
+        name: 'stray files',
+        everyMs: strayMs,
+        firstMs: 10 * firstMs,
+        work: () => removeStrayFiles(database, files, { signal: life.signal }),
+      },
+    ],
+    bus,
+  )
+  await depth.look()
   watch.change('ready')
   await report()
 
@@ -193,11 +213,12 @@ export async function startService(options: StartOptions): Promise<RunningServic
       watch.change('draining')
       intake.close()
       await report()
-      for (const timer of timers) clearInterval(timer)
+      const choresDone = stopChores()
       await worker?.stop(graceMs)
       await upkeep.stop()
       await relay?.stop(AbortSignal.timeout(Math.max(1_000, graceMs / 2)))
       life.abort()
+      await choresDone
       await writer.close()
       await recorder.drain().catch(() => undefined)
       await workers.leave(name).catch(() => undefined)

@@ -83,7 +83,7 @@ async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Pr
       if (ToolError.is(error) && !error.retryable && !signal.aborted) return error
       throw error
     })
-    if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.deliveries, new Date())
+    if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.lost, new Date())
     if (claim.call.kind === 'call') {
       return await runCall({ executor, claim, args: payload, signal, report: reports.report })
     }

@@ -29,6 +29,14 @@ export interface WorkerEvents {
   'fence:refused': { readonly callId: string; readonly fence: number }
   'store:down': { readonly reason: string }
   'store:up': { readonly downMs: number }
+  /** A callback was tried; `dead` when it is not tried again. */
+  'callback:tried': {
+    readonly callId: string
+    readonly outcome: 'sent' | 'again' | 'dead'
+    readonly error?: string | undefined
+  }
+  /** Something that is done from time to time failed; it is tried again the next time. */
+  'upkeep:failed': { readonly what: string; readonly reason: string }
   /** The outbox could not be read or marked; it is tried again. */
   'relay:failed': { readonly reason: string }
   'spool:changed': { readonly depth: number }

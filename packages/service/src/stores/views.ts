@@ -1,4 +1,4 @@
-import type { ChainResult, Json, Result } from '@gantry/contract'
+import type { ChainResult, Json, Result, StreamEvent } from '@gantry/contract'
 import type { CallState } from './call-store.ts'
 
 /** A call as a door hands it in; everything in it is as hostile as its sender. */
@@ -32,7 +32,10 @@ export interface CallView {
   readonly createdAt: string
   readonly startedAt?: string
   readonly finishedAt?: string
+  /** How often it was handed to a worker. */
   readonly attempts: number
+  /** What it reported last, oldest first, while it runs; only when one is asked for by id. */
+  readonly recent?: readonly StreamEvent[]
   /** Once it has ended. */
   readonly result?: Result | ChainResult
 }

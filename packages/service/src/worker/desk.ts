@@ -24,6 +24,7 @@ export interface Desk {
   /** Calls that have a slot. */
   readonly running: number
   readonly waiting: number
+  has(callId: string): boolean
   add(claims: readonly Claim[], fresh: boolean): void
   /** Ends a call that runs here, or forgets one that waits; false when it is not in hand. */
   stop(callId: string, why: Stop): boolean
@@ -113,6 +114,7 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
     get waiting() {
       return waiting.length + suspects.length
     },
+    has: (callId) => current.has(callId),
     add(claims, fresh) {
       for (const claim of claims) {
         const task: Task = {

@@ -30,7 +30,7 @@ export async function handle(
     if (next.kind !== 'record') return
     await record(task, next.outcome, run.dead, snapshot, ports).catch((error: unknown) => {
       const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
-      const substitute = endedOutcome(task.claim.call, lost, task.claim.deliveries, ports.now())
+      const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
       return record(task, substitute, 'Its outcome could not be recorded.', snapshot, ports).catch(() => undefined)
     })
   })
@@ -56,9 +56,9 @@ async function attempt(
   if (verdict === undefined) return undefined
   if (verdict.kind === 'found') return { outcome: verdict.result }
   if (verdict.kind === 'end') {
-    return { outcome: endedOutcome(claim.call, verdict.error, claim.deliveries, ports.now()), dead: verdict.dead }
+    return { outcome: endedOutcome(claim.call, verdict.error, claim.lost, ports.now()), dead: verdict.dead }
   }
-  return { outcome: honest(claim, await timed(bus, 'execute', () => ports.execute(snapshot, task))) }
+  return { outcome: whole(claim, await timed(bus, 'execute', () => ports.execute(snapshot, task))) }
 }
 
 /** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
@@ -74,12 +74,17 @@ async function admitted(
   return (await begin({ callId: claim.callId, fence: claim.fence })) ? verdict : undefined
 }
 
-/** This attempt may have changed nothing, but an earlier one, whose holder was lost, may have: nobody knows. */
-function honest({ lost, call }: Claim, outcome: Outcome): Outcome {
-  const { error } = outcome
-  const certain = lost === 0 || call.effect === 'read' || call.effect === 'once'
-  if (certain || error === undefined || error.effect === 'possible') return outcome
-  return { ...outcome, error: { ...error, effect: 'possible' } }
+/**
+ * What this attempt came to, as the outcome of the call: earlier attempts count, and where one of them was lost that may
+ * have changed something, nobody knows that nothing was changed.
+ */
+function whole({ lost, call }: Claim, outcome: Outcome): Outcome {
+  if (lost === 0) return outcome
+  const counted = 'attempts' in outcome ? { ...outcome, attempts: outcome.attempts + lost } : outcome
+  const { error } = counted
+  const certain = call.effect === 'read' || call.effect === 'once'
+  if (certain || error === undefined) return counted
+  return { ...counted, error: { ...error, effect: 'possible' } }
 }
 
 const mostFaults = 10
@@ -98,7 +103,7 @@ async function handBackFaulty(
     return undefined
   }
   const failure = new ToolError('INTERNAL', `The call could not be handled: ${reason}`, { effect: 'none' })
-  return { outcome: endedOutcome(claim.call, failure, claim.deliveries, ports.now()), dead: reason }
+  return { outcome: endedOutcome(claim.call, failure, claim.lost, ports.now()), dead: reason }
 }
 
 type Settled = Extract<Verdict, { kind: 'run' | 'end' }> | { readonly kind: 'found'; readonly result: Result }

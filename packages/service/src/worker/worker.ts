@@ -21,6 +21,8 @@ export interface Worker {
   /** Whether a new call could begin here at once, with none waiting before it. */
   readonly free: boolean
   readonly running: number
+  /** Whether a call is in hand here: it waits, runs or is being recorded. */
+  has(callId: string): boolean
   /** Ends a call that runs here. */
   cancel(callId: string): void
   stop(graceMs: number): Promise<void>
@@ -70,7 +72,8 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     room: () => roomOf(desk, options.slots, pace.ahead),
     take: (deliveries) => put(deliveries.flatMap(claimed), false),
     failed(error) {
-      downSince ??= ports.now().getTime()
+      if (downSince !== undefined) return
+      downSince = ports.now().getTime()
       bus.emit('store:down', { reason: error.message })
     },
     answered() {
@@ -91,6 +94,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     get running() {
       return desk.running
     },
+    has: desk.has,
     cancel: (callId) => void desk.stop(callId, 'cancelled'),
     async stop(graceMs) {
       consuming.abort()

@@ -9,6 +9,7 @@ export const execute: Command = ({ operands: [id = ''], options }, io) =>
     const redriven = await client.deadLetters.redrive(id, { signal: io.signal })
     const callId = safeLine(redriven.callId)
     if (options.json === true) await printJson(redriven, io)
+    else if (id.startsWith('callback-')) await io.out(`The callback of ${callId} is sent again.\n`)
     else await io.out(`Handed in again as ${callId}; gantry call ${callId} --follow shows how it goes.\n`)
     return 0
   })
