@@ -39,6 +39,7 @@ export function requestOf(
     args,
     identity,
     idempotencyKey: given.idempotencyKey,
+    fence: given.fence,
     schemaDigest: given.schemaDigest,
     signal: given.signal,
     timeoutMs: given.timeoutMs,

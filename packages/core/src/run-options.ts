@@ -6,6 +6,8 @@ export interface RunOptions {
   readonly signal?: AbortSignal | undefined
   readonly timeoutMs?: number | undefined
   readonly idempotencyKey?: string | undefined
+  /** Which holder of a durable call this is; the tool sees it. */
+  readonly fence?: number | undefined
   /** Who calls; established by the host program, never read from arguments. */
   readonly identity?: Identity | undefined
   /** Digest of the tool the caller saw; another one is CATALOG_STALE. */
@@ -40,12 +42,13 @@ const known = [
   'callId',
   'backend',
   'report',
+  'fence',
 ]
 
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
   if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
-  const { timeoutMs, signal, identity, retry, report, ...texts } = options
+  const { timeoutMs, signal, identity, retry, report, fence, ...texts } = options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -58,6 +61,7 @@ function firstIssue(options: RunOptions): Issue | undefined {
   if (retry !== undefined && !isRetry(retry)) {
     return { path: '/retry', message: 'must have attempts from 1 to 100, and delays of 0 ms or more' }
   }
+  if (fence !== undefined && !Number.isSafeInteger(fence)) return { path: '/fence', message: 'must be a whole number' }
   if (report !== undefined && typeof report !== 'function') return { path: '/report', message: 'must be a function' }
   for (const key of ['idempotencyKey', 'schemaDigest', 'callId', 'backend'] as const) {
     const text: unknown = texts[key]

@@ -17,6 +17,7 @@ create table calls (
   callback      text,
   trace         text,
   redrive_of    text,
+  effect_key    text,
   created_at    timestamptz not null default now()
 );
 create index calls_listed on calls (tenant, created_at desc, call_id desc);

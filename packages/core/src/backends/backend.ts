@@ -31,6 +31,8 @@ export interface ToolContext {
   readonly idempotencyKey: string
   /** 1 for the first attempt. */
   readonly attempt: number
+  /** Rises with every holder of a durable call: a store that keeps the highest can refuse one that came back late. */
+  readonly fence: number | undefined
   /** Aborted on cancel, timeout and when the caller goes away; its reason says which. */
   readonly signal: AbortSignal
   /** Only the secrets the tool declares. */

@@ -76,6 +76,7 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     identity: { principal: 'tester', tenant: 'test', permissions: ['*'] },
     idempotencyKey: 'call-1',
     attempt: 1,
+    fence: undefined,
     signal,
     secrets: {},
     secret: async (name) => `value-of-${name}`,

@@ -27,6 +27,9 @@ export class CallContext implements BackendContext {
   get tool(): string {
     return this.#run.tool?.entry.id ?? this.#run.request.tool
   }
+  get fence(): number | undefined {
+    return this.#run.request.fence
+  }
   get identity(): ToolContext['identity'] {
     return this.#run.request.identity
   }

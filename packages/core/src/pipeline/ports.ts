@@ -20,6 +20,7 @@ export interface CallRequest {
   readonly args: unknown
   readonly identity: Identity
   readonly idempotencyKey: string | undefined
+  readonly fence: number | undefined
   readonly schemaDigest: string | undefined
   readonly signal: AbortSignal | undefined
   readonly timeoutMs: number | undefined

@@ -4,6 +4,9 @@ import type { CallInput } from '../stores/views.ts'
 const longestKey = 200
 const longestDelayMs = 30 * 24 * 3_600_000
 const highestPriority = 100
+const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/
+/** Controls, and what some readers take for the end of a line. */
+const unprintable = /[\p{Cc}\u2028\u2029]/u
 
 /** Refuses a call whose outer shape is wrong, with every path that is. */
 export function checkInput(input: CallInput): void {
@@ -31,7 +34,7 @@ function* issuesOf(input: CallInput): Generator<Issue> {
   if (delayMs !== undefined && !(delayMs >= 0 && Number.isInteger(delayMs) && delayMs <= longestDelayMs)) {
     yield { path: '/delayMs', message: `must be a whole number of milliseconds up to ${longestDelayMs}` }
   }
-  if (deadline !== undefined && Number.isNaN(Date.parse(String(deadline)))) {
+  if (deadline !== undefined && !(isoTime.test(String(deadline)) && Date.parse(String(deadline)) > 0)) {
     yield { path: '/deadline', message: 'must be a time such as 2030-01-31T12:00:00Z' }
   }
 }
@@ -39,5 +42,5 @@ function* issuesOf(input: CallInput): Generator<Issue> {
 /** Texts that go into the database and into logs as they are. */
 function isName(value: unknown, longest: number): boolean {
   if (typeof value !== 'string' || value.length === 0 || value.length > longest) return false
-  return [...value].every((character) => character >= ' ' && character !== '\u007f' && character.isWellFormed())
+  return value.isWellFormed() && !unprintable.test(value)
 }

@@ -59,8 +59,10 @@ test('an address that does not answer, or whose process is gone, is passed over 
 
 test('an address that others may have written is not believed', async (t) => {
   const { gantry, service, folder } = await startServiceRig(t)
-  chmodSync(addressFile(join(folder, '.gantry')), 0o666)
-  assert.deepEqual([(await gantry(line)).err, service.submitted.length], ['', 0])
+  for (const mode of [0o666, 0o644]) {
+    chmodSync(addressFile(join(folder, '.gantry')), mode)
+    assert.deepEqual([(await gantry(line)).err, service.submitted.length], ['', 0])
+  }
   writeFileSync(addressFile(join(folder, '.gantry')), 'nonsense')
   assert.equal((await gantry(line)).code, 0)
 })
@@ -86,4 +88,14 @@ test('a key file that others may read is refused, and the key is in no message',
   const { code, values, out, err } = await json(['tools'])
   assert.deepEqual([code, values[0].error.code], [2, 'CONFIG_INVALID'])
   assert.ok(!`${out}${err}`.includes(key))
+})
+
+test('a service that is only found is on this machine, and is not sent the key of the environment', async (t) => {
+  const { gantry, service, folder } = await startServiceRig(t)
+  const data = join(folder, '.gantry')
+  const environment = { GANTRY_KEY: 'gk_of_another_service' }
+  assert.equal((await gantry(line, { environment })).code, 0)
+  assert.equal(service.submitted.length, 1, 'it took the key of the folder')
+  await writeAddress(data, { url: 'http://service.example:7420', pid: process.pid, config: null })
+  assert.deepEqual([(await gantry(line, { environment })).err, service.submitted.length], ['', 1])
 })

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { lstatSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { Client } from '@gantry/client'
 import { ToolError } from '@gantry/contract'
@@ -28,7 +28,8 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   const data = options.data === undefined ? undefined : resolve(folder, options.data)
   const place = data ?? dataFolder(file === undefined ? folder : dirname(file), environment)
   const named = environment.GANTRY_URL
-  const found = isOwn(addressFile(place)) ? await readAddress(place) : undefined
+  const written = isOwn(addressFile(place)) ? await readAddress(place) : undefined
+  const found = written !== undefined && isNear(written.url) ? written : undefined
   if (named !== undefined && named !== '') {
     // The key in the folder is for the service that made it, and for nobody else.
     const own = found?.url === named.replace(/\/+$/, '')
@@ -46,14 +47,28 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   if (!isAlive(pid) || !(await answers(url, io.signal))) {
     return { missing: `The service at ${url}, which ${addressFile(place)} names, does not answer.`, expected: true }
   }
-  return { client: await clientOf(url, environment.GANTRY_KEY || (await keyIn(place))), url }
+  // A key of the environment is for the service that the environment names.
+  return { client: await clientOf(url, await keyIn(place)), url }
 }
 
-/** What another user may have written must not decide where our calls go. */
+/**
+ * What somebody else wrote must not decide where our calls and our key go: a service leaves a file that its owner alone
+ * may read, which one that came with a checkout or an archive is not.
+ */
 function isOwn(file: string): boolean {
-  const found = statSync(file, { throwIfNoEntry: false })
-  if (found === undefined || (found.mode & 0o022) !== 0) return false
-  return process.getuid === undefined || [process.getuid(), 0].includes(found.uid)
+  const found = lstatSync(file, { throwIfNoEntry: false })
+  if (found === undefined || !found.isFile() || (found.mode & 0o077) !== 0) return false
+  return process.getuid === undefined || found.uid === process.getuid()
+}
+
+/** A service that is found, rather than named, runs on this machine. */
+function isNear(url: string): boolean {
+  try {
+    const { protocol, hostname } = new URL(url)
+    return protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\]|0\.0\.0\.0|\[::\])$/.test(hostname)
+  } catch {
+    return false
+  }
 }
 
 // The client is loaded when there is somebody to ask, because most commands ask nobody.

@@ -42,6 +42,7 @@ const service = object({
   host: { type: 'string', minLength: 1 },
   port,
   metricsPort: port,
+  metricsHost: { type: 'string', minLength: 1 },
   hosts: texts,
   origins: { type: 'array', items: { type: 'string', pattern: '^https?://' } },
   roles: { type: 'array', items: { enum: ['api', 'worker', 'relay'] }, minItems: 1 },

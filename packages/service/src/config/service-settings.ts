@@ -41,6 +41,8 @@ export interface ServiceSettings {
   readonly callbacks: { readonly [tenant: string]: string }
   /** Metrics on a port of their own besides. */
   readonly metricsPort?: number
+  /** Where that port is; whoever reaches it reads them without a key. */
+  readonly metricsHost: string
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
 }
 
@@ -66,6 +68,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   callbackTries: 12,
   callbacks: {},
   logLevel: 'info',
+  metricsHost: '127.0.0.1',
 }
 
 /** What the file says of the service, and the environment over it; both are checked before. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -57,6 +57,11 @@ test('a folder is open once: others are refused and told who has it, in this pro
   const other = spawnSync(process.execPath, [writer, folder], { encoding: 'utf8', timeout: 30_000 })
   assert.notEqual(other.status, 0)
   assert.match(other.stderr, new RegExp(`SERVICE_UNAVAILABLE|in use by process ${process.pid} `))
+  // A tool in this process that reads every file, or somebody who tidies up, takes the lock of the file away.
+  readFileSync(join(folder, 'lock'))
+  rmSync(join(folder, 'lock'))
+  const third = spawnSync(process.execPath, [writer, folder], { encoding: 'utf8', timeout: 30_000 })
+  assert.match(third.stderr, new RegExp(`SERVICE_UNAVAILABLE|in use by process ${process.pid} `))
   assert.equal((await database.query('select 1 as one'))[0]?.one, 1)
   await database.close()
   const again = await openPglite({ folder })

@@ -28,7 +28,7 @@ const waitMs = 30_000
  */
 export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions): Promise<Database> {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const unlock = lockFolder(folder)
+  const unlock = await lockFolder(folder)
   const channels = createChannels()
   let starts = 0
   const connections = createConnections({

@@ -78,7 +78,7 @@ export function createInnerCalls(
       if (before?.state === 'done') return JSON.parse(before.result)
       goesOn()
       const tool = findTool(executor, step.tool)
-      const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(callId, step) }
+      const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(call.effectKey ?? callId, step) }
       const found = before === undefined ? undefined : await earlier(step, tool, names)
       if (found !== undefined) return keep(step, entry, found)
       const delicate = tool.effect === 'once' || tool.effect === 'reconcilable'

@@ -2,17 +2,18 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { openPostgres } from '../databases/postgres.ts'
 import type { Holder } from '../stores/call-store.ts'
 import { sqlCallStore } from '../stores/sql.ts'
+import { readLeases } from './lease-table.ts'
 import { extendHeld } from './leases.ts'
 
-/** What the thread is told: calls to hold, calls to let go of, and that the service is still there. */
-export type ToLeaseThread =
-  | { readonly hold: readonly Holder[]; readonly drop: readonly string[] }
-  | { readonly alive: true }
-  | { readonly end: true }
+/** What the thread is told: that the service is still there, and to end. */
+export type ToLeaseThread = 'alive' | 'end'
 
-export type FromLeaseThread = { readonly lost: string } | { readonly cancelled: string }
+/** What it tells of a call that was held when it looked. */
+export type FromLeaseThread = { readonly lost: Holder } | { readonly cancelled: Holder }
 
 export interface LeaseThreadData {
+  /** Of the table of what is held. */
+  readonly memory: SharedArrayBuffer
   readonly url: string
   readonly leaseMs: number
   /** A service that was not heard of for so long loses its leases. */
@@ -23,19 +24,22 @@ const port = parentPort
 if (port === null) throw new Error('This file is the program of a thread.')
 await keepLeases(port, workerData as LeaseThreadData)
 
-/** Prolongs what it was told to hold, until it is told to end. */
-async function keepLeases(port: MessagePort, { url, leaseMs, blockedMs }: LeaseThreadData): Promise<void> {
+/** Prolongs what is held, until it is told to end. */
+async function keepLeases(port: MessagePort, { memory, url, leaseMs, blockedMs }: LeaseThreadData): Promise<void> {
   const database = await openPostgres({ url, connections: 1 })
   const store = sqlCallStore(database)
-  const held = new Map<string, number>()
   let heardAt = performance.now()
   let extending: Promise<void> | undefined
 
+  const say = (message: FromLeaseThread): void => port.postMessage(message)
   const extend = (): void => {
-    if (held.size === 0 || extending !== undefined || performance.now() - heardAt > blockedMs) return
-    extending = extendHeld(store, leaseMs, held, {
-      lost: (lost) => port.postMessage({ lost } satisfies FromLeaseThread),
-      cancelled: (cancelled) => port.postMessage({ cancelled } satisfies FromLeaseThread),
+    if (extending !== undefined || performance.now() - heardAt > blockedMs) return
+    const held = readLeases(memory)
+    if (held.size === 0) return
+    const holder = (callId: string): Holder => ({ callId, fence: held.get(callId) ?? 0 })
+    extending = extendHeld(store, leaseMs, new Map(held), {
+      lost: (callId) => say({ lost: holder(callId) }),
+      cancelled: (callId) => say({ cancelled: holder(callId) }),
     }).finally(() => {
       extending = undefined
     })
@@ -49,10 +53,6 @@ async function keepLeases(port: MessagePort, { url, leaseMs, blockedMs }: LeaseT
   }
   port.on('message', (message: ToLeaseThread) => {
     heardAt = performance.now()
-    if ('end' in message) return void end()
-    if (!('hold' in message)) return
-    // A call that was let go of may have come again since.
-    for (const callId of message.drop) held.delete(callId)
-    for (const { callId, fence } of message.hold) held.set(callId, fence)
+    if (message === 'end') void end()
   })
 }

@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto'
 import type { Report, Result } from '@gantry/contract'
 import type { Executor, RunOptions } from '@gantry/core'
-import type { AdmittedCall, Claim } from '../stores/call-store.ts'
+import type { Claim } from '../stores/call-store.ts'
+import { downstreamKey } from '../stores/downstream-key.ts'
 
 export interface RunCall {
   readonly executor: Executor
@@ -18,19 +18,12 @@ export function runCall({ executor, claim, args, signal, report }: RunCall): Pro
     callId: call.callId,
     identity: call.identity,
     idempotencyKey: downstreamKey(call),
+    fence: claim.fence,
     signal,
     report,
     ...(call.digest === undefined ? {} : { schemaDigest: call.digest }),
     ...timeout(claim),
   })
-}
-
-/** What a tool passes on so that a repeat is known as one: the same for every attempt, and of this caller alone. */
-export function downstreamKey({ identity, key, callId }: AdmittedCall): string {
-  if (key === undefined) return callId
-  return createHash('sha256')
-    .update(JSON.stringify([identity.tenant, identity.principal, key]))
-    .digest('hex')
 }
 
 /** A call may take its own time, but not longer than it is worth anything. */

@@ -1,6 +1,6 @@
 import { type ChainResult, type ChainStep, type Json, type Report, type StepResult, ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
-import type { JournalRecords } from '../records/journal.ts'
+import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
 import { timeout } from './run-call.ts'
@@ -24,8 +24,7 @@ export interface DurableChain {
  */
 export async function runDurableChain(chain: DurableChain): Promise<ChainResult> {
   const { executor, journal, claim, payload, signal } = chain
-  // Whoever is the first to hold a call finds nothing of others.
-  const known = claim.fence > 1 ? await patiently(() => journal.read(claim.callId), signal) : new Map<string, never>()
+  const known = await patiently(() => journalOf(claim, journal), signal)
   const progress = createProgress(chain, known.size === 0)
   const inner = createInnerCalls(chain, known, progress.goesOn)
   const result = await executor.chain(payload.steps, {
@@ -39,6 +38,16 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
   })
   if (inner.failure !== undefined) throw inner.failure
   return result
+}
+
+/** What earlier attempts did, and those of the chain that this one repeats; whoever is the first finds nothing. */
+async function journalOf(
+  { callId, fence, call: { effectKey } }: Claim,
+  journal: JournalRecords,
+): Promise<ReadonlyMap<string, JournalEntry>> {
+  const repeated = effectKey === undefined ? [] : await journal.read(effectKey)
+  const own = fence > 1 ? await journal.read(callId) : []
+  return new Map([...repeated, ...own])
 }
 
 /** Whether an error says that somebody else has the call, so that nothing of this attempt counts. */

@@ -31,20 +31,33 @@ export function apiKeyAuthenticator(key: string, identity: Identity): Authentica
  * The key in a file that only its owner may read. The first to ask makes it; whoever asks at the same time gets the same.
  * Throws CONFIG_INVALID for a file that others may read, or that holds anything else; no message holds any of it.
  */
-export async function ensureApiKey(file: string): Promise<{ readonly key: string; readonly created: boolean }> {
-  const found = await readApiKey(file)
+export function ensureApiKey(file: string): Promise<{ readonly key: string; readonly created: boolean }> {
+  return ensureKey(file, keyForm, newApiKey)
+}
+
+/** The same for a key of another form. */
+export async function ensureKey(
+  file: string,
+  form: RegExp,
+  make: () => string,
+): Promise<{ readonly key: string; readonly created: boolean }> {
+  const found = await readKey(file, form)
   if (found !== undefined) return { key: found, created: false }
-  const key = newApiKey()
+  const key = make()
   const created = await createWhole(file, `${key}\n`)
-  return { key: created ? key : ((await readApiKey(file)) ?? key), created }
+  return { key: created ? key : ((await readKey(file, form)) ?? key), created }
 }
 
 /** The key in a file, or undefined when there is no file; CONFIG_INVALID as in `ensureApiKey`. */
-export async function readApiKey(file: string): Promise<string | undefined> {
+export function readApiKey(file: string): Promise<string | undefined> {
+  return readKey(file, keyForm)
+}
+
+async function readKey(file: string, form: RegExp): Promise<string | undefined> {
   const text = await readOwn(file)
   if (text === undefined) return undefined
   const key = text.trim()
-  if (keyForm.test(key)) return key
+  if (form.test(key)) return key
   throw unusable(file, 'does not hold a key; remove it, and the next start makes one')
 }
 

@@ -21,9 +21,11 @@ function ending(callId: string): Ending {
   return { callId, fence: 1, result, text: JSON.stringify(result), bytes: 10 }
 }
 
+const never = (): void => assert.fail('nothing is spoilt')
+
 test('outcomes are handed over in the order in which they were kept, and nothing is left', async (t) => {
   const folder = await temporary(t)
-  const spool = await openSpool(folder)
+  const spool = await openSpool(folder, never)
   await spool.add([ending('a'), ending('b')])
   await spool.add([ending('c')])
   assert.equal(spool.depth, 3)
@@ -36,7 +38,7 @@ test('outcomes are handed over in the order in which they were kept, and nothing
 
 test('what could not be handed over stays, and comes first the next time', async (t) => {
   const folder = await temporary(t)
-  const spool = await openSpool(folder)
+  const spool = await openSpool(folder, never)
   await spool.add([ending('a')])
   await assert.rejects(
     spool.drain(() => Promise.reject(new Error('away'))),
@@ -53,7 +55,7 @@ test('what a dead process left is handed over by the next, up to a line that was
   const file = join(folder, '999999999-1.jsonl')
   await writeFile(file, `${JSON.stringify(ending('old'))}\n${JSON.stringify(ending('older'))}\n`)
   await appendFile(file, '{"callId":"cut o')
-  const spool = await openSpool(folder)
+  const spool = await openSpool(folder, never)
   assert.equal(spool.depth, 2)
   await spool.add([ending('new')])
   const seen: unknown[] = []
@@ -64,17 +66,37 @@ test('what a dead process left is handed over by the next, up to a line that was
 
 test('what a living process keeps is left to it', async (t) => {
   const folder = await temporary(t)
-  const first = await openSpool(folder)
+  const first = await openSpool(folder, never)
   await first.add([ending('a')])
-  const second = await openSpool(folder)
+  const second = await openSpool(folder, never)
   assert.equal(second.depth, 0)
 })
 
 test('a folder that cannot be written refuses the outcome', async (t) => {
   const folder = await temporary(t)
-  const spool = await openSpool(join(folder, 'spool'))
+  const spool = await openSpool(join(folder, 'spool'), never)
   await rm(join(folder, 'spool'), { recursive: true })
   await writeFile(join(folder, 'spool'), 'a file')
   await assert.rejects(spool.add([ending('a')]), (error) => ToolError.is(error) && error.code === 'STORE_UNAVAILABLE')
   assert.equal(spool.depth, 0)
+})
+
+test('a line that cannot be read is put aside, and the others are handed over', async (t) => {
+  const folder = await temporary(t)
+  const lines = [
+    JSON.stringify(ending('a')),
+    '{"callId":"x","fence":1,"resu',
+    '{}',
+    '\0\0',
+    JSON.stringify(ending('b')),
+  ]
+  await writeFile(join(folder, '999999999-1.jsonl'), `${lines.join('\n')}\n`)
+  const told: [string, number][] = []
+  const spool = await openSpool(folder, (file, count) => void told.push([file, count]))
+  const seen: string[] = []
+  await spool.drain(async (endings) => void seen.push(...endings.map(({ callId }) => callId)))
+  assert.deepEqual(seen, ['a', 'b'])
+  const aside = '999999999-1.jsonl.spoilt'
+  assert.deepEqual(told, [[join(folder, aside), 3]])
+  assert.deepEqual(await readdir(folder), [aside])
 })

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { mkdir, open, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Ending } from '../stores/call-store.ts'
@@ -27,9 +27,9 @@ interface Kept {
 
 const atOnce = 200
 
-export async function openSpool(folder: string): Promise<Spool> {
+export async function openSpool(folder: string, spoilt: (file: string, lines: number) => void): Promise<Spool> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  const left = await leftBehind(folder)
+  const left = await leftBehind(folder, spoilt)
   const own: Kept = { file: join(folder, `${process.pid}-${startOf(process.pid)}.jsonl`), endings: [] }
   let bytes = 0
 
@@ -61,8 +61,11 @@ export async function openSpool(folder: string): Promise<Spool> {
   }
 }
 
-/** Reads the files of processes that are gone; a last line that was cut off was never said to be kept. */
-async function leftBehind(folder: string): Promise<Kept[]> {
+/**
+ * Reads the files of processes that are gone. A last line that was cut off was never said to be kept. What else cannot be
+ * read is put aside for a person, and does not keep the rest from being handed over.
+ */
+async function leftBehind(folder: string, spoilt: (file: string, lines: number) => void): Promise<Kept[]> {
   const names = (await readdir(folder)).filter((name) => /^\d+-\d+\.jsonl$/.test(name)).sort()
   const dead = names.filter((name) => {
     const [pid = '', start = ''] = name.replace('.jsonl', '').split('-')
@@ -70,10 +73,27 @@ async function leftBehind(folder: string): Promise<Kept[]> {
   })
   return Promise.all(
     dead.map(async (name) => {
-      const lines = (await readFile(join(folder, name), 'utf8')).split('\n').slice(0, -1)
-      return { file: join(folder, name), endings: lines.map((line) => JSON.parse(line) as Ending) }
+      const file = join(folder, name)
+      const lines = (await readFile(file, 'utf8')).split('\n').slice(0, -1)
+      const bad = lines.filter((line) => endingOf(line) === undefined)
+      if (bad.length > 0) {
+        const aside = join(folder, `${name}.spoilt`)
+        await writeFile(aside, `${bad.join('\n')}\n`, { mode: 0o600 })
+        spoilt(aside, bad.length)
+      }
+      return { file, endings: lines.flatMap((line) => endingOf(line) ?? []) }
     }),
   )
+}
+
+function endingOf(line: string): Ending | undefined {
+  try {
+    const { callId, fence, result, bytes } = JSON.parse(line) as Partial<Ending>
+    const sound = typeof callId === 'string' && Number.isSafeInteger(fence) && typeof bytes === 'number'
+    return sound && typeof result?.status === 'string' ? (JSON.parse(line) as Ending) : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** When a process was started, which tells it from a later one with the same number; empty when there is none. */

@@ -131,6 +131,8 @@ testOnDatabases({
           ...{ callId: 'new1', kind: 'call', identity, key: 'dlq:c1', fingerprint: 'f', tool: 'math:add:1.0.0' },
           ...{ effect: 'read', payload: '{"a":1}', payloadBytes: 7, timeoutMs: 5, callback: 'https://a.b' },
           redriveOf: 'c1',
+          // Its tool knows it as the first one.
+          effectKey: 'c1',
         },
       ],
     )

@@ -1,5 +1,6 @@
 import type { EffectClass, Identity, Json } from '@gantry/contract'
 import type { AdmittedCall } from '../stores/call-store.ts'
+import { downstreamKey } from '../stores/downstream-key.ts'
 import type { DeadLetter } from '../stores/views.ts'
 
 /** A dead letter as it is read; of the call only when one letter is asked for. */
@@ -25,6 +26,9 @@ export type LetterRow = {
 
 /** The call of a letter, as the database writes it as JSON. */
 type CallRow = {
+  call_id: string
+  idem_key: string | null
+  effect_key: string | null
   kind: AdmittedCall['kind']
   identity: string
   fingerprint: string
@@ -68,6 +72,7 @@ export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | unde
   const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, trace } = call
   const identity: Identity = JSON.parse(call.identity)
   return {
+    effectKey: effectKeyOf(call, identity),
     kind,
     identity,
     fingerprint,
@@ -80,6 +85,14 @@ export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | unde
     ...(callback === null ? {} : { callback }),
     ...(trace === null ? {} : { trace }),
   }
+}
+
+/** The repeat is the same work: its tool knows it under the same key, and a chain finds its journal. */
+function effectKeyOf({ kind, call_id: callId, idem_key, effect_key }: CallRow, identity: Identity): string {
+  if (effect_key !== null) return effect_key
+  return kind === 'chain'
+    ? callId
+    : downstreamKey({ identity, callId, ...(idem_key === null ? {} : { key: idem_key }) })
 }
 
 /** What could not be read as JSON is shown as the text that it is. */

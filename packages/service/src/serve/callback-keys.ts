@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
+import { ensureKey } from '../http/api-key.ts'
 import { parseWebhookKey } from '../reply/signature.ts'
 
 /**
@@ -15,8 +15,14 @@ export async function callbackKeys(
   { options }: LoadedConfig,
 ): Promise<(tenant: string) => Promise<Uint8Array | undefined>> {
   if (callbackSecret !== undefined) return () => secretKey(callbackSecret, options.secrets)
-  const key = parseWebhookKey(await ownKey(join(data, 'callback-key')))
+  const key = parseWebhookKey((await ensureKey(join(data, 'callback-key'), keyForm, newKey)).key)
   return async () => key
+}
+
+const keyForm = /^whsec_[A-Za-z0-9+/]{43}=$/
+
+function newKey(): string {
+  return `whsec_${randomBytes(32).toString('base64')}`
 }
 
 async function secretKey(name: string, secrets: LoadedConfig['options']['secrets']): Promise<Uint8Array> {
@@ -25,14 +31,4 @@ async function secretKey(name: string, secrets: LoadedConfig['options']['secrets
   const value = typeof source?.get === 'function' ? await source.get(name, { signal }) : undefined
   if (value !== undefined) return parseWebhookKey(value)
   throw new ToolError('SECRET_UNAVAILABLE', `The secret ${name}, which signs callbacks, cannot be had.`)
-}
-
-async function ownKey(file: string): Promise<string> {
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  try {
-    await writeFile(file, `whsec_${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flag: 'wx' })
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
-  }
-  return (await readFile(file, 'utf8')).trim()
 }

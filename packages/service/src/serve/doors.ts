@@ -38,10 +38,14 @@ export function createDoors(parts: DoorParts): Service {
     async wait(callId, identity, waitMs, signal) {
       const own = waiters.expected(callId, identity.tenant)
       if (own?.outcome !== undefined) return own.outcome
-      const waiting = waiters.wait(callId, waitMs, signal)
+      const leave = new AbortController()
+      const waiting = waiters.wait(callId, waitMs, AbortSignal.any([signal, leave.signal]))
       if (own !== undefined) return waiting
       // An outcome that was there before anybody waited is not told again.
-      const view = await views.get(callId, identity.tenant, signal)
+      const view = await views.get(callId, identity.tenant, signal).catch((error: unknown) => {
+        leave.abort()
+        throw error
+      })
       if (view.result !== undefined) waiters.tell(callId, view.result)
       return waiting
     },

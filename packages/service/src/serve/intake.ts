@@ -50,6 +50,7 @@ export function createIntake(parts: IntakeParts): Intake {
     { atOnce: 2 },
   )
 
+  const keeping = createKeeping(bus)
   const check = async (input: CallInput, identity: Identity): Promise<AdmittedCall> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
     if (depth.read() >= maxQueued) throw full(maxQueued)
@@ -73,7 +74,11 @@ export function createIntake(parts: IntakeParts): Intake {
       })
       const direct = worker?.free === true && call.delayMs === undefined && call.slot === undefined
       parts.expect(call.callId, identity.tenant)
-      const submitted = await (direct ? claiming : queueing).add(call)
+      const submitted = await (direct ? claiming : queueing).add(call).catch((error: unknown) => {
+        keeping.failed(error)
+        throw error
+      })
+      keeping.worked()
       if (submitted.kind === 'conflict') throw conflict(call)
       if (submitted.kind === 'duplicate') return { callId: submitted.callId, repeated: true }
       bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
@@ -81,6 +86,22 @@ export function createIntake(parts: IntakeParts): Intake {
     },
     close() {
       closed = true
+    },
+  }
+}
+
+/** Tells when calls cannot be kept, and when they can again; a database may answer and still take nothing. */
+function createKeeping(bus: Bus) {
+  let downSince: number | undefined
+  return {
+    failed(error: unknown): void {
+      if (downSince !== undefined || !ToolError.is(error) || error.code !== 'STORE_UNAVAILABLE') return
+      downSince = Date.now()
+      bus.emit('store:down', { reason: error.message })
+    },
+    worked(): void {
+      if (downSince !== undefined) bus.emit('store:up', { downMs: Date.now() - downSince })
+      downSince = undefined
     },
   }
 }

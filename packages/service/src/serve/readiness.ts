@@ -37,7 +37,7 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
       const problems: string[] = []
       if (state === 'starting') problems.push('It has not begun to take calls.')
       if (state === 'draining') problems.push('It is about to stop.')
-      if (down !== undefined) problems.push('Calls cannot be claimed: the database is away.')
+      if (down !== undefined) problems.push('The database is away, or takes nothing.')
       else await ask().catch(() => problems.push('The database does not answer.'))
       if (spooled() > 0) problems.push(`${spooled()} outcomes wait on disk for the database.`)
       return { ready: problems.length === 0, problems }

@@ -52,8 +52,8 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       closing.push(watchConfig(loaded.file, running.reload, log))
       const doors = await openDoors(loaded, running.service, log)
       if (doors !== undefined) closing.push(doors.close)
-      const { host, metricsPort } = settings
-      if (metricsPort !== undefined) closing.push(await serveMetrics(host, metricsPort, running.service))
+      const { metricsHost, metricsPort } = settings
+      if (metricsPort !== undefined) closing.push(await serveMetrics(metricsHost, metricsPort, running.service))
       ready(doors?.url)
       await aborted(signal)
       log.info({ graceMs: settings.graceMs }, 'stopping: no more calls are taken')

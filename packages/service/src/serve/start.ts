@@ -98,7 +98,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
     tools: artifactTools(artifacts),
   }
   const snapshots = createSnapshots(await options.snapshot(additions))
-  const recorder = createRecorder({ store, spool: await openSpool(join(settings.data, 'spool')), bus })
+  const spool = await openSpool(join(settings.data, 'spool'), (file, lines) => {
+    bus.emit('upkeep:failed', { what: 'spool', reason: `${lines} lines cannot be read; they were put into ${file}` })
+  })
+  const recorder = createRecorder({ store, spool, bus })
   const writer = createEventWriter({ records: events })
   const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
   const depth = createDepthGauge(store, settings.maxQueued)

@@ -34,6 +34,8 @@ export interface AdmittedCall {
   readonly trace?: string
   /** The dead letter that this call repeats. */
   readonly redriveOf?: string
+  /** Under what its tool knows the work, or the chain its journal, when that is not this call: the one it repeats. */
+  readonly effectKey?: string
 }
 
 /** What became of a call that was handed in. */

@@ -18,7 +18,7 @@ const claimSql = `
       (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, c.*
     from taken t, lateral (
       select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
-        payload_ref, payload_bytes, timeout_ms, callback, trace, redrive_of
+        payload_ref, payload_bytes, timeout_ms, callback, trace, redrive_of, effect_key
       from calls where call_id = t.call_id offset 0
     ) c
   ), started as (
@@ -26,7 +26,8 @@ const claimSql = `
     select tenant, principal, call_id, fence, 'start', tool, $3 from claimed
   )
   select call_id, fence, deliveries, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key, fingerprint, tool, digest,
-    effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit, callback, trace, redrive_of
+    effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit, callback, trace, redrive_of,
+    effect_key
   from claimed order by priority desc, id`
 
 type ClaimRow = {
@@ -54,6 +55,7 @@ type ClaimRow = {
   callback: string | null
   trace: string | null
   redrive_of: string | null
+  effect_key: string | null
 }
 
 export async function claim(
@@ -89,5 +91,6 @@ function callOf(row: ClaimRow): AdmittedCall {
     ...(row.callback !== null && { callback: row.callback }),
     ...(row.trace !== null && { trace: row.trace }),
     ...(row.redrive_of !== null && { redriveOf: row.redrive_of }),
+    ...(row.effect_key !== null && { effectKey: row.effect_key }),
   }
 }

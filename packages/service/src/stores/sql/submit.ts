@@ -3,7 +3,7 @@ import type { AdmittedCall, Claim, ClaimOptions, Submitted } from '../call-store
 
 const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
-  payload_bytes, timeout_ms, callback, trace, redrive_of`
+  payload_bytes, timeout_ms, callback, trace, redrive_of, effect_key`
 
 /** $1: the calls; $2: the worker who claims them, or null; $3: for how long. */
 const submitSql = `
@@ -11,7 +11,7 @@ const submitSql = `
     select * from json_to_recordset($1::json) as d(
       n integer, call_id text, kind text, tenant text, principal text, identity text, idem_key text, fingerprint text,
       tool text, digest text, effect text, payload text, payload_ref text, payload_bytes integer, timeout_ms integer,
-      callback text, trace text, redrive_of text, priority integer, delay_ms float8, deadline_ms float8, slot_key text,
+      callback text, trace text, redrive_of text, effect_key text, priority integer, delay_ms float8, deadline_ms float8, slot_key text,
       slot_limit integer)
   ), kept as (
     insert into calls (${columns}) select ${columns} from d on conflict do nothing returning call_id
@@ -145,6 +145,7 @@ function rowOf(call: AdmittedCall, n: number) {
     callback: call.callback,
     trace: call.trace,
     redrive_of: call.redriveOf,
+    effect_key: call.effectKey,
     priority: call.priority ?? 0,
     delay_ms: call.delayMs ?? 0,
     deadline_ms: call.deadlineMs,
