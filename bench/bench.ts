@@ -13,6 +13,7 @@ import { endProgress } from './progress.ts'
 import { type Section, sectionText } from './report.ts'
 import { safeguards } from './safeguards.ts'
 import { sandboxes } from './sandboxes.ts'
+import { service, serviceDepth } from './service.ts'
 import { stream } from './stream.ts'
 
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
@@ -25,6 +26,8 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['safeguards', safeguards],
   ['openapi-import', openapiImport],
   ['sandboxes', sandboxes],
+  ['service', service],
+  ['service-depth', serviceDepth],
 ])
 
 await bench(process.argv.slice(2))

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
-/** A Redis server of our own, on a loopback port, with a password; it writes its log to disk every second. */
+/** A Redis server of our own, on a loopback port, with a password; it logs what it does to a file. */
 export interface RedisServer extends KeptServer {
   /** With the password. */
   readonly url: string
@@ -14,7 +14,12 @@ export interface RedisServer extends KeptServer {
   readonly password: string
 }
 
-export async function startRedis(): Promise<RedisServer> {
+export interface RedisOptions {
+  /** When its log is written to disk: every second, so that a crash can lose that much, or before each answer. */
+  readonly fsync?: 'everysec' | 'always'
+}
+
+export async function startRedis({ fsync = 'everysec' }: RedisOptions = {}): Promise<RedisServer> {
   if (!hasProgram('redis-server')) installPackages('redis-server')
   if (!hasProgram('redis-server')) throw new Error('Redis is not installed; apt-get install redis-server')
   const folder = mkdtempSync(join(tmpdir(), 'gantry-redis-'))
@@ -22,7 +27,7 @@ export async function startRedis(): Promise<RedisServer> {
     const password = randomBytes(12).toString('hex')
     const port = await freePort()
     const settings = join(folder, 'redis.conf')
-    writeFileSync(settings, settingsOf(folder, port, password), { mode: 0o600 })
+    writeFileSync(settings, settingsOf(folder, port, password, fsync), { mode: 0o600 })
     const kept = await keepServer({
       ...{ name: 'Redis', folder, lastSignal: 'KILL' },
       command: ['redis-server', settings],
@@ -35,9 +40,10 @@ export async function startRedis(): Promise<RedisServer> {
   }
 }
 
-function settingsOf(folder: string, port: number, password: string): string {
-  const lines = ['bind 127.0.0.1', `port ${port}`, `requirepass ${password}`, `dir ${folder}`]
-  return [...lines, 'save ""', 'appendonly yes', 'appendfsync everysec', 'maxmemory-policy noeviction', ''].join('\n')
+function settingsOf(folder: string, port: number, password: string, fsync: string): string {
+  const where = ['bind 127.0.0.1', `port ${port}`, `requirepass ${password}`, `dir ${folder}`]
+  const how = ['save ""', 'appendonly yes', `appendfsync ${fsync}`, 'maxmemory-policy noeviction']
+  return `${[...where, ...how].join('\n')}\n`
 }
 
 /** While it reads its log it takes connections but answers that it is loading. */

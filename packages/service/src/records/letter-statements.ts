@@ -56,4 +56,4 @@ export const sendAgainSql = `
     insert into audit (tenant, principal, call_id, fence, phase, tool, details)
     select $2, $3, call_id, 0, 'redrive', coalesce(tool, ''), json_build_object('letter', id)::text from back
   )
-  select call_id, pg_notify('gantry_done', call_id) from back`
+  select call_id, pg_notify('gantry_outbox', '') from back`

@@ -7,15 +7,15 @@ import type { Database } from '../databases/database.ts'
 export interface CallNews {
   /** Hears of new events and of the end of one call, until the function it answers is called. */
   onCall(callId: string, hear: () => void): () => void
-  /** Hears whenever a call ended, until the function it answers is called. */
-  onEnd(hear: () => void): () => void
+  /** Hears whenever there is something new to be sent, until the function it answers is called. */
+  onOutbox(hear: () => void): () => void
   close(): Promise<void>
 }
 
-/** Listens for `gantry_event` and `gantry_done`. Whoever opened it closes it, before the database. */
+/** Listens for `gantry_event`, `gantry_done` and `gantry_outbox`. Whoever opened it closes it, before the database. */
 export async function openCallNews(database: Pick<Database, 'listen'>): Promise<CallNews> {
   const waiting = new Map<string, Set<() => void>>()
-  const ends = new Set<() => void>()
+  const senders = new Set<() => void>()
 
   const tell = (payload: string | undefined): void => {
     // Nobody knows which calls: a connection was made again, or the ids had no room.
@@ -23,9 +23,9 @@ export async function openCallNews(database: Pick<Database, 'listen'>): Promise<
     for (const callId of named) for (const hear of waiting.get(callId) ?? []) hear()
   }
   const events = await database.listen('gantry_event', tell)
-  const done = await database.listen('gantry_done', (payload) => {
-    tell(payload)
-    for (const hear of ends) hear()
+  const done = await database.listen('gantry_done', tell)
+  const outbox = await database.listen('gantry_outbox', () => {
+    for (const hear of senders) hear()
   })
   return {
     onCall(callId, hear) {
@@ -36,12 +36,12 @@ export async function openCallNews(database: Pick<Database, 'listen'>): Promise<
         if (hearers.size === 0 && waiting.get(callId) === hearers) waiting.delete(callId)
       }
     },
-    onEnd(hear) {
-      ends.add(hear)
-      return () => void ends.delete(hear)
+    onOutbox(hear) {
+      senders.add(hear)
+      return () => void senders.delete(hear)
     },
     async close() {
-      await Promise.all([events(), done()])
+      await Promise.all([events(), done(), outbox()])
     },
   }
 }

@@ -29,7 +29,7 @@ async function put(database: Database, target: string, ...callIds: readonly stri
     await addRows(database, 'results', [someEnd(callId)])
     await addRows(database, 'outbox', [{ call_id: callId, tenant: 'acme', kind: 'callback', target }])
   }
-  await database.query(`select pg_notify('gantry_done', '')`)
+  await database.query(`select pg_notify('gantry_done', ''), pg_notify('gantry_outbox', '')`)
 }
 
 /** A relay of callbacks to these receivers, stopped with the test. */

@@ -17,7 +17,7 @@ startRelay({
       process.kill(process.pid, 'SIGKILL')
     },
   },
-  news: { onEnd: () => () => {} },
+  news: { onOutbox: () => () => {} },
   leaseMs: 500,
   send: createCallbackSender({
     egress: createEgress({ allow: [{ origin, private: true }] }),

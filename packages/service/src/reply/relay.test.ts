@@ -17,7 +17,7 @@ async function put(database: Database, ...callIds: readonly string[]): Promise<v
     await addRows(database, 'results', [someEnd(callId)])
     await addRows(database, 'outbox', [{ call_id: callId, tenant: 'acme', kind: 'callback', target: 'https://a.b' }])
   }
-  await database.query(`select pg_notify('gantry_done', $1)`, [callIds.join(',').slice(0, 7_000)])
+  await database.query(`select pg_notify('gantry_outbox', '')`)
 }
 
 /** A relay that is stopped with the test. */
@@ -42,7 +42,7 @@ async function settled(database: Database): Promise<void> {
 /** Makes what waits for its time due now. */
 async function hurry(database: Database): Promise<void> {
   await database.query('update outbox set next_at = now() where sent_at is null')
-  await database.query(`select pg_notify('gantry_done', '')`)
+  await database.query(`select pg_notify('gantry_outbox', '')`)
 }
 
 const sent = { kind: 'sent' } as const
@@ -67,7 +67,7 @@ testOnDatabases({
   },
 
   'a relay that hears nothing looks by itself': async ({ database }, t) => {
-    await relay(t, database, { send: async () => sent, pollMs: 20, news: { onEnd: () => () => {} } })
+    await relay(t, database, { send: async () => sent, pollMs: 20, news: { onOutbox: () => () => {} } })
     await put(database, 'c1')
     await settled(database)
   },
@@ -252,7 +252,7 @@ test('a relay whose database is away tries again', async () => {
   const done = Promise.withResolvers<void>()
   const started = startRelay({
     outbox: away(2, calls, [someItem]),
-    news: { onEnd: () => () => {} },
+    news: { onOutbox: () => () => {} },
     pollMs: 1,
     failed: (error) => failures.push(error),
     send: async () => {
@@ -281,7 +281,7 @@ test('what was sent is marked again when the database was away, rather than sent
         marked.resolve()
       },
     },
-    news: { onEnd: () => () => {} },
+    news: { onOutbox: () => () => {} },
     pollMs: 1,
     random: () => 0,
     send: async () => {

@@ -19,7 +19,7 @@ export type Send = (item: OutboxItem, signal: AbortSignal) => Promise<Sending>
 export interface RelayOptions {
   readonly outbox: Outbox
   readonly send: Send
-  readonly news: Pick<CallNews, 'onEnd'>
+  readonly news: Pick<CallNews, 'onOutbox'>
   /** Tries of one item; 12. */
   readonly tries?: number
   /** Items that are sent at a time; 64. One target gets about a quarter of them, so that a slow one holds up no other. */
@@ -78,7 +78,7 @@ export function startRelay(options: RelayOptions): Relay {
     return items.length === room
   }
   const run = async (): Promise<void> => {
-    const unhear = news.onEnd(bell.ring)
+    const unhear = news.onOutbox(bell.ring)
     let pauseMs = pollMs
     while (!stopping.signal.aborted) {
       try {

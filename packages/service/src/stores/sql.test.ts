@@ -40,10 +40,10 @@ for (const [engine, open] of Object.entries(engines)) {
     await fc.assert(property, { numRuns: 30 })
   })
 
-  test(`${engine}: those who listen hear of calls that can be claimed, have ended or are to be cancelled`, async (t) => {
+  test(`${engine}: those who listen hear of calls that can be claimed, have ended or are to be cancelled, and of callbacks`, async (t) => {
     const { database, other } = await open(t)
     const heard: string[] = []
-    for (const channel of ['gantry_ready', 'gantry_done', 'gantry_cancel']) {
+    for (const channel of ['gantry_ready', 'gantry_done', 'gantry_cancel', 'gantry_outbox']) {
       await other.listen(channel, (payload) => heard.push(`${channel} ${payload}`))
     }
     const { store, pass } = await sqlFixture(database, other)
@@ -56,7 +56,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await store.submit([someCall('mine')], mine)
     await store.submit([someCall('late', { delayMs: 60_000 })])
     assert.deepEqual(await news(), [])
-    await store.submit([someCall('a'), someCall('b')])
+    await store.submit([someCall('a', { callback: 'https://a.b' }), someCall('b')])
     assert.deepEqual(await news(), ['gantry_ready '])
     const claims = await store.claim(10, mine)
     assert.deepEqual(await news(), [])
@@ -64,7 +64,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await store.cancel('late', 'acme')
     assert.deepEqual(await news(), ['gantry_cancel a', 'gantry_done late'])
     await store.finish(claims.slice(0, 1).map((claim) => someEnding(claim)))
-    assert.deepEqual(await news(), ['gantry_done a'])
+    assert.deepEqual((await news()).sort(), ['gantry_done a', 'gantry_outbox '])
     await store.release(claims.slice(1))
     assert.deepEqual(await news(), ['gantry_ready '])
     await pass(11_000)

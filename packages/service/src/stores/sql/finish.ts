@@ -38,7 +38,7 @@ const finishSql = `
     from ended
   ), sent as (
     insert into outbox (call_id, tenant, kind, target)
-    select call_id, tenant, 'callback', callback from ended where callback is not null
+    select call_id, tenant, 'callback', callback from ended where callback is not null returning id
   ), dead as (
     insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
     select call_id, tenant, call_id, 'call', reason, coalesce(code, 'INTERNAL'), tool, deliveries
@@ -50,7 +50,8 @@ const finishSql = `
       select string_agg(call_id, ',') as ids from (
         select call_id, sum(octet_length(call_id) + 1) over (rows unbounded preceding) / ${partBytes} as part from ended
       ) numbered group by part
-    ) parts) as told
+    ) parts) as told,
+    (select pg_notify('gantry_outbox', '') where exists (select from sent)) as posted
   from ended`
 
 /** Ends calls for their holders; answers those that were accepted. */

@@ -1,0 +1,108 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createCallIds } from '../packages/service/src/admit/call-id.ts'
+import { admit } from '../packages/service/src/admit/intake.ts'
+import type { LoadedConfig } from '../packages/service/src/config/config.ts'
+import { defaultSettings, type Role, type ServiceSettings } from '../packages/service/src/config/service-settings.ts'
+import { createSnapshot } from '../packages/service/src/serve/snapshot.ts'
+import { type RunningService, startService } from '../packages/service/src/serve/start.ts'
+import { openStorage, type Storage } from '../packages/service/src/serve/storage.ts'
+import { createBus } from '../packages/service/src/stores/bus.ts'
+import { sqlCallStore } from '../packages/service/src/stores/sql.ts'
+import type { Backlog, Caller } from './queue-peers.ts'
+
+const identity = { principal: 'bench', tenant: 'bench', permissions: ['*'] }
+const never = new AbortController().signal
+
+export interface GantryOptions {
+  /** A real database; without it the embedded one. */
+  readonly url?: string | undefined
+  readonly slots: number
+}
+
+/** The parts of a service, as `gantry serve` puts them together, without its door. */
+async function open({ url, slots }: GantryOptions, roles: readonly Role[]) {
+  const data = mkdtempSync(join(tmpdir(), 'gantry-bench-'))
+  const database = url === undefined ? {} : { databaseUrl: url }
+  const settings: ServiceSettings = { ...defaultSettings, ...database, data, roles, slots, logLevel: 'silent' }
+  const loaded: LoadedConfig = {
+    ...{ file: undefined, options: {}, service: settings, builtins: true, demo: true, warnings: [] },
+  }
+  const storage = await openStorage(settings, () => {})
+  const bus = createBus()
+  return {
+    storage,
+    bus,
+    loaded,
+    start: (): Promise<RunningService> =>
+      startService({
+        ...{ settings, bus, database: storage.database, files: storage.files },
+        snapshot: async (additions) => createSnapshot(loaded, additions, bus),
+        callbackKey: async () => undefined,
+      }),
+    async close(): Promise<void> {
+      await storage.database.close()
+      rmSync(data, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Calls handed in before a worker starts. */
+export async function gantryBacklog(options: GantryOptions): Promise<Backlog> {
+  const { storage, bus, loaded, start, close } = await open(options, ['worker'])
+  return {
+    add: await adder(storage, loaded),
+    async drain(count, done) {
+      const { promise: finished, resolve, reject } = Promise.withResolvers<void>()
+      let ended = 0
+      const unhear = bus.on('call:finished', ({ status }) => {
+        if (status !== 'ok') reject(new Error(`a call ended as ${status}`))
+        ended += 1
+        done(ended)
+        if (ended === count) resolve()
+      })
+      const running = await start()
+      await finished.finally(() => running.stop(10_000))
+      unhear()
+    },
+    close,
+  }
+}
+
+const perStatement = 1_000
+
+/** Hands in calls as the API does, but many at a time. */
+async function adder({ database }: Storage, loaded: LoadedConfig): Promise<(count: number) => Promise<void>> {
+  const { executor } = createSnapshot(loaded, { audit: { write: () => undefined }, tools: [] }, createBus())
+  const store = sqlCallStore(database)
+  const keep = async (payload: string) => ({ payload, payloadBytes: Buffer.byteLength(payload) })
+  const options = { executor, newId: createCallIds(), now: Date.now, keep }
+  return async (count) => {
+    for (let from = 0; from < count; from += perStatement) {
+      const those = Array.from({ length: Math.min(perStatement, count - from) }, (_, n) =>
+        admit({ kind: 'call', tool: 'demo:add', args: { a: from + n, b: 1 } }, identity, options),
+      )
+      await store.submit(await Promise.all(those))
+    }
+  }
+}
+
+/** A service in all its roles, called where its doors call it. */
+export async function gantryCaller(options: GantryOptions): Promise<Caller> {
+  const { start, close } = await open(options, ['api', 'worker', 'relay'])
+  const running = await start()
+  const { service } = running
+  return {
+    async call(n) {
+      const { callId } = await service.submit({ kind: 'call', tool: 'demo:add', args: { a: n, b: 1 } }, identity)
+      const result = await service.wait(callId, identity, 30_000, never)
+      if (result?.status !== 'ok') throw new Error(`a call ended as ${JSON.stringify(result?.error ?? result?.status)}`)
+      return result
+    },
+    async close() {
+      await running.stop(10_000)
+      await close()
+    },
+  }
+}

@@ -1,0 +1,185 @@
+// One queue or service in a process of its own; it does what its argument says, and answers.
+import { quantile } from './measure.ts'
+import { type Backlog, bullmqCaller, type Caller, graphileBacklog } from './queue-peers.ts'
+import { gantryBacklog, gantryCaller } from './service-gantry.ts'
+import { httpCaller } from './service-http.ts'
+
+export type Drainer = 'gantry' | 'graphile' | 'graphile local'
+export type Answerer = 'gantry' | 'gantry http' | 'bullmq' | 'gantry embedded'
+
+/** What is to be measured; `url` is that of an empty database. */
+export type ServiceOrder =
+  | { readonly kind: 'drain'; readonly subject: Drainer; readonly url: string; readonly count: number }
+  | { readonly kind: 'depth'; readonly url: string; readonly count: number }
+  /** Stays, and makes calls whenever it hears `turn`. */
+  | {
+      readonly kind: 'rate'
+      readonly subject: Answerer
+      readonly url: string
+      readonly password: string
+      readonly perSecond: number
+      readonly seconds: number
+    }
+  | {
+      readonly kind: 'callers'
+      readonly subject: Answerer
+      readonly url: string
+      readonly callers: number
+      readonly seconds: number
+    }
+
+export interface DrainFigures {
+  readonly perSecond: number
+}
+
+export interface Tenth {
+  readonly perSecond: number
+  /** After a collection. */
+  readonly heapBytes: number
+  readonly residentBytes: number
+}
+
+/** After each tenth of the calls but the first, in which there is a start. */
+export interface DepthFigures {
+  readonly tenths: readonly Tenth[]
+}
+
+export interface TimeFigures {
+  readonly perSecond: number
+  readonly p50: number
+  readonly p99: number
+}
+
+/** Milliseconds of each call of a turn. */
+export interface TurnFigures {
+  readonly times: readonly number[]
+}
+
+export type ServiceAnswer = DrainFigures | DepthFigures | TimeFigures | TurnFigures | { readonly failed: string }
+
+/** As many at a time as graphile-worker's own performance test has in one process. */
+const slots = 24
+/** BullMQ and we alike. */
+const callSlots = 64
+const warmCalls = 3_000
+const warmMs = 3_000
+
+const order = JSON.parse(process.argv[2] ?? '{}') as ServiceOrder
+const answer = await measure(order).catch(failure)
+process.send?.(answer, () => {
+  if (order.kind !== 'rate' || 'failed' in answer) process.exit()
+})
+
+function measure(order: ServiceOrder): Promise<ServiceAnswer> {
+  if (order.kind === 'drain') return drain(order)
+  if (order.kind === 'depth') return depth(order)
+  return order.kind === 'rate' ? takeTurns(order) : callers(order)
+}
+
+function failure(error: unknown): ServiceAnswer {
+  return { failed: error instanceof Error ? error.message : String(error) }
+}
+
+/** Some calls first, so that code is warm; of those that count the first tenth does not, because a start is in it. */
+async function drain({ subject, url, count }: Extract<ServiceOrder, { kind: 'drain' }>): Promise<DrainFigures> {
+  const backlog = await backlogOf(subject, url)
+  await backlog.add(warmCalls)
+  await backlog.drain(warmCalls, () => {})
+  await backlog.add(count)
+  const first = Math.floor(count / 10)
+  let since = 0
+  let until = 0
+  await backlog.drain(count, (done) => {
+    if (done === first) since = performance.now()
+    if (done === count) until = performance.now()
+  })
+  await backlog.close()
+  return { perSecond: ((count - first) * 1_000) / (until - since) }
+}
+
+function backlogOf(subject: Drainer, url: string): Promise<Backlog> {
+  return subject === 'gantry'
+    ? gantryBacklog({ url, slots })
+    : graphileBacklog(url, slots, subject === 'graphile local')
+}
+
+async function depth({ url, count }: Extract<ServiceOrder, { kind: 'depth' }>): Promise<DepthFigures> {
+  const backlog = await gantryBacklog({ url, slots })
+  await backlog.add(warmCalls)
+  await backlog.drain(warmCalls, () => {})
+  await backlog.add(count)
+  const tenth = count / 10
+  const tenths: Tenth[] = []
+  let since = 0
+  await backlog.drain(count, (done) => {
+    if (done % tenth !== 0) return
+    const perSecond = (tenth * 1_000) / (performance.now() - since)
+    globalThis.gc?.()
+    const { heapUsed, rss } = process.memoryUsage()
+    tenths.push({ perSecond, heapBytes: heapUsed, residentBytes: rss })
+    since = performance.now()
+  })
+  await backlog.close()
+  return { tenths: tenths.slice(1) }
+}
+
+function callerOf(subject: Answerer, url: string, password: string): Promise<Caller> {
+  if (subject === 'bullmq') return bullmqCaller({ port: Number(new URL(url).port), password }, callSlots)
+  if (subject === 'gantry http') return httpCaller({ url, slots: callSlots })
+  return gantryCaller({ url: subject === 'gantry embedded' ? undefined : url, slots: callSlots })
+}
+
+/** One turn to warm up, then one for each `turn` that it hears; ends with its parent or when it hears `end`. */
+async function takeTurns({ subject, url, password, ...rate }: RateOrder): Promise<TurnFigures> {
+  const caller = await callerOf(subject, url, password)
+  process.on('message', async (word: 'turn' | 'end') => {
+    if (word === 'turn') return void process.send?.(await turn(caller, rate).catch(failure))
+    await caller.close()
+    process.exit()
+  })
+  return turn(caller, rate)
+}
+
+type RateOrder = Extract<ServiceOrder, { kind: 'rate' }>
+
+/**
+ * Calls begin at their time, whether or not those before have ended, and their time counts from then: who is slow cannot
+ * hide it by being asked less.
+ */
+async function turn(caller: Caller, rate: Pick<RateOrder, 'perSecond' | 'seconds'>): Promise<TurnFigures> {
+  const times = new Array<number>(rate.perSecond * rate.seconds)
+  const open: Promise<void>[] = []
+  const start = performance.now()
+  for (let n = 0; n < times.length; n += 1) {
+    const due = start + (n * 1_000) / rate.perSecond
+    const early = due - performance.now()
+    if (early > 0) await new Promise((resolve) => setTimeout(resolve, early))
+    open.push(
+      caller.call(n).then(() => {
+        times[n] = performance.now() - due
+      }),
+    )
+  }
+  await Promise.all(open)
+  return { times }
+}
+
+/** So many callers, each of whom makes his next call when the one before has ended. */
+async function callers(order: Extract<ServiceOrder, { kind: 'callers' }>): Promise<TimeFigures> {
+  const { subject, url, callers, seconds } = order
+  const caller = await callerOf(subject, url, '')
+  const times: number[] = []
+  const from = performance.now() + warmMs
+  const until = from + seconds * 1_000
+  const one = async (): Promise<void> => {
+    for (let before = performance.now(); before < until; ) {
+      await caller.call(0)
+      const now = performance.now()
+      if (before >= from && now <= until) times.push(now - before)
+      before = now
+    }
+  }
+  await Promise.all(Array.from({ length: callers }, one))
+  await caller.close()
+  return { perSecond: times.length / seconds, p50: quantile(times, 0.5), p99: quantile(times, 0.99) }
+}

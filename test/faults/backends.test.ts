@@ -1,0 +1,4 @@
+import { backendFaults } from './backends.ts'
+import { tryFaults } from './fault.ts'
+
+tryFaults(backendFaults, 'quick')

@@ -1,0 +1,24 @@
+import { type TestContext, test } from 'node:test'
+
+/** `quick` fits into `npm test`; `full` has as many calls and injections as the list of faults asks for. */
+export type Size = 'quick' | 'full'
+
+/** One line of the list of faults. */
+export interface Fault {
+  readonly number: number
+  /** What holds in spite of it. */
+  readonly name: string
+  run(t: TestContext, size: Size): Promise<void>
+}
+
+/** Where chance decides, it does so from this number. */
+export const seed = Number(process.env.GANTRY_SOAK_SEED ?? 20_261_115) % 1_000_000
+
+export function tryFaults(faults: readonly Fault[], size: Size): void {
+  for (const { number, name, run } of faults) {
+    test(`fault ${number}: ${name}`, (t) => {
+      t.diagnostic(`seed ${seed}`)
+      return run(t, size)
+    })
+  }
+}

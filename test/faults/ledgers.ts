@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict'
+import type { Queries } from '../../packages/service/src/databases/database.ts'
+
+/** One line of the tools. */
+export interface Effect {
+  readonly what: 'act' | 'enter' | 'leave'
+  /** Of the request, as its producer named it. */
+  readonly id: string
+  readonly callId: string
+  readonly tool: string | undefined
+  readonly key: string
+  readonly attempt: number
+  /** Of the holder for whom the tool ran. */
+  readonly fence: number | undefined
+  readonly pid: number
+  /** Of the clock that all processes have in common, in microseconds. */
+  readonly at: number
+}
+
+/** A request that was answered with 2xx. */
+export interface Request {
+  readonly id: string
+  readonly tool: string
+  readonly callId: string
+}
+
+/** An outcome that somebody heard. */
+export interface Reply {
+  readonly id: string
+  readonly callId: string
+  readonly status: string
+  readonly code: string | undefined
+}
+
+/** What stands outside of the system under test. */
+export interface Ledgers {
+  readonly requests: readonly Request[]
+  readonly replies: readonly Reply[]
+  readonly effects: readonly Effect[]
+  /** Ids of what an idempotent service elsewhere did. */
+  readonly downstream: readonly string[]
+  /** When a process was killed, by the same clock. */
+  readonly killed: ReadonlyMap<number, number>
+}
+
+/** The clock that all processes have in common: nobody can set it. */
+export function commonClock(): number {
+  return Number(process.hrtime.bigint() / 1_000n)
+}
+
+/** What the database says at the end. */
+export interface Stored {
+  readonly calls: readonly { call_id: string; idem_key: string | null; tool: string }[]
+  readonly results: readonly { call_id: string; status: string; code: string | null; result: string | null }[]
+  readonly queue: readonly { call_id: string; lease_until: unknown }[]
+  readonly audit: readonly { call_id: string; fence: number; phase: string; config: string | null }[]
+  readonly attempts: readonly { call_id: string; fence: number; outcome: string }[]
+  readonly letters: readonly { call_id: string | null; reason: string }[]
+}
+
+export async function readStored(database: Queries): Promise<Stored> {
+  const read = <R extends object>(sql: string): Promise<readonly R[]> => database.query(sql) as never
+  return {
+    calls: await read('select call_id, idem_key, tool from calls'),
+    results: await read('select call_id, status, code, result from results'),
+    queue: await read('select call_id, lease_until from queue'),
+    audit: await read('select call_id, fence, phase, config from audit order by seq'),
+    attempts: await read('select call_id, fence, outcome from attempts'),
+    letters: await read('select call_id, reason from dead_letters'),
+  }
+}
+
+/** The invariants, as the calls that break them; a sound run has none in the first eight. */
+export interface Verdict {
+  /** Requests without an outcome. */
+  readonly lost: readonly string[]
+  /** Effects that happened twice and may not. */
+  readonly doubled: readonly string[]
+  /** What was said of the effect is not true. */
+  readonly untrue: readonly string[]
+  /** Two different ends of one call, heard or stored. */
+  readonly twoEnds: readonly string[]
+  /** Calls of a key with one slot that ran at the same time or not in the order in which they came. */
+  readonly disorder: readonly string[]
+  /** Attempts whose start or end is not on the audit record. */
+  readonly unaudited: readonly string[]
+  /** Calls that ended and are still queued. */
+  readonly left: readonly string[]
+  /** What was accepted under one key more than once. */
+  readonly forked: readonly string[]
+  /** Reported only. */
+  readonly counts: {
+    readonly requests: number
+    readonly ok: number
+    readonly unknown: number
+    readonly dead: number
+    readonly effects: number
+    /** Runs beyond the first of tools that may be repeated. */
+    readonly repeated: number
+    /** Of tools that were asked first: a holder who is late but lives may act after somebody asked. */
+    readonly reconciledTwice: number
+    readonly attemptsLost: number
+  }
+}
+
+export function judge({ requests, replies, effects, downstream, killed }: Ledgers, stored: Stored): Verdict {
+  const acts = groupBy(
+    effects.filter(({ what }) => what === 'act'),
+    ({ id }) => id,
+  )
+  const done = groupBy(downstream, (id) => id)
+  const results = new Map(stored.results.map((row) => [row.call_id, row]))
+  const heard = groupBy(replies, ({ id }) => id)
+  const ids = groupBy(requests, ({ id }) => id)
+  const each = [...ids.values()].map(([first]) => first as Request)
+  const timesOf = (id: string, tool: string): number =>
+    tool === 'keyed' || tool === 'alone' ? (done.get(id)?.length ?? 0) : (acts.get(id)?.length ?? 0)
+
+  return {
+    lost: each.filter(({ callId }) => !results.has(callId)).map(({ id }) => id),
+    doubled: each
+      .filter(({ tool }) => ['once', 'keyed', 'alone'].includes(tool))
+      .filter(({ id, tool }) => timesOf(id, tool) > 1)
+      .map(({ id, tool }) => `${id} (${tool}) ${timesOf(id, tool)} times`),
+    untrue: each.flatMap(({ id, tool, callId }) => untruth(id, tool, results.get(callId), acts.get(id)?.length ?? 0)),
+    twoEnds: each.flatMap(({ id, callId }) => {
+      const row = results.get(callId)
+      const stated = [...(heard.get(id) ?? []), ...(row === undefined ? [] : [{ ...row, code: row.code ?? undefined }])]
+      const ends = new Set(stated.map(({ status, code }) => `${status} ${code ?? ''}`))
+      const audited = stored.audit.filter((row) => row.call_id === callId && row.phase === 'end').length
+      if (audited > 1) ends.add(`${audited} ends on the audit record`)
+      return ends.size > 1 ? [`${id}: ${[...ends].join(' | ')}`] : []
+    }),
+    disorder: disorderOf(effects, killed),
+    unaudited: unauditedOf(stored, effects),
+    left: stored.queue.filter(({ call_id }) => results.has(call_id)).map(({ call_id }) => call_id),
+    forked: [...ids].flatMap(([id, same]) => (new Set(same.map(({ callId }) => callId)).size > 1 ? [id] : [])),
+    counts: {
+      requests: each.length,
+      ok: stored.results.filter(({ status }) => status === 'ok').length,
+      unknown: stored.results.filter(({ status }) => status === 'unknown').length,
+      dead: stored.letters.length,
+      effects: effects.filter(({ what }) => what === 'act').length,
+      repeated: [...acts.values()].reduce((sum, { length }) => sum + length - 1, 0),
+      reconciledTwice: each.filter(({ id, tool }) => tool === 'reconcilable' && timesOf(id, tool) > 1).length,
+      attemptsLost: stored.attempts.filter(({ outcome }) => outcome === 'lost').length,
+    },
+  }
+}
+
+/** Nothing may be wrong, and a part of the calls must have been done, or nothing was shown; tells all of it at once. */
+export function assertSound({ counts, ...wrong }: Verdict, what: string, part = 0.6): void {
+  const broken = Object.entries(wrong).filter(([, list]) => list.length > 0)
+  assert.deepEqual(
+    Object.fromEntries(broken.map(([name, list]) => [name, { count: list.length, first: list.slice(0, 5) }])),
+    {},
+    `${what}; ${JSON.stringify(counts)}`,
+  )
+  assert.ok(counts.ok >= part * counts.requests, `${what}: too few calls were done; ${JSON.stringify(counts)}`)
+}
+
+function untruth(id: string, tool: string, row: Stored['results'][number] | undefined, acts: number): string[] {
+  if (row === undefined) return []
+  if (row.status === 'ok' && acts === 0) return [`${id} (${tool}) is said to be done and is not`]
+  const error = (JSON.parse(row.result ?? '{}') as { error?: { effect?: string } }).error
+  const harmless = error?.effect === 'none' && tool !== 'read'
+  return harmless && acts > 0 ? [`${id} (${tool}) is said not to have acted and did ${acts} times`] : []
+}
+
+/** A process that was killed in a call never leaves it: the next one to enter is not beside it. */
+function disorderOf(effects: readonly Effect[], killed: Ledgers['killed']): string[] {
+  const wrong: string[] = []
+  let inside: Effect | undefined
+  for (const line of effects) {
+    if (line.what === 'enter') {
+      const gone = inside === undefined || (killed.get(inside.pid) ?? Number.POSITIVE_INFINITY) < line.at
+      if (!gone) wrong.push(`${line.id} beside ${inside?.id}`)
+      inside = line
+    } else if (line.what === 'leave' && inside?.callId === line.callId) inside = undefined
+  }
+  return wrong
+}
+
+/** Each start has an end, each attempt and each effect a start. */
+function unauditedOf({ audit, attempts, results }: Stored, effects: readonly Effect[]): string[] {
+  const at = ({ call_id, fence }: { call_id: string; fence: number }): string => `${call_id} ${fence}`
+  const starts = new Set(audit.filter(({ phase }) => phase === 'start').map(at))
+  const ends = new Set(audit.filter(({ phase }) => ['end', 'lost', 'released'].includes(phase)).map(at))
+  const started = new Set(audit.filter(({ phase }) => phase === 'start').map(({ call_id }) => call_id))
+  const ended = new Set(audit.filter(({ phase }) => phase === 'end').map(({ call_id }) => call_id))
+  return [
+    ...[...starts].filter((place) => !ends.has(place)).map((place) => `${place} has a start and no end`),
+    ...attempts.map(at).flatMap((place) => (starts.has(place) ? [] : [`${place} was an attempt without a start`])),
+    ...effects.flatMap(({ callId, id }) => (started.has(callId) ? [] : [`${id} acted without a start`])),
+    ...results.flatMap(({ call_id }) => (ended.has(call_id) ? [] : [`${call_id} has a result and no end`])),
+  ]
+}
+
+function groupBy<T>(list: readonly T[], of: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const item of list) groups.set(of(item), [...(groups.get(of(item)) ?? []), item])
+  return groups
+}

@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { CallOptions } from '@gantry/client'
+import { type JsonObject, type Result, ToolError } from '@gantry/contract'
+import type { Site } from './site.ts'
+
+/** One request of the producer; its id is its idempotency key. */
+export interface Plan {
+  readonly id: string
+  readonly tool: string
+  readonly args?: JsonObject
+  readonly options?: CallOptions
+  /** Hands it in first and asks for the outcome then, instead of waiting in one request. */
+  readonly apart?: boolean
+}
+
+/** A request that nobody answers for so long is made again: whoever has it may be stopped for good. */
+const patienceMs = 8_000
+
+/** Sends it until it is answered with 2xx, notes that, and goes on asking until its outcome is heard. */
+export async function send(site: Site, plan: Plan, limitMs = 400_000): Promise<Result> {
+  const { id, tool, args = {}, options = {} } = plan
+  const until = performance.now() + limitMs
+  const name = `fault:${tool}`
+  const how = (): CallOptions => ({
+    idempotencyKey: id,
+    cancelOnAbort: false,
+    ...options,
+    signal: AbortSignal.timeout(patienceMs),
+  })
+  if (plan.apart === true) {
+    const { callId } = await persist(() => site.client.submit(name, { id, ...args }, how()), until)
+    site.ledgers.requests.push({ id, tool, callId })
+  }
+  const result = await persist(() => site.client.call(name, { id, ...args }, how()), until)
+  site.ledgers.requests.push({ id, tool, callId: result.callId })
+  hear(site, id, result)
+  return result
+}
+
+export function hear(site: Site, id: string, { callId, status, error }: Result): void {
+  site.ledgers.replies.push({ id, callId, status, code: error?.code })
+}
+
+/** Does it again as long as nobody can be reached. */
+export async function persist<T>(work: () => Promise<T>, until = performance.now() + 60_000): Promise<T> {
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      // A request that we broke off ourselves is CANCELLED.
+      const again = ToolError.is(error) && (error.retryable || error.code === 'CANCELLED')
+      if (!again || performance.now() > until) throw error
+      await sleep(20 + Math.random() * 80)
+    }
+  }
+}
+
+/** Sends all of them, so many at a time, and asks for some of the outcomes once more. */
+export async function drive(site: Site, plans: readonly Plan[], atOnce: number): Promise<Result[]> {
+  const results = await pooled(plans, atOnce, (plan) => send(site, plan))
+  await pooled(
+    plans.filter((_, n) => n % 4 === 0),
+    atOnce,
+    (plan) => send(site, plan),
+  )
+  return results
+}
+
+export async function pooled<T, R>(items: readonly T[], atOnce: number, work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  let next = 0
+  const lane = async (): Promise<void> => {
+    while (next < items.length) {
+      const place = next++
+      results[place] = await work(items[place] as T)
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(atOnce, items.length) }, lane))
+  return results
+}
+
+const tools = ['read', 'keyed', 'once', 'reconcilable', 'repeatable', 'alone']
+
+/** Calls of every class that take up to so long, before and after their effect. */
+export function mixed(count: number, random: () => number, longestMs: number, prefix = 'c'): Plan[] {
+  return Array.from({ length: count }, (_, n) => ({
+    id: `${prefix}${n}`,
+    tool: tools[n % tools.length] as string,
+    apart: random() < 0.5,
+    args: { beforeMs: Math.floor((random() * longestMs) / 2), afterMs: Math.floor((random() * longestMs) / 2) },
+  }))
+}

@@ -1,0 +1,15 @@
+/** Loaded before everything else (`--import`): the wall clock of this process, and of its threads, is wrong. */
+const RealDate = Date
+const shift = Number(process.env.FAULT_SKEW_MS ?? 0)
+
+class SkewedDate extends RealDate {
+  constructor(...given: unknown[]) {
+    if (given.length === 0) super(RealDate.now() + shift)
+    else super(...(given as [number]))
+  }
+  static override now(): number {
+    return RealDate.now() + shift
+  }
+}
+
+globalThis.Date = SkewedDate as DateConstructor
