@@ -64,6 +64,7 @@ export function startNode(options: NodeOptions): ServiceNode {
   })
   const heard: { said: string; alive: boolean; killedAt?: number } = { said: '', alive: true }
   child.stderr.on('data', (chunk) => {
+    // FAULT_SHOW=1 shows what the nodes say while they say it.
     if (process.env.FAULT_SHOW) process.stderr.write(`${child.pid}: ${chunk}`)
     heard.said = (heard.said + chunk).slice(-mostSaid)
   })
