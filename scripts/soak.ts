@@ -16,7 +16,17 @@ console.log(`Soak with seed ${seed}; repeat it with GANTRY_SOAK_SEED=${seed} npm
 installPrograms()
 const postgres = await sharedPostgres()
 const setup = join(import.meta.dirname, 'property-setup.ts')
-const flags = ['--expose-gc', '--import', setup, '--test', '--test-concurrency=2', '--test-reporter=dot']
+/** A test that hangs must not hang the run. */
+const longestTestMs = 1_500_000
+const flags = [
+  '--expose-gc',
+  '--import',
+  setup,
+  '--test',
+  '--test-concurrency=2',
+  `--test-timeout=${longestTestMs}`,
+  '--test-reporter=dot',
+]
 const child = spawn(process.execPath, [...flags, '--test-reporter-destination=stdout', ...properties, ...campaigns], {
   cwd: root,
   stdio: 'inherit',

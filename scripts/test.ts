@@ -24,7 +24,16 @@ if (files.length === 0) {
 }
 installPrograms()
 const setup = join(import.meta.dirname, 'property-setup.ts')
-const flags = ['--import', setup, '--test', '--test-concurrency=2', '--test-reporter=spec']
+/** A test that hangs must not hang the run. */
+const longestTestMs = 300_000
+const flags = [
+  '--import',
+  setup,
+  '--test',
+  '--test-concurrency=2',
+  `--test-timeout=${longestTestMs}`,
+  '--test-reporter=spec',
+]
 const notes = mkdtempSync(join(tmpdir(), 'gantry-matrix-'))
 const postgres = await sharedPostgres()
 const env = { ...process.env, ...postgres.env, GANTRY_MATRIX: join(notes, 'cases') }

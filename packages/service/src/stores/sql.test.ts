@@ -47,10 +47,13 @@ for (const [engine, open] of Object.entries(engines)) {
       await other.listen(channel, (payload) => heard.push(`${channel} ${payload}`))
     }
     const { store, pass } = await sqlFixture(database, other)
+    const until = async (line: string): Promise<void> => {
+      while (!heard.includes(line)) await new Promise((resolve) => setTimeout(resolve, 1))
+    }
     /** Notifications come in the order of commits, so that after this one all before it are here. */
     const news = async (): Promise<string[]> => {
       await database.query(`select pg_notify('gantry_done', 'all')`)
-      while (!heard.includes('gantry_done all')) await new Promise((resolve) => setTimeout(resolve, 1))
+      await until('gantry_done all')
       return heard.splice(0).filter((line) => line !== 'gantry_done all')
     }
     await store.submit([someCall('mine')], mine)
@@ -64,6 +67,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await store.cancel('late', 'acme')
     assert.deepEqual(await news(), ['gantry_cancel a', 'gantry_done late'])
     await store.finish(claims.slice(0, 1).map((claim) => someEnding(claim)))
+    await until('gantry_done a')
     assert.deepEqual((await news()).sort(), ['gantry_done a', 'gantry_outbox '])
     await store.release(claims.slice(1))
     assert.deepEqual(await news(), ['gantry_ready '])
@@ -73,6 +77,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await store.submit(manyCalls(2, { slot: { key: 's', limit: 1 } }))
     assert.deepEqual(await news(), ['gantry_ready '])
     await store.finish((await store.claim(10, mine)).map((claim) => someEnding(claim)))
+    await until('gantry_done b,c0000,mine')
     assert.deepEqual((await news()).sort(), ['gantry_done b,c0000,mine', 'gantry_ready '])
   })
 

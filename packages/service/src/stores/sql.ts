@@ -1,5 +1,6 @@
 import type { Database } from '../databases/database.ts'
 import type { CallStore } from './call-store.ts'
+import { createAnnouncer } from './sql/announce.ts'
 import { begin } from './sql/begin.ts'
 import { cancel } from './sql/cancel.ts'
 import { claim } from './sql/claim.ts'
@@ -17,13 +18,18 @@ import { submit } from './sql/submit.ts'
  * - Ownership: the database stays the caller's.
  */
 export function sqlCallStore(database: Database): CallStore {
+  const announce = createAnnouncer(database)
   return {
     submit: (calls, options) => submit(database, calls, options),
     claim: (max, options) => claim(database, max, options),
     begin: (holders) => begin(database, holders),
     extend: (holders, leaseMs) => extend(database, holders, leaseMs),
     release: (holders) => release(database, holders),
-    finish: (endings) => finish(database, endings),
+    async finish(endings) {
+      const accepted = await finish(database, endings)
+      announce(accepted)
+      return accepted
+    },
     outcomes: (holders) => outcomes(database, holders),
     reclaim: (options) => reclaim(database, options),
     cancel: (callId, tenant) => cancel(database, callId, tenant),

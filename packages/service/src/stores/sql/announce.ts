@@ -1,0 +1,45 @@
+import type { Database } from '../../databases/database.ts'
+
+/** With the longest id on top it is still within the 8000 bytes that a notification can have. */
+export const partBytes = 7_000
+
+/** Long enough to gather what ends together, short enough not to be felt by who waits in another process. */
+const gatherMs = 5
+
+/** There is nothing in it that would have to survive, so that nobody waits for the disk. */
+const announceSql = `
+  select pg_notify('gantry_done', part), set_config('synchronous_commit', 'off', true)
+  from json_array_elements_text($1::json) as part`
+
+/**
+ * Tells those who listen which calls ended, some together and a moment after it. In the transaction of the outcome it
+ * would make outcomes wait for each other's disk, because the server lets only one transaction at a time notify. What a
+ * process does not tell because it dies is found by those who look for themselves.
+ */
+export function createAnnouncer(database: Database): (callIds: readonly string[]) => void {
+  let gathered: string[] = []
+  const flush = (): void => {
+    const parts = JSON.stringify(inParts(gathered))
+    gathered = []
+    database.query(announceSql, [parts]).catch(() => undefined)
+  }
+  return (callIds) => {
+    if (callIds.length === 0) return
+    if (gathered.length === 0) setTimeout(flush, gatherMs)
+    gathered.push(...callIds)
+  }
+}
+
+function inParts(callIds: readonly string[]): string[] {
+  const parts: string[] = []
+  let bytes = Number.POSITIVE_INFINITY
+  for (const callId of callIds) {
+    bytes += Buffer.byteLength(callId) + 1
+    if (bytes <= partBytes) parts.push(`${parts.pop()},${callId}`)
+    else {
+      parts.push(callId)
+      bytes = Buffer.byteLength(callId)
+    }
+  }
+  return parts
+}
