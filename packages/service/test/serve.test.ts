@@ -232,9 +232,13 @@ export default { tools: [defineTool({ namespace: 'my', name: 'stray', descriptio
   })
 
   test('options go over the environment, and a process that only works listens nowhere', async (t) => {
-    const folder = serviceFolder(t, database)
+    const { url } = await postgresDatabase(t)
+    const folder = serviceFolder(t)
     const args = ['--role', 'worker', '--role', 'relay', '--data', '.gantry']
-    const service = startServe(t, folder, { args, environment: { GANTRY_ROLES: 'api', GANTRY_DATA: 'other' } })
+    const environment = { GANTRY_ROLES: 'api', GANTRY_DATA: 'other' }
+    const alone = startServe(t, folder, { args, environment })
+    await assert.rejects(alone.ready, /the role api is missing; set DATABASE_URL/)
+    const service = startServe(t, folder, { args, environment: { ...environment, DATABASE_URL: url } })
     assert.equal(await service.ready, '')
     assert.equal(service.printed.out, 'ready\n')
     assert.ok(!existsSync(join(folder, 'other')) && !existsSync(join(folder, '.gantry', 'key')))
