@@ -63,8 +63,7 @@ export async function gantryBacklog(options: GantryOptions): Promise<Backlog> {
         if (ended === count) resolve()
       })
       const running = await start()
-      await finished.finally(() => running.stop(10_000))
-      unhear()
+      await finished.finally(unhear).finally(() => running.stop(10_000))
     },
     close,
   }

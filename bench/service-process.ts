@@ -11,6 +11,7 @@ export type Answerer = 'gantry' | 'gantry http' | 'bullmq' | 'gantry embedded'
 export type ServiceOrder =
   | { readonly kind: 'drain'; readonly subject: Drainer; readonly url: string; readonly count: number }
   | { readonly kind: 'depth'; readonly url: string; readonly count: number }
+  | { readonly kind: 'memory'; readonly url: string; readonly count: number }
   /** Stays, and makes calls whenever it hears `turn`. */
   | {
       readonly kind: 'rate'
@@ -40,7 +41,7 @@ export interface Tenth {
 }
 
 /** After each tenth of the calls but the first, in which there is a start. */
-export interface DepthFigures {
+export interface MemoryFigures {
   readonly tenths: readonly Tenth[]
 }
 
@@ -55,7 +56,7 @@ export interface TurnFigures {
   readonly times: readonly number[]
 }
 
-export type ServiceAnswer = DrainFigures | DepthFigures | TimeFigures | TurnFigures | { readonly failed: string }
+export type ServiceAnswer = DrainFigures | MemoryFigures | TimeFigures | TurnFigures | { readonly failed: string }
 
 /** As many at a time as graphile-worker's own performance test has in one process. */
 const slots = 24
@@ -63,6 +64,8 @@ const slots = 24
 const callSlots = 64
 const warmCalls = 3_000
 const warmMs = 3_000
+const depthCalls = 30_000
+const refill = 1_000
 
 const order = JSON.parse(process.argv[2] ?? '{}') as ServiceOrder
 const answer = await measure(order).catch(failure)
@@ -73,6 +76,7 @@ process.send?.(answer, () => {
 function measure(order: ServiceOrder): Promise<ServiceAnswer> {
   if (order.kind === 'drain') return drain(order)
   if (order.kind === 'depth') return depth(order)
+  if (order.kind === 'memory') return memory(order)
   return order.kind === 'rate' ? takeTurns(order) : callers(order)
 }
 
@@ -80,21 +84,30 @@ function failure(error: unknown): ServiceAnswer {
   return { failed: error instanceof Error ? error.message : String(error) }
 }
 
-/** Some calls first, so that code is warm; of those that count the first tenth does not, because a start is in it. */
+/** Some calls first, so that code is warm. */
 async function drain({ subject, url, count }: Extract<ServiceOrder, { kind: 'drain' }>): Promise<DrainFigures> {
   const backlog = await backlogOf(subject, url)
   await backlog.add(warmCalls)
   await backlog.drain(warmCalls, () => {})
   await backlog.add(count)
+  const watch = stopwatch(count)
+  await backlog.drain(count, watch.done)
+  await backlog.close()
+  return { perSecond: watch.perSecond() }
+}
+
+/** Times the calls after the first tenth, because a start is in that. */
+function stopwatch(count: number) {
   const first = Math.floor(count / 10)
   let since = 0
   let until = 0
-  await backlog.drain(count, (done) => {
-    if (done === first) since = performance.now()
-    if (done === count) until = performance.now()
-  })
-  await backlog.close()
-  return { perSecond: ((count - first) * 1_000) / (until - since) }
+  return {
+    done(done: number): void {
+      if (done === first) since = performance.now()
+      if (done === count) until = performance.now()
+    },
+    perSecond: (): number => ((count - first) * 1_000) / (until - since),
+  }
 }
 
 function backlogOf(subject: Drainer, url: string): Promise<Backlog> {
@@ -103,10 +116,23 @@ function backlogOf(subject: Drainer, url: string): Promise<Backlog> {
     : graphileBacklog(url, slots, subject === 'graphile local')
 }
 
-async function depth({ url, count }: Extract<ServiceOrder, { kind: 'depth' }>): Promise<DepthFigures> {
+/** So many calls wait all the time: as many are added as are done. */
+async function depth({ url, count }: Extract<ServiceOrder, { kind: 'depth' }>): Promise<DrainFigures> {
   const backlog = await gantryBacklog({ url, slots })
-  await backlog.add(warmCalls)
-  await backlog.drain(warmCalls, () => {})
+  await backlog.add(count)
+  const watch = stopwatch(depthCalls)
+  let adding = Promise.resolve()
+  await backlog.drain(depthCalls, (done) => {
+    watch.done(done)
+    if (done % refill === 0) adding = adding.then(() => backlog.add(refill))
+  })
+  await adding
+  await backlog.close()
+  return { perSecond: watch.perSecond() }
+}
+
+async function memory({ url, count }: Extract<ServiceOrder, { kind: 'memory' }>): Promise<MemoryFigures> {
+  const backlog = await gantryBacklog({ url, slots })
   await backlog.add(count)
   const tenth = count / 10
   const tenths: Tenth[] = []
