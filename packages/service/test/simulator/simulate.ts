@@ -22,8 +22,10 @@ export interface Mutation {
 
 /** What happened outside, kept by nobody who is under test. */
 interface Ledgers {
-  /** `again`: everybody who had acted before was dead, so that asking the tool would have told. */
+  /** `again`: everybody who had acted before was dead, and the tool was not asked. */
   readonly effects: { readonly callId: string; readonly actor: Actor; readonly again: boolean }[]
+  /** Who asked the tool about which call. */
+  readonly asked: Set<string>
   readonly replies: { readonly callId: string; readonly status: string }[]
   /** Outcomes that the store accepted. */
   readonly accepted: { readonly callId: string; readonly status: string; readonly effect: string }[]
@@ -35,7 +37,7 @@ const effects: readonly EffectClass[] = ['read', 'keyed', 'once', 'reconcilable'
 /** Runs one schedule to its end and says what it broke; nothing for a sound one. The same seed is the same schedule. */
 export async function simulate(seed: number, mutation: Mutation = {}): Promise<readonly string[]> {
   const world = createWorld(seed)
-  const ledgers: Ledgers = { effects: [], replies: [], accepted: [] }
+  const ledgers: Ledgers = { effects: [], asked: new Set(), replies: [], accepted: [] }
   const plain = memoryCallStore({ now: world.now })
   const store = mutation.store?.(plain) ?? plain
   const spools = new Map<string, Ending[]>()
@@ -236,22 +238,24 @@ async function useTool(
   signal: AbortSignal,
   actor: Actor,
   world: World,
-  { effects }: Ledgers,
+  { effects, asked }: Ledgers,
 ): Promise<Result> {
   await world.gate(actor)
   const cancelled = { code: 'CANCELLED', message: '', stage: 'execute', retryable: false } as const
   if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'none' } })
   const before = effects.filter((act) => act.callId === callId)
-  effects.push({ callId, actor, again: before.length > 0 && before.every((act) => act.actor.dead) })
+  const known = asked.has(`${actor.name} ${callId}`)
+  effects.push({ callId, actor, again: !known && before.length > 0 && before.every((act) => act.actor.dead) })
   await world.gate(actor)
   if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'possible' } })
   return someResult({ callId })
 }
 
-function simExecutor(actor: Actor, world: World, { effects }: Ledgers): Executor {
+function simExecutor(actor: Actor, world: World, { effects, asked }: Ledgers): Executor {
   const reconcile: Executor['reconcile'] = async (_tool, _key, options) => {
     await world.gate(actor)
     const callId = options?.callId ?? ''
+    asked.add(`${actor.name} ${callId}`)
     if (world.chance(0.1)) return { state: 'unknown', reason: 'away' }
     const found = effects.some((effect) => effect.callId === callId)
     return found ? { state: 'found', result: someResult({ callId }) } : { state: 'absent' }
