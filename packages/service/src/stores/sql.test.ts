@@ -65,6 +65,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual(await news(), [])
     await store.cancel('a', 'acme')
     await store.cancel('late', 'acme')
+    await until('gantry_done late')
     assert.deepEqual(await news(), ['gantry_cancel a', 'gantry_done late'])
     await store.finish(claims.slice(0, 1).map((claim) => someEnding(claim)))
     await until('gantry_done a')

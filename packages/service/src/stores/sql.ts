@@ -31,8 +31,16 @@ export function sqlCallStore(database: Database): CallStore {
       return accepted
     },
     outcomes: (holders) => outcomes(database, holders),
-    reclaim: (options) => reclaim(database, options),
-    cancel: (callId, tenant) => cancel(database, callId, tenant),
+    async reclaim(options) {
+      const reclaimed = await reclaim(database, options)
+      announce(reclaimed.expired)
+      return reclaimed
+    },
+    async cancel(callId, tenant) {
+      const fate = await cancel(database, callId, tenant)
+      if (fate === 'ended') announce([callId])
+      return fate
+    },
     depth: (most) => depth(database, most),
   }
 }

@@ -34,8 +34,8 @@ class DurableFiles extends NodeFS {
 }
 
 const settings = [
-  ...['search_path=gantry', 'enable_seqscan=off', 'fsync=on', 'wal_sync_method=fsync'],
-  ...['max_wal_size=64MB', 'min_wal_size=32MB'],
+  ...['search_path=gantry', 'enable_seqscan=off', 'plan_cache_mode=force_generic_plan', 'fsync=on'],
+  ...['wal_sync_method=fsync', 'max_wal_size=64MB', 'min_wal_size=32MB'],
 ]
 const startParams = [
   ...PGlite.defaultStartParams.filter((flag) => flag !== '-F'),

@@ -1,7 +1,7 @@
 import type { Database } from '../../databases/database.ts'
 
 /** With the longest id on top it is still within the 8000 bytes that a notification can have. */
-export const partBytes = 7_000
+const partBytes = 7_000
 
 /** Long enough to gather what ends together, short enough not to be felt by who waits in another process. */
 const gatherMs = 5

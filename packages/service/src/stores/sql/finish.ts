@@ -1,12 +1,10 @@
 import type { Database } from '../../databases/database.ts'
 import type { Ending } from '../call-store.ts'
-import { partBytes } from './announce.ts'
 import { holderColumns, inOrder } from './holders.ts'
 
 /**
  * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
  * under a fence of its own, so that no late holder takes the outcome for his.
- * Only the latter tells of them here; of what holders ended, the announcer tells.
  * The row of the queue decides: whoever has locked and removed it is the only one who writes the rest.
  */
 const finishSql = `
@@ -45,11 +43,6 @@ const finishSql = `
   )
   select call_id,
     (select fill_slots(array_agg(slot_key)) from gone where slot_key is not null) as filled,
-    (select count(pg_notify('gantry_done', ids)) from (
-      select string_agg(call_id, ',') as ids from (
-        select call_id, sum(octet_length(call_id) + 1) over (rows unbounded preceding) / ${partBytes} as part from ended
-      ) numbered group by part
-    ) parts where $2 = 1) as told,
     (select pg_notify('gantry_outbox', '') where exists (select from sent)) as posted
   from ended`
 
