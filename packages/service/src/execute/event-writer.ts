@@ -91,7 +91,7 @@ function openReports(
   let told = false
   let ended = false
   let newest: Progress | undefined
-  let progressAt = 0
+  let progressAt = Number.NEGATIVE_INFINITY
 
   const keep = (report: Report, text: string): void => {
     if (count >= mostReports) return
