@@ -5,7 +5,7 @@ import type { Delivery, Transport } from '../transports/transport.ts'
 import { createConsumer } from './consumer.ts'
 
 function delivery(id: string): Delivery {
-  return { id, body: { kind: 'message', bytes: new Uint8Array() }, deliveries: 1 }
+  return { id, body: { kind: 'gone', source: 'test', position: id }, deliveries: 1 }
 }
 
 /** A transport that answers as told, then waits for the end. */

@@ -33,7 +33,7 @@ export interface KeptAudit extends Holder {
 export interface KeptMessage {
   readonly callId: string
   readonly tenant: string
-  readonly kind: 'callback'
+  readonly kind: 'callback' | 'reply'
   readonly target: string
 }
 

@@ -1,4 +1,4 @@
-import type { ChainResult, EffectClass, Identity, Result, ResultStatus } from '@gantry/contract'
+import type { ChainResult, EffectClass, Identity, JsonObject, Result, ResultStatus } from '@gantry/contract'
 
 /** A call that passed every check and is to be kept. */
 export interface AdmittedCall {
@@ -31,11 +31,26 @@ export interface AdmittedCall {
   readonly slot?: { readonly key: string; readonly limit: number }
   /** Where to send the result. */
   readonly callback?: string
+  /** Whom to answer over the broker that it came from. */
+  readonly reply?: ReplyAddress
+  /** Only workers with these labels may claim it. */
+  readonly placement?: { readonly [label: string]: string }
   readonly trace?: string
   /** The dead letter that this call repeats. */
   readonly redriveOf?: string
   /** Under what its tool knows the work, or the chain its journal, when that is not this call: the one it repeats. */
   readonly effectKey?: string
+}
+
+/** Where the answer to a message goes; written by the codec that read it, and read by nobody else. Plain JSON. */
+export interface ReplyAddress {
+  readonly codec: string
+  /** Which broker: `kafka` or `redis`. */
+  readonly transport: string
+  /** The topic or the stream; checked before the call was admitted. */
+  readonly to: string
+  /** What the sender knows the call by, and what else belongs into the answer. */
+  readonly data: JsonObject
 }
 
 /** What became of a call that was handed in. */
@@ -143,6 +158,8 @@ export interface CallStore {
 export interface ClaimOptions {
   readonly worker: string
   readonly leaseMs: number
+  /** What the worker is or has; of calls with a placement it gets those whose labels it has, all of them. */
+  readonly labels?: { readonly [label: string]: string }
 }
 
 export interface Reclaimed {

@@ -17,7 +17,7 @@ export type Operation =
 
 /** Times are so far apart that what the test itself takes makes no difference: none is a multiple of the step. */
 const stepMs = 500_000
-const options = { worker: 'w', leaseMs: 1_250_000 }
+const options = { worker: 'w', leaseMs: 1_250_000, labels: { zone: 'a', disk: 'fast' } }
 const slot = { key: 's', limit: 2 }
 
 /** All kinds of calls; some are duplicates of others or in conflict with them. */
@@ -35,6 +35,8 @@ const calls: readonly AdmittedCall[] = [
   { slot, callback: 'https://example.com/' },
   { slot: { key: 't', limit: 1 } },
   { slot: { key: 't', limit: 1 } },
+  { placement: { zone: 'a' }, reply: { codec: 'native', transport: 'redis', to: 'answers', data: { id: '1' } } },
+  { placement: { zone: 'b' } },
   { kind: 'chain' as const, tool: 'chain', deadlineMs: 250_000 },
 ].map((given, index) => someCall(`c${index}`, given))
 

@@ -15,9 +15,10 @@ import { submit } from './sql/submit.ts'
 /**
  * Calls in a database, PGlite or PostgreSQL; its tables are there already. Each operation is one statement, so one round
  * trip and one commit; the few that need a second one say why.
+ * `answers` are the brokers over which this process answers the calls that it ends.
  * - Ownership: the database stays the caller's.
  */
-export function sqlCallStore(database: Database): CallStore {
+export function sqlCallStore(database: Database, answers: readonly string[] = []): CallStore {
   const announce = createAnnouncer(database)
   return {
     submit: (calls, options) => submit(database, calls, options),
@@ -26,7 +27,7 @@ export function sqlCallStore(database: Database): CallStore {
     extend: (holders, leaseMs) => extend(database, holders, leaseMs),
     release: (holders) => release(database, holders),
     async finish(endings) {
-      const accepted = await finish(database, endings)
+      const accepted = await finish(database, endings, answers)
       announce(accepted)
       return accepted
     },

@@ -1,17 +1,20 @@
 import type { Claim } from '../stores/call-store.ts'
+import type { Message } from './message.ts'
 
 /** One call as it was handed over by a transport. */
 export interface Delivery {
-  /** Names the delivery in logs: the call id, or the partition and offset. */
+  /** Names the delivery in logs: the call id, or where the message stands. */
   readonly id: string
   /**
    * What was handed over: a call that is claimed already, because the transport is the store itself, or a message that
-   * has yet to be read, checked, kept and claimed.
+   * has yet to be read, checked and kept.
    */
   readonly body:
     | { readonly kind: 'claimed'; readonly claim: Claim }
-    | { readonly kind: 'message'; readonly bytes: Uint8Array }
-  /** How often it was handed over, this time included; kept by the transport, so that it survives the worker. */
+    | { readonly kind: 'message'; readonly message: Message }
+    /** A message that was removed before anybody settled it: there is nothing left but that it was there. */
+    | { readonly kind: 'gone'; readonly source: string; readonly position: string }
+  /** How often it was handed over, this time included, as far as the transport can tell. */
   readonly deliveries: number
 }
 
@@ -25,11 +28,13 @@ export interface Transport {
   readonly kind: string
   /** Up to `max` deliveries; waits for the first. */
   receive(max: number, signal: AbortSignal): Promise<readonly Delivery[]>
-  /** Says that the outcome is durable, so that they need not come again. Never before it is. */
+  /** Says that they are in safe hands, so that they need not come again. Never before that is durable. */
   settle(deliveries: readonly Delivery[]): Promise<void>
   /** Hands them back, to come again to anybody after the time. */
   release(deliveries: readonly Delivery[], delayMs: number): Promise<void>
   /** Makes a waiting `receive` look at once. */
   wake(): void
+  /** Messages that wait in the broker, as far as it can tell. */
+  lag?(): Promise<number>
   close(): Promise<void>
 }

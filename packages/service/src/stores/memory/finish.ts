@@ -53,6 +53,7 @@ function record({ records }: Memory, live: Live, ending: Ending, { fence, worker
   const { worker: _, ...line } = auditOf(live, 'end', { fence, ...how, ...(config === undefined ? {} : { config }) })
   records.audit.push(worker === undefined ? line : { ...line, worker })
   if (call.callback !== undefined) records.outbox.push({ callId, tenant, kind: 'callback', target: call.callback })
+  if (call.reply !== undefined) records.outbox.push({ callId, tenant, kind: 'reply', target: call.reply.to })
   if (dead === undefined) return
   const { reason } = dead
   const code = result.error?.code ?? 'INTERNAL'

@@ -1,5 +1,5 @@
 import type { AdmittedCall, ClaimOptions, Submitted } from '../call-store.ts'
-import { lease } from './claim.ts'
+import { fits, lease } from './claim.ts'
 import { fillSlots, type Live, type Memory } from './state.ts'
 
 export function submit(memory: Memory, calls: readonly AdmittedCall[], claim?: ClaimOptions): readonly Submitted[] {
@@ -19,7 +19,7 @@ function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | und
   if (call.key !== undefined) memory.keys.set(keyOf(call), call)
   const live = enter(memory, call)
   memory.live.set(callId, live)
-  if (claim === undefined || live.lane !== 'ready') return { kind: 'new', callId }
+  if (claim === undefined || live.lane !== 'ready' || !fits(call, claim)) return { kind: 'new', callId }
   const leased = lease(memory, live, claim)
   live.begun = true
   return { kind: 'new', callId, claim: leased }

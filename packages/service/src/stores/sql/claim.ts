@@ -2,23 +2,23 @@ import type { EffectClass } from '@gantry/contract'
 import type { Database } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
 
-/** $1: how many; $2: for how long; $3: the worker. The calls are found by their keys, for the reason in holders.ts. */
+/** $1: how many; $2: for how long; $3: the worker; $4: its labels. The calls are found by their keys, for the reason in holders.ts. */
 const claimSql = `
   with picked as materialized (
-    select call_id from queue where lane = 'ready' and lease_until is null
+    select call_id from queue where lane = 'ready' and lease_until is null and (placement is null or placement <@ $4::jsonb)
     order by priority desc, id limit $1
     for update skip locked
   ), taken as (
     update queue set fence = fence + 1, lease_until = now() + $2::float8 * interval '1 millisecond', worker = $3,
       claimed_at = now(), deliveries = deliveries + 1
     where call_id = any (array(select call_id from picked))
-    returning id, call_id, priority, fence, deliveries, lost, deaths, cancel_at, deadline, slot_key, slot_limit
+    returning id, call_id, priority, fence, deliveries, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement
   ), claimed as materialized (
     select t.id, t.priority, t.fence, t.deliveries, t.lost, t.deaths, t.cancel_at is not null as cancelled,
-      (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, c.*
+      (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, t.placement, c.*
     from taken t, lateral (
       select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
-        payload_ref, payload_bytes, timeout_ms, callback, trace, redrive_of, effect_key
+        payload_ref, payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key
       from calls where call_id = t.call_id offset 0
     ) c
   ), started as (
@@ -26,8 +26,8 @@ const claimSql = `
     select tenant, principal, call_id, fence, 'start', tool, $3 from claimed
   )
   select call_id, fence, deliveries, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key, fingerprint, tool, digest,
-    effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit, callback, trace, redrive_of,
-    effect_key
+    effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit, placement, callback, reply, trace,
+    redrive_of, effect_key
   from claimed order by priority desc, id`
 
 type ClaimRow = {
@@ -53,6 +53,8 @@ type ClaimRow = {
   payload_bytes: number
   timeout_ms: number | null
   callback: string | null
+  reply: string | null
+  placement: { readonly [label: string]: string } | null
   trace: string | null
   redrive_of: string | null
   effect_key: string | null
@@ -61,9 +63,9 @@ type ClaimRow = {
 export async function claim(
   database: Database,
   max: number,
-  { worker, leaseMs }: ClaimOptions,
+  { worker, leaseMs, labels = {} }: ClaimOptions,
 ): Promise<readonly Claim[]> {
-  return (await database.query<ClaimRow>(claimSql, [max, leaseMs, worker])).map(claimOf)
+  return (await database.query<ClaimRow>(claimSql, [max, leaseMs, worker, JSON.stringify(labels)])).map(claimOf)
 }
 
 function claimOf(row: ClaimRow): Claim {
@@ -89,6 +91,8 @@ function callOf(row: ClaimRow): AdmittedCall {
     ...(row.priority !== 0 && { priority: row.priority }),
     ...(row.slot_key !== null && row.slot_limit !== null && { slot: { key: row.slot_key, limit: row.slot_limit } }),
     ...(row.callback !== null && { callback: row.callback }),
+    ...(row.reply !== null && { reply: JSON.parse(row.reply) }),
+    ...(row.placement !== null && { placement: row.placement }),
     ...(row.trace !== null && { trace: row.trace }),
     ...(row.redrive_of !== null && { redriveOf: row.redrive_of }),
     ...(row.effect_key !== null && { effectKey: row.effect_key }),

@@ -4,9 +4,13 @@ import { holderColumns, inOrder } from './holders.ts'
 
 /**
  * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
- * under a fence of its own, so that no late holder takes the outcome for his.
+ * under a fence of its own, so that no late holder takes the outcome for his. $3: the brokers that this process can send
+ * to: it has a while to answer there by itself before others do.
  * The row of the queue decides: whoever has locked and removed it is the only one who writes the rest.
  */
+/** How long whoever ended a call has for answering it, before a relay does. */
+const ownAnswerSeconds = 15
+
 const finishSql = `
   with d as (
     select * from json_to_recordset($1::json) as d(
@@ -18,7 +22,7 @@ const finishSql = `
       where call_id = d.call_id and fence = d.fence
       offset 0 for update
     ) q, lateral (
-      select tenant, principal, tool, callback from calls where call_id = d.call_id offset 0
+      select tenant, principal, tool, callback, reply from calls where call_id = d.call_id offset 0
     ) c
   ), gone as (
     delete from queue where call_id = any (array(select call_id from ended)) returning slot_key
@@ -34,8 +38,19 @@ const finishSql = `
     select tenant, principal, call_id, end_fence, 'end', tool, case when $2 = 0 then worker end, status, code, config
     from ended
   ), sent as (
-    insert into outbox (call_id, tenant, kind, target)
-    select call_id, tenant, 'callback', callback from ended where callback is not null returning id
+    insert into outbox (call_id, tenant, kind, target, tries, lease_until)
+    select call_id, tenant, 'callback', callback, 0, null from ended where callback is not null
+    union all
+    select call_id, tenant, 'reply', reply ->> 'to', mine::integer,
+      case when mine then now() + interval '${ownAnswerSeconds} seconds' end
+    from (
+      select call_id, tenant, reply::json as reply, $2 = 0 and reply::json ->> 'transport' = any ($3::text[]) as mine
+      from ended where reply is not null
+    ) answered
+    returning lease_until
+  ), woken as (
+    update outbox set next_at = now()
+    where next_at = 'infinity' and call_id = any (array(select call_id from ended)) returning id
   ), dead as (
     insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
     select call_id, tenant, call_id, 'call', reason, coalesce(code, 'INTERNAL'), tool, deliveries
@@ -43,12 +58,17 @@ const finishSql = `
   )
   select call_id,
     (select fill_slots(array_agg(slot_key)) from gone where slot_key is not null) as filled,
-    (select pg_notify('gantry_outbox', '') where exists (select from sent)) as posted
+    (select pg_notify('gantry_outbox', '')
+      where exists (select from sent where lease_until is null) or exists (select from woken)) as posted
   from ended`
 
 /** Ends calls for their holders; answers those that were accepted. */
-export function finish(database: Database, endings: readonly Ending[]): Promise<readonly string[]> {
-  return end(database, endings, 0)
+export function finish(
+  database: Database,
+  endings: readonly Ending[],
+  answers: readonly string[],
+): Promise<readonly string[]> {
+  return end(database, endings, 0, answers)
 }
 
 /**
@@ -56,14 +76,20 @@ export function finish(database: Database, endings: readonly Ending[]): Promise<
  * is still so, because whoever had claimed them meanwhile would have raised their fence.
  */
 export function endUnrun(database: Database, endings: readonly Ending[]): Promise<readonly string[]> {
-  return end(database, endings, 1)
+  return end(database, endings, 1, [])
 }
 
-async function end(database: Database, endings: readonly Ending[], unrun: 0 | 1): Promise<readonly string[]> {
+async function end(
+  database: Database,
+  endings: readonly Ending[],
+  unrun: 0 | 1,
+  answers: readonly string[],
+): Promise<readonly string[]> {
   if (endings.length === 0) return []
   const rows = await database.query<{ call_id: string }>(finishSql, [
     JSON.stringify(inOrder(endings).map(rowOf)),
     unrun,
+    answers,
   ])
   return rows.map(({ call_id }) => call_id)
 }

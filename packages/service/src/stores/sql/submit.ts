@@ -3,28 +3,29 @@ import type { AdmittedCall, Claim, ClaimOptions, Submitted } from '../call-store
 
 const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
-  payload_bytes, timeout_ms, callback, trace, redrive_of, effect_key`
+  payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key`
 
-/** $1: the calls; $2: the worker who claims them, or null; $3: for how long. */
+/** $1: the calls; $2: the worker who claims them, or null; $3: for how long; $4: its labels. */
 const submitSql = `
   with d as materialized (
     select * from json_to_recordset($1::json) as d(
       n integer, call_id text, kind text, tenant text, principal text, identity text, idem_key text, fingerprint text,
       tool text, digest text, effect text, payload text, payload_ref text, payload_bytes integer, timeout_ms integer,
-      callback text, trace text, redrive_of text, effect_key text, priority integer, delay_ms float8, deadline_ms float8, slot_key text,
-      slot_limit integer)
+      callback text, reply text, trace text, redrive_of text, effect_key text, priority integer, delay_ms float8,
+      deadline_ms float8, slot_key text, slot_limit integer, placement jsonb)
   ), kept as (
     insert into calls (${columns}) select ${columns} from d on conflict do nothing returning call_id
   ), placed as (
     select d.*, case when delay_ms > 0 then 'later' when slot_key is not null then 'held' else 'ready' end as lane,
-      $2::text is not null and not delay_ms > 0 and slot_key is null as leased
+      $2::text is not null and not delay_ms > 0 and slot_key is null
+        and (placement is null or placement <@ $4::jsonb) as leased
     from d join kept using (call_id)
   ), entered as (
     insert into queue (
-      call_id, tenant, lane, priority, run_at, deadline, slot_key, slot_limit, fence, lease_until, worker, claimed_at,
-      deliveries, begun)
+      call_id, tenant, lane, priority, run_at, deadline, slot_key, slot_limit, placement, fence, lease_until, worker,
+      claimed_at, deliveries, begun)
     select call_id, tenant, lane, priority, now() + delay_ms * interval '1 millisecond',
-      now() + deadline_ms * interval '1 millisecond', slot_key, slot_limit, leased::integer,
+      now() + deadline_ms * interval '1 millisecond', slot_key, slot_limit, placement, leased::integer,
       case when leased then now() + $3::float8 * interval '1 millisecond' end, case when leased then $2 end,
       case when leased then now() end, leased::integer, leased
     from placed order by n
@@ -69,6 +70,7 @@ export async function submit(
     JSON.stringify(distinct(rows)),
     claim?.worker ?? null,
     claim?.leaseMs ?? null,
+    JSON.stringify(claim?.labels ?? {}),
   ])
   const fresh = new Map(entered.map((row) => [row.call_id, row]))
   const answers = new Map<number, Submitted>()
@@ -143,6 +145,7 @@ function rowOf(call: AdmittedCall, n: number) {
     payload_bytes: call.payloadBytes,
     timeout_ms: call.timeoutMs,
     callback: call.callback,
+    reply: call.reply === undefined ? undefined : JSON.stringify(call.reply),
     trace: call.trace,
     redrive_of: call.redriveOf,
     effect_key: call.effectKey,
@@ -151,5 +154,6 @@ function rowOf(call: AdmittedCall, n: number) {
     deadline_ms: call.deadlineMs,
     slot_key: call.slot?.key,
     slot_limit: call.slot?.limit,
+    placement: call.placement,
   }
 }
