@@ -1,6 +1,7 @@
 import { dirname, join, resolve } from 'node:path'
 import type { Issue, JsonObject } from '@gantry/contract'
 import { copyJson, filePins, JsonError } from '@gantry/core'
+import { brokerIssues } from './broker-settings.ts'
 import type { LoadedConfig } from './config.ts'
 import { makeBackends } from './data-backends.ts'
 import { dataTools } from './data-tools.ts'
@@ -10,7 +11,7 @@ import { partIssues } from './part-issues.ts'
 import { configError, throwingValue } from './problem.ts'
 import { runtimeOptions } from './runtime-options.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
-import { dataFolder, serviceSettings } from './service-settings.ts'
+import { dataFolder, serviceSettings, withoutService } from './service-settings.ts'
 import { configIssues } from './validate.ts'
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
@@ -26,13 +27,13 @@ export async function composeConfig(
   const issues: Issue[] = [...overrides.issues]
   const { data, live, ...lists } = separate(membersOf(said, file), file, issues)
   const document = override(plain(data, issues), overrides)
-  issues.push(...configIssues(document))
+  issues.push(...configIssues(document), ...brokerIssues(document))
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(document, backends, issues)))
   if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
   const { demo, builtins, $schema: _schema, secrets, secretStore, pins, profiles, runtimes, ...rest } = document
-  const { service, databaseUrl, transport: _transport, ...options } = rest
+  const options = withoutService(rest)
   const folder = dirname(file)
   const place = dataFolder(folder, environment)
   const store = storeOptions(secretStore, folder, place, environment)
@@ -41,7 +42,7 @@ export async function composeConfig(
     file,
     data: place,
     ...(store === undefined ? {} : { secretStore: store }),
-    service: serviceSettings({ service, databaseUrl }, place),
+    service: serviceSettings(document, place),
     builtins: builtins !== false,
     demo: demo === true,
     options: {

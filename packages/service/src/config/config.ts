@@ -1,4 +1,5 @@
 import type { ExecutorOptions, SecretStoreOptions } from '@gantry/core'
+import type { brokerKeys } from './broker-settings.ts'
 import type { ServiceSettings } from './service-settings.ts'
 
 /** What a configuration file may say, in any of its forms. */
@@ -17,12 +18,19 @@ export type ConfigKey =
   | 'runtimes'
   | 'profiles'
   | 'builtins'
-  | 'transport'
+  | (typeof brokerKeys)[number]
   | 'databaseUrl'
   | 'service'
   | 'demo'
 
-type NotForExecutors = 'demo' | 'builtins' | 'profiles' | 'secretStore' | 'transport' | 'databaseUrl' | 'service'
+type NotForExecutors =
+  | 'demo'
+  | 'builtins'
+  | 'profiles'
+  | 'secretStore'
+  | (typeof brokerKeys)[number]
+  | 'databaseUrl'
+  | 'service'
 
 /** Where to look, and who may stop it. */
 export interface ConfigRequest {

@@ -13,6 +13,14 @@ const port = {
   words: 'must be a port from 0 to 65535',
 }
 
+const word = { read: (text: string) => text, words: 'must be a text' }
+
+const flag = {
+  read: (text: string) =>
+    text === 'true' || text === '1' ? true : text === 'false' || text === '0' ? false : undefined,
+  words: 'must be true or false',
+}
+
 const overriding: { readonly [name: string]: Variable } = {
   // Read before the one in milliseconds, which is the finer word and wins.
   TIMEOUT_SECONDS: {
@@ -30,7 +38,34 @@ const overriding: { readonly [name: string]: Variable } = {
     read: (text) => oneOf(text, ['annotate', 'assert']),
     words: 'must be annotate or assert',
   },
-  GANTRY_TRANSPORT: { path: ['transport'], read: (text) => oneOf(text, ['postgres']), words: 'must be postgres' },
+  GANTRY_TRANSPORT: {
+    path: ['transport'],
+    read: (text) => someOf(text, ['postgres', 'redis', 'kafka']),
+    words: 'must be some of postgres, redis and kafka, with commas between them',
+  },
+  REDIS_URL: {
+    path: ['redisUrl'],
+    read: (text) => (/^rediss?:\/\//.test(text) ? text : undefined),
+    words: 'must be the URL of a Redis server, redis://… or rediss://…',
+  },
+  KAFKA_BROKERS: {
+    path: ['kafkaBrokers'],
+    read: (text) => text.split(',').map((broker) => broker.trim()),
+    words: 'must be host:port, with commas between several',
+  },
+  KAFKA_TLS: { path: ['kafka', 'tls'], ...flag },
+  KAFKA_CA_FILE: { path: ['kafka', 'caFile'], ...word },
+  KAFKA_SASL_MECHANISM: { path: ['kafka', 'saslMechanism'], ...word },
+  KAFKA_SASL_USERNAME: { path: ['kafka', 'username'], ...word },
+  KAFKA_SASL_PASSWORD: { path: ['kafka', 'password'], ...word },
+  S3_ENDPOINT: { path: ['s3', 'endpoint'], ...word },
+  S3_REGION: { path: ['s3', 'region'], ...word },
+  S3_BUCKET: { path: ['s3', 'bucket'], ...word },
+  S3_ACCESS_KEY_ID: { path: ['s3', 'accessKeyId'], ...word },
+  S3_SECRET_ACCESS_KEY: { path: ['s3', 'secretAccessKey'], ...word },
+  S3_SESSION_TOKEN: { path: ['s3', 'sessionToken'], ...word },
+  S3_FORCE_PATH_STYLE: { path: ['s3', 'forcePathStyle'], ...flag },
+  S3_PREFIX: { path: ['s3', 'prefix'], ...word },
   GANTRY_HOST: { path: ['service', 'host'], read: (text) => text, words: 'must be an address' },
   GANTRY_PORT: { path: ['service', 'port'], ...port },
   GANTRY_LOG: {
@@ -40,10 +75,7 @@ const overriding: { readonly [name: string]: Variable } = {
   },
   GANTRY_ROLES: {
     path: ['service', 'roles'],
-    read: (text) => {
-      const roles = text.split(',').map((role) => role.trim())
-      return roles.every((role) => ['api', 'worker', 'relay'].includes(role)) ? roles : undefined
-    },
+    read: (text) => someOf(text, ['api', 'worker', 'relay']),
     words: 'must be some of api, worker and relay, with commas between them',
   },
   DATABASE_URL: {
@@ -135,6 +167,11 @@ function above0(text: string, unit: number): number | undefined {
 function whole(text: string, least: number, most: number): number | undefined {
   const number = Number(text)
   return Number.isInteger(number) && number >= least && number <= most ? number : undefined
+}
+
+function someOf(text: string, words: readonly string[]): string[] | undefined {
+  const those = text.split(',').map((word) => word.trim())
+  return those.every((word) => words.includes(word)) ? those : undefined
 }
 
 function oneOf(text: string, words: readonly string[]): string | undefined {

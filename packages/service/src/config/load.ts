@@ -1,3 +1,4 @@
+import type { Issue, JsonObject } from '@gantry/contract'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { findConfig } from './discover.ts'
 import { readEnvironment, unknownVariables, wrongEnvironment } from './environment.ts'
@@ -13,18 +14,26 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
   const warnings = await unknownVariables(overrides.unknown)
   const file = findConfig(request.file, environment, folder)
   if (file === undefined) {
-    const { issues, document } = overrides
+    const { document } = overrides
+    const issues = [...overrides.issues, ...(await environmentIssues(document))]
     if (issues.length > 0) throw configError(undefined, wrongEnvironment, issues)
     const { runtimeOptions } = await import('./runtime-options.ts')
-    const { dataFolder, serviceSettings } = await import('./service-settings.ts')
-    const { service, databaseUrl, transport: _transport, ...rest } = document
-    const settings = serviceSettings({ service, databaseUrl }, dataFolder(folder, environment))
-    const options = { ...rest, runtimes: runtimeOptions({}, folder, environment) }
+    const { dataFolder, serviceSettings, withoutService } = await import('./service-settings.ts')
+    const settings = serviceSettings(document, dataFolder(folder, environment))
+    const options = { ...withoutService(document), runtimes: runtimeOptions({}, folder, environment) }
     return { file, builtins: true, demo: true, options, service: settings, warnings }
   }
   const said = await readConfig(file, signal, request.fresh === true)
   const { composeConfig } = await import('./compose.ts')
   return { ...(await readingLater(file, () => composeConfig(file, said, overrides, environment))), warnings }
+}
+
+/** Most variables are checked as they are read; those of brokers have to fit together. */
+async function environmentIssues(document: JsonObject): Promise<readonly Issue[]> {
+  const { brokerIssues, brokerKeys } = await import('./broker-settings.ts')
+  if (!brokerKeys.some((key) => document[key] !== undefined)) return []
+  const { configIssues } = await import('./validate.ts')
+  return [...configIssues(document), ...brokerIssues(document)]
 }
 
 async function readConfig(file: string, signal: AbortSignal, fresh: boolean): Promise<unknown> {

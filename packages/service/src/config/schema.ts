@@ -1,4 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
+import { brokerProperties, identitySchema } from './broker-schema.ts'
 
 const positive = { type: 'number', exclusiveMinimum: 0 }
 const variable = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }
@@ -47,6 +48,8 @@ const service = object({
   origins: { type: 'array', items: { type: 'string', pattern: '^https?://' } },
   roles: { type: 'array', items: { enum: ['api', 'worker', 'relay'] }, minItems: 1 },
   slots: { type: 'integer', minimum: 1, maximum: 10_000 },
+  labels: { type: 'object', additionalProperties: { type: 'string' } },
+  spool: { enum: ['file', 'redis'] },
   maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },
   callbackTries: { type: 'integer', minimum: 1, maximum: 100 },
   callbackSecret: { type: 'string', minLength: 1 },
@@ -107,15 +110,7 @@ export const configSchema: JsonSchema = object({
     }) as object),
     type: ['boolean', 'object'],
   },
-  identity: object(
-    {
-      principal: { type: 'string', minLength: 1 },
-      tenant: { type: 'string', minLength: 1 },
-      permissions: texts,
-      roles: texts,
-    },
-    ['principal', 'tenant', 'permissions'],
-  ),
+  identity: identitySchema,
   format: { enum: ['annotate', 'assert'] },
   // What is in these is checked by the parts that read it, which name the path.
   egress: { type: 'object' },
@@ -124,7 +119,7 @@ export const configSchema: JsonSchema = object({
   profiles: { type: 'object' },
   builtins: { type: 'boolean' },
   pins: { type: 'string', minLength: 1 },
-  transport: { enum: ['postgres'] },
+  ...brokerProperties,
   databaseUrl: { type: 'string', pattern: '^postgres(?:ql)?://' },
   service,
   demo: { type: 'boolean' },

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
-import type { Json, JsonObject } from '@gantry/contract'
+import type { JsonObject } from '@gantry/contract'
+import { type BrokerSettings, brokerKeys, brokerSettings } from './broker-settings.ts'
 
 export type Role = 'api' | 'worker' | 'relay'
 
@@ -44,6 +45,11 @@ export interface ServiceSettings {
   /** Where that port is; whoever reaches it reads them without a key. */
   readonly metricsHost: string
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
+  /** What this worker is or has; calls of tools with a placement go to workers that have all its labels. */
+  readonly labels: { readonly [label: string]: string }
+  /** Where outcomes wait while the database is away: a file of this machine, or Redis. */
+  readonly spool: 'file' | 'redis'
+  readonly brokers: BrokerSettings
 }
 
 const day = 24 * 3_600_000
@@ -68,17 +74,24 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   callbackTries: 12,
   callbacks: {},
   logLevel: 'info',
+  labels: {},
+  spool: 'file',
+  brokers: { transports: [] },
   metricsHost: '127.0.0.1',
 }
 
 /** What the file says of the service, and the environment over it; both are checked before. */
-export function serviceSettings(
-  { service, databaseUrl }: { readonly service?: Json | undefined; readonly databaseUrl?: Json | undefined },
-  data: string,
-): ServiceSettings {
+export function serviceSettings(document: JsonObject, data: string): ServiceSettings {
+  const { service, databaseUrl } = document
   const own = (service ?? {}) as JsonObject & Partial<ServiceSettings>
   const url = typeof databaseUrl === 'string' ? { databaseUrl } : {}
-  return { ...defaultSettings, ...own, ...url, data }
+  return { ...defaultSettings, ...own, ...url, brokers: brokerSettings(document), data }
+}
+
+/** What is left for the executor. */
+export function withoutService(document: JsonObject): JsonObject {
+  const own: readonly string[] = ['service', 'databaseUrl', ...brokerKeys]
+  return Object.fromEntries(Object.entries(document).filter(([key]) => !own.includes(key)))
 }
 
 /** Where Gantry keeps what it remembers between runs. */

@@ -10,6 +10,8 @@ export interface ConsumerOptions {
   /** Told when the transport fails and when it answers again. */
   readonly failed: (error: ToolError) => void
   readonly answered: () => void
+  /** Told when a look begins with nothing known to be left. */
+  readonly idled?: () => void
   readonly random: () => number
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>
 }
@@ -34,7 +36,7 @@ const shortLookMs = 1_000
  * waits, each time up to twice as long, so that many workers do not come back at the same moment.
  */
 export function createConsumer(options: ConsumerOptions): Consumer {
-  const { transport, room, take, failed, answered, random, pause } = options
+  const { transport, room, take, failed, answered, idled, random, pause } = options
   let idle = false
   let freed: (() => void) | undefined
 
@@ -58,6 +60,7 @@ export function createConsumer(options: ConsumerOptions): Consumer {
     }
     if (signal.aborted) return
     idle = true
+    idled?.()
     const look = failing ? AbortSignal.any([signal, AbortSignal.timeout(shortLookMs)]) : signal
     const deliveries = await transport.receive(asked, look)
     idle = deliveries.length < asked

@@ -4,6 +4,7 @@ import type { AdmittedCall, CallStore } from '../stores/call-store.ts'
 import type { DeadLetter, Paged, PageQuery } from '../stores/views.ts'
 import { callOf, isLetterId, type LetterRow, letterOf } from './letter-rows.ts'
 import { discardSql, getSql, listSql, redrivenSql, sendAgainSql } from './letter-statements.ts'
+import { letterPrefix } from './outbox.ts'
 import { readPlace, writePlace } from './place.ts'
 
 /**
@@ -19,8 +20,8 @@ export interface DeadLetters {
   list(query: PageQuery, tenant: string): Promise<Paged<DeadLetter>>
   get(id: string, tenant: string): Promise<DeadLetter>
   /**
-   * Hands the call in again, as its first caller and under a new id, which a second redrive answers too; or sends the
-   * callback again. Who asked for it is on the audit record. Whether he may is for the caller to check.
+   * Hands the call in again, as its first caller and under a new id, which a second redrive answers too; or sends again
+   * what could not be sent. Who asked for it is on the audit record. Whether he may is for the caller to check.
    */
   redrive(id: string, by: Identity): Promise<{ readonly callId: string }>
   discard(id: string, by: Identity): Promise<void>
@@ -77,7 +78,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
       const letter = await find(id, by.tenant)
       if (letter.redriven_as !== null) return { callId: letter.redriven_as }
       if (letter.discarded_at !== null) throw wrong('was discarded')
-      if (letter.source === 'callback') return { callId: await sendAgain(letter, by) }
+      if (letter.id.startsWith(letterPrefix)) return { callId: await sendAgain(letter, by) }
       const callId = await submitAgain(letter)
       await database.query(redrivenSql, [id, by.tenant, by.principal, callId])
       return { callId }

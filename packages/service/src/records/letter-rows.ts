@@ -39,6 +39,7 @@ type CallRow = {
   payload_bytes: number
   timeout_ms: number | null
   callback: string | null
+  reply: string | null
   trace: string | null
 }
 
@@ -69,7 +70,7 @@ export function letterOf(row: LetterRow): DeadLetter {
  */
 export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | undefined {
   if (call === null || call === undefined) return undefined
-  const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, trace } = call
+  const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, reply, trace } = call
   const identity: Identity = JSON.parse(call.identity)
   return {
     effectKey: effectKeyOf(call, identity),
@@ -83,6 +84,7 @@ export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | unde
     ...(payload_ref === null ? {} : { payloadRef: payload_ref }),
     ...(timeout_ms === null ? {} : { timeoutMs: timeout_ms }),
     ...(callback === null ? {} : { callback }),
+    ...(reply === null ? {} : { reply: JSON.parse(reply) }),
     ...(trace === null ? {} : { trace }),
   }
 }

@@ -48,7 +48,7 @@ export const sendAgainSql = `
     update outbox o set tries = 0, failed_at = null, next_at = now(), lease_until = null
     from letter l
     where o.id = substr(l.id, ${letterPrefix.length + 1})::bigint
-    returning l.id, l.call_id, l.tool
+    returning l.id, coalesce(l.call_id, l.id) as call_id, l.tool
   ), redriven as (
     update dead_letters d set redriven_at = now(), redriven_by = $3, redriven_as = b.call_id
     from back b where d.id = b.id

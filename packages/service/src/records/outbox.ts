@@ -1,14 +1,19 @@
 import type { Queries } from '../databases/database.ts'
-import type { CallState } from '../stores/call-store.ts'
+import type { CallState, ReplyAddress } from '../stores/call-store.ts'
 
-/** Something to be sent about a call that has ended, with the right to send it until the lease is over. */
+/** Something to be sent, with the right to send it until the lease is over. */
 export interface OutboxItem {
   readonly id: number
+  /** Empty when it is about no call. */
   readonly callId: string
   readonly tenant: string
-  /** How it is to be sent: `callback`. */
-  readonly kind: string
+  /** How it is to be sent: the outcome of a call to a URL or to a broker, or a message that is ready. */
+  readonly kind: 'callback' | 'reply' | 'message'
   readonly target: string
+  /** The message, or the address of one more who wants the answer. */
+  readonly body?: string
+  /** Whom the call answers. */
+  readonly reply?: ReplyAddress
   /** How often it was taken, this time included. */
   readonly tries: number
   /** What it is about; absent when the call is no longer kept. */
@@ -64,9 +69,11 @@ export const letterPrefix = 'callback-'
 
 type ClaimedRow = {
   id: number
-  call_id: string
+  call_id: string | null
   tenant: string
-  kind: string
+  kind: OutboxItem['kind']
+  body: string | null
+  reply: string | null
   target: string
   tries: number
   call_kind: 'call' | 'chain' | null
@@ -75,8 +82,12 @@ type ClaimedRow = {
 }
 
 function itemOf(row: ClaimedRow): OutboxItem {
-  const { id, call_id: callId, tenant, kind, target, tries, call_kind, tool, status } = row
-  const item = { id, callId, tenant, kind, target, tries }
+  const { id, call_id: callId, tenant, kind, target, tries, body, reply, call_kind, tool, status } = row
+  const item = {
+    ...{ id, callId: callId ?? '', tenant, kind, target, tries },
+    ...(body === null ? {} : { body }),
+    ...(reply === null ? {} : { reply: JSON.parse(reply) as ReplyAddress }),
+  }
   if (call_kind === null || tool === null || status === null) return item
   return { ...item, call: { kind: call_kind, tool, state: status } }
 }
@@ -96,9 +107,9 @@ const claimSql = `
   ), claimed as (
     update outbox o set tries = o.tries + 1, lease_until = now() + $2 * interval '1 millisecond'
     from due where o.id = due.id
-    returning o.id, o.call_id, o.tenant, o.kind, o.target, o.tries
+    returning o.id, o.call_id, o.tenant, o.kind, o.target, o.tries, o.body
   )
-  select o.*, c.kind as call_kind, c.tool, r.status
+  select o.*, c.kind as call_kind, c.tool, c.reply, r.status
   from claimed o
   left join calls c on c.call_id = o.call_id
   left join results r on r.call_id = o.call_id
@@ -113,10 +124,10 @@ const sentSql = `
 const failSql = `
   with failed as (
     update outbox set failed_at = now(), lease_until = null, last_error = $3::text ${held}
-    returning id, call_id, tenant, tries
+    returning id, call_id, tenant, tries, kind
   )
   insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
-  select '${letterPrefix}' || f.id, f.tenant, f.call_id, 'callback', $3::text, 'BACKEND_FAILED', c.tool, f.tries
+  select '${letterPrefix}' || f.id, f.tenant, f.call_id, f.kind, $3::text, 'BACKEND_FAILED', c.tool, f.tries
   from failed f
   left join calls c on c.call_id = f.call_id
   on conflict (id) do update set

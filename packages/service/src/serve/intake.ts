@@ -5,7 +5,7 @@ import type { Snapshots } from '../execute/snapshots.ts'
 import { checkCallbackUrl } from '../records/callback-url.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
-import type { AdmittedCall, CallStore, ClaimOptions, Submitted } from '../stores/call-store.ts'
+import type { AdmittedCall, CallStore, ClaimOptions, ReplyAddress, Submitted } from '../stores/call-store.ts'
 import { stillHeld } from '../stores/still-held.ts'
 import type { CallInput } from '../stores/views.ts'
 import type { Worker } from '../worker/worker.ts'
@@ -18,7 +18,7 @@ export interface IntakeParts {
   readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks'>
   readonly bus: Bus
   /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
-  readonly worker: Pick<Worker, 'free' | 'take'> | undefined
+  readonly worker: Pick<Worker, 'free' | 'room' | 'take'> | undefined
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
   /** Makes place for the answer of a call that somebody here will wait for. */
@@ -28,9 +28,18 @@ export interface IntakeParts {
 
 /** Takes calls in: refused, or kept durably and on their way. */
 export interface Intake {
-  submit(input: CallInput, identity: Identity): Promise<{ readonly callId: string; readonly repeated: boolean }>
+  submit(
+    input: CallInput,
+    identity: Identity,
+    from?: FromBroker,
+  ): Promise<{ readonly callId: string; readonly repeated: boolean }>
   /** From now on every call is refused. */
   close(): void
+}
+
+/** How a call that came over a broker is answered; nobody here waits for it. */
+export interface FromBroker {
+  readonly reply: ReplyAddress | undefined
 }
 
 export function createIntake(parts: IntakeParts): Intake {
@@ -67,13 +76,16 @@ export function createIntake(parts: IntakeParts): Intake {
     bus.emit('call:refused', { tool: String(input.tool ?? input.kind).slice(0, 200), code, tenant: identity.tenant })
   }
   return {
-    async submit(input, identity) {
-      const call = await check(input, identity).catch((error: unknown) => {
+    async submit(input, identity, from) {
+      const checked = await check(input, identity).catch((error: unknown) => {
         refused(input, identity, error)
         throw error
       })
-      const direct = worker?.free === true && call.delayMs === undefined && call.slot === undefined
-      parts.expect(call.callId, identity.tenant)
+      const call = from?.reply === undefined ? checked : { ...checked, reply: from.reply }
+      // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
+      const taken = from === undefined ? worker?.free === true : (worker?.room ?? 0) > 0
+      const direct = taken && call.delayMs === undefined && call.slot === undefined
+      if (from === undefined) parts.expect(call.callId, identity.tenant)
       const submitted = await (direct ? claiming : queueing).add(call).catch((error: unknown) => {
         keeping.failed(error)
         throw error

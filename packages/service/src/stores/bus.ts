@@ -39,6 +39,15 @@ export interface WorkerEvents {
   'upkeep:failed': { readonly what: string; readonly reason: string }
   /** The outbox could not be read or marked; it is tried again. */
   'relay:failed': { readonly reason: string }
+  /** A message was handed back to its broker, to come again. */
+  'message:held': { readonly transport: string; readonly id: string; readonly reason: string }
+  /** A message was removed from its broker before it was settled: somebody trimmed what was not done. */
+  'message:gone': { readonly source: string; readonly position: string }
+  /** A message that cannot become a call was answered or put to the dead letters. */
+  'message:refused': { readonly source: string; readonly code: ErrorCode; readonly dead: boolean }
+  /** A broker cannot be reached, or can again. */
+  'broker:down': { readonly transport: string; readonly reason: string }
+  'broker:up': { readonly transport: string; readonly downMs: number }
   'spool:changed': { readonly depth: number }
   'stage:timed': { readonly stage: 'consume' | 'admit' | 'execute' | 'record' | 'reply'; readonly ms: number }
   'circuit:changed': BreakerEvent

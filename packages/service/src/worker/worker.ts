@@ -21,6 +21,10 @@ export interface Worker {
   /** Whether a new call could begin here at once, with none waiting before it. */
   readonly free: boolean
   readonly running: number
+  /** How many calls that are in no queue yet it could take now; none while some wait in the queue for it. */
+  readonly room: number
+  /** Hears whenever there may be more room than before, until the function it answers is called. */
+  onRoom(hear: () => void): () => void
   /** Whether a call is in hand here: it waits, runs or is being recorded. */
   has(callId: string): boolean
   /** Ends a call that runs here. */
@@ -34,6 +38,11 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   const pace = createPace(options.slots, options.ahead)
   let consumed: Promise<void> = Promise.resolve()
   let downSince: number | undefined
+  const hearers = new Set<() => void>()
+  const freed = (): void => {
+    consumer.freed()
+    for (const hear of hearers) hear()
+  }
 
   const leases = ports.leases({
     lost: (callId) => {
@@ -52,12 +61,12 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       return handle(task, ports, options, () => {
         pace.ran(performance.now() - start)
         freeSlot()
-        consumer.freed()
+        freed()
       })
     },
     left: ({ claim }, counts) => {
       if (counts) leases.drop([claim.callId])
-      consumer.freed()
+      freed()
     },
   })
   const put = (claims: readonly Claim[], fresh: boolean): void => {
@@ -80,6 +89,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       if (downSince !== undefined) bus.emit('store:up', { downMs: ports.now().getTime() - downSince })
       downSince = undefined
     },
+    idled: freed,
     random: ports.random,
     pause: ports.pause,
   })
@@ -93,6 +103,14 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     get running() {
       return desk.running
+    },
+    get room() {
+      const open = !consuming.signal.aborted && consumer.idle
+      return open ? roomOf(desk, options.slots, pace.ahead) : 0
+    },
+    onRoom(hear) {
+      hearers.add(hear)
+      return () => void hearers.delete(hear)
     },
     has: desk.has,
     cancel: (callId) => void desk.stop(callId, 'cancelled'),

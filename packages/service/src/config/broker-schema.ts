@@ -1,0 +1,73 @@
+import type { JsonSchema } from '@gantry/contract'
+
+const text = { type: 'string', minLength: 1 }
+const texts = { type: 'array', items: text }
+const topic = { type: 'string', pattern: '^[A-Za-z0-9._-]{1,249}$' }
+const key = { type: 'string', minLength: 1, maxLength: 200 }
+const transport = { enum: ['postgres', 'redis', 'kafka'] }
+
+/** An identity that the host gives to whoever comes a certain way. */
+export const identitySchema: JsonSchema = {
+  type: 'object',
+  properties: { principal: text, tenant: text, permissions: texts, roles: texts },
+  required: ['principal', 'tenant', 'permissions'],
+  additionalProperties: false,
+}
+
+/** What a configuration says of brokers and of S3. */
+export const brokerProperties: { readonly [name: string]: JsonSchema } = {
+  transport: { anyOf: [transport, { type: 'array', items: transport, minItems: 1, uniqueItems: true }] },
+  redisUrl: { type: 'string', pattern: '^rediss?://' },
+  kafkaBrokers: { type: 'array', minItems: 1, items: { type: 'string', pattern: '^[^\\s,/:]+:[0-9]{1,5}$' } },
+  kafka: {
+    type: 'object',
+    properties: {
+      topic,
+      results: topic,
+      deadLetters: topic,
+      messages: topic,
+      group: { type: 'string', minLength: 1, maxLength: 200 },
+      tls: { type: 'boolean' },
+      caFile: text,
+      saslMechanism: { enum: ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] },
+      username: text,
+      password: text,
+      identity: identitySchema,
+    },
+    dependentRequired: { saslMechanism: ['username', 'password'] },
+    additionalProperties: false,
+  },
+  redis: {
+    type: 'object',
+    properties: {
+      stream: key,
+      group: key,
+      deadLetters: key,
+      messages: key,
+      replies: texts,
+      tenant: text,
+      tenants: { type: 'object', additionalProperties: text },
+      permissions: texts,
+      users: { type: 'object', additionalProperties: texts },
+      requireHash: { type: 'boolean' },
+      identity: identitySchema,
+      catalog: { type: 'boolean' },
+    },
+    additionalProperties: false,
+  },
+  s3: {
+    type: 'object',
+    properties: {
+      endpoint: { type: 'string', pattern: '^https?://' },
+      region: text,
+      bucket: { type: 'string', pattern: '^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$' },
+      accessKeyId: text,
+      secretAccessKey: text,
+      sessionToken: text,
+      forcePathStyle: { type: 'boolean' },
+      prefix: { type: 'string', pattern: '^[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*$', maxLength: 200 },
+    },
+    required: ['bucket', 'accessKeyId', 'secretAccessKey'],
+    additionalProperties: false,
+  },
+}

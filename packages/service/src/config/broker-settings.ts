@@ -1,0 +1,128 @@
+import type { Identity, Issue, JsonObject } from '@gantry/contract'
+
+export type Broker = 'kafka' | 'redis'
+
+/** Where and how calls come over Kafka. */
+export interface KafkaSettings {
+  readonly brokers: readonly string[]
+  /** Calls come from here, and their results go there. */
+  readonly topic: string
+  readonly results: string
+  readonly deadLetters: string
+  /** For what tools send while they run. */
+  readonly messages: string
+  readonly group: string
+  readonly tls: boolean
+  readonly caFile?: string
+  readonly saslMechanism?: 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512'
+  readonly username?: string
+  /** The text itself, or `secret:name`. */
+  readonly password?: string
+  /** Who may write to the topic is this one; what a message says of itself counts for nothing. */
+  readonly identity?: Identity
+}
+
+/** Where and how calls come over Redis Streams. */
+export interface RedisSettings {
+  readonly url: string
+  readonly stream: string
+  readonly group: string
+  readonly deadLetters: string
+  readonly messages: string
+  /** Streams that a message may want its answer in, `*` for anything; the reply streams of gateways when absent. */
+  readonly replies?: readonly string[]
+  /** Of those whose sessions are in Redis. */
+  readonly tenant: string
+  /** By guild, before `tenant`. */
+  readonly tenants: { readonly [guild: string]: string }
+  readonly permissions: readonly string[]
+  /** Permissions of users besides, by `platform:user`. */
+  readonly users: { readonly [user: string]: readonly string[] }
+  /** A message that does not say which catalog its sender saw is refused as stale. */
+  readonly requireHash: boolean
+  /** Who sends messages that belong to no session, in the native form; without it they are refused. */
+  readonly identity?: Identity
+  /** Whether the catalog is published there. */
+  readonly catalog: boolean
+}
+
+/** Where files are kept instead of a folder. */
+export interface S3Settings {
+  readonly endpoint?: string
+  readonly region: string
+  readonly bucket: string
+  readonly accessKeyId: string
+  /** The text itself, or `secret:name`. */
+  readonly secretAccessKey: string
+  readonly sessionToken?: string
+  readonly forcePathStyle?: boolean
+  readonly prefix?: string
+}
+
+export interface BrokerSettings {
+  /** The brokers that calls are taken from, besides the queue in the database. */
+  readonly transports: readonly Broker[]
+  readonly kafka?: KafkaSettings
+  /** Also without the transport: for the spool and the cache. */
+  readonly redis?: RedisSettings
+  readonly s3?: S3Settings
+}
+
+const kafkaDefaults = {
+  topic: 'somastack.tools',
+  results: 'somastack.tool_results',
+  deadLetters: 'somastack.tools.dlq',
+  messages: 'conversation.outbound',
+  group: 'tool-executor',
+  tls: false,
+}
+
+const redisDefaults = {
+  stream: 'sg:stream:tools',
+  group: 'sg:tools',
+  deadLetters: 'sg:stream:dlq',
+  messages: 'sg:stream:outbound',
+  tenant: 'default',
+  tenants: {},
+  permissions: ['*'],
+  users: {},
+  requireHash: true,
+  catalog: true,
+}
+
+/** The keys of a document that speak of brokers; checked before. */
+export const brokerKeys = ['transport', 'redisUrl', 'kafkaBrokers', 'redis', 'kafka', 's3'] as const
+
+export function brokerSettings(document: JsonObject): BrokerSettings {
+  const { redisUrl, kafkaBrokers, redis, kafka, s3 } = document as {
+    readonly redisUrl?: string
+    readonly kafkaBrokers?: readonly string[]
+    readonly redis?: Partial<RedisSettings>
+    readonly kafka?: Partial<KafkaSettings>
+    readonly s3?: S3Settings
+  }
+  return {
+    transports: transportsOf(document),
+    ...(kafkaBrokers === undefined ? {} : { kafka: { ...kafkaDefaults, ...kafka, brokers: kafkaBrokers } }),
+    ...(redisUrl === undefined ? {} : { redis: { ...redisDefaults, ...redis, url: redisUrl } }),
+    ...(s3 === undefined ? {} : { s3: { ...s3, region: s3.region ?? 'us-east-1' } }),
+  }
+}
+
+/** What is missing for what is asked for. */
+export function brokerIssues(document: JsonObject): Issue[] {
+  const transports = transportsOf(document)
+  const issues: Issue[] = []
+  if (transports.includes('kafka') && document.kafkaBrokers === undefined) {
+    issues.push({ path: '/kafkaBrokers', message: 'is needed for the transport kafka (or KAFKA_BROKERS=host:port)' })
+  }
+  if (transports.includes('redis') && document.redisUrl === undefined) {
+    issues.push({ path: '/redisUrl', message: 'is needed for the transport redis (or REDIS_URL=redis://…)' })
+  }
+  return issues
+}
+
+function transportsOf({ transport = 'postgres' }: JsonObject): readonly Broker[] {
+  const all = (Array.isArray(transport) ? transport : [transport]) as readonly string[]
+  return (['kafka', 'redis'] as const).filter((broker) => all.includes(broker))
+}

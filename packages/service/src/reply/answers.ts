@@ -1,0 +1,117 @@
+import { type ChainResult, type Result, ToolError } from '@gantry/contract'
+import type { Codec, Reply, ReplyFile } from '../codecs/codec.ts'
+import type { OutboxItem } from '../records/outbox.ts'
+import { createBatch } from '../stores/batch.ts'
+import type { ReplyAddress } from '../stores/call-store.ts'
+import type { Outgoing, Publisher, Sent } from '../transports/message.ts'
+import { packMessage, unpackMessage } from './packed-message.ts'
+import type { Send, Sending } from './relay.ts'
+
+type Outcome = Result | ChainResult
+
+export interface AnswersOptions {
+  /** By the name that an address calls it. */
+  readonly codecs: ReadonlyMap<string, Codec>
+  /** By transport. */
+  readonly publishers: ReadonlyMap<string, Publisher>
+  /** The outcomes of those calls that have one. */
+  readonly outcomes: (callIds: readonly string[]) => Promise<ReadonlyMap<string, Outcome>>
+  /** The files that go with an outcome, with the content of small ones. */
+  readonly files: (outcome: Outcome, tenant: string) => Promise<readonly ReplyFile[]>
+  /** Takes the replies to these calls out of the outbox. */
+  readonly answered: (callIds: readonly string[]) => Promise<void>
+  readonly now: () => Date
+}
+
+/** Answers over brokers. */
+export interface Answers {
+  /** Answers a call that just ended here; what does not go well is left to the relay. */
+  tell(callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): void
+  /** Sends an item of the outbox that is for a broker. */
+  readonly send: Send
+  /** The answer to somebody whose message is refused, for the outbox; undefined when nobody here speaks to him. */
+  refusal(address: ReplyAddress, error: ToolError): { readonly target: string; readonly body: string } | undefined
+  /** Resolves when what `tell` was told has been sent or given up. */
+  settled(): Promise<void>
+}
+
+const never = new AbortController().signal
+
+export function createAnswers(options: AnswersOptions): Answers {
+  const { codecs, publishers, outcomes, files, now } = options
+  const open = new Set<Promise<void>>()
+  const sending = new Map(
+    [...publishers].map(([name, publisher]) => [
+      name,
+      createBatch<Outgoing, Sent>((messages) => publisher.send(messages, never), { most: 1_000, atOnce: 4 }),
+    ]),
+  )
+  const marking = createBatch<string, void>(
+    async (callIds) => {
+      await options.answered(callIds)
+      return callIds.map(() => undefined)
+    },
+    { most: 2_000 },
+  )
+  const reading = createBatch<string, Outcome | undefined>(
+    async (callIds) => {
+      const found = await outcomes(callIds)
+      return callIds.map((callId) => found.get(callId))
+    },
+    { most: 64 },
+  )
+  const encoded = (address: ReplyAddress, reply: Reply): Outgoing => {
+    const codec = codecs.get(address.codec)
+    if (codec === undefined) throw new ToolError('CONFIG_INVALID', `There is no codec ${address.codec} any more.`)
+    return codec.reply(address, reply, now())
+  }
+  const publish = async (transport: string, message: Outgoing): Promise<Sending> => {
+    const batch = sending.get(transport)
+    return batch === undefined ? { kind: 'again', error: `There is no way to ${transport} here.` } : batch.add(message)
+  }
+  const reply = async (address: ReplyAddress, outcome: Outcome, tenant: string): Promise<Sending> => {
+    const those =
+      'effects' in outcome && outcome.effects.some(({ kind }) => kind === 'file') ? await files(outcome, tenant) : []
+    return publish(address.transport, encoded(address, { kind: 'ended', result: outcome, files: those }))
+  }
+  const tell = async (callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): Promise<void> => {
+    const { kind } = await reply(address, outcome, tenant)
+    if (kind === 'sent') await marking.add(callId)
+  }
+  const sendItem = async (item: OutboxItem): Promise<Sending> => {
+    if (item.kind === 'message') {
+      const { transport, message } = unpackMessage(item.body ?? '')
+      return publish(transport, message)
+    }
+    const address = item.body === undefined ? item.reply : (JSON.parse(item.body) as ReplyAddress)
+    if (address === undefined) return { kind: 'never', error: 'The call is no longer kept.' }
+    const outcome = await reading.add(item.callId)
+    if (outcome === undefined) return { kind: 'again', error: 'The call has not ended.' }
+    return reply(address, outcome, item.tenant)
+  }
+  return {
+    tell(callId, address, outcome, tenant) {
+      if (!publishers.has(address.transport)) return
+      const done = tell(callId, address, outcome, tenant)
+        .catch(() => undefined)
+        .finally(() => open.delete(done))
+      open.add(done)
+    },
+    async send(item, signal) {
+      try {
+        return await sendItem(item)
+      } catch (error) {
+        signal.throwIfAborted()
+        return { kind: 'again', error: ToolError.is(error) ? error.message : 'It could not be sent.' }
+      }
+    },
+    refusal(address, error) {
+      if (!publishers.has(address.transport)) return undefined
+      const message = encoded(address, { kind: 'refused', error })
+      return { target: message.to, body: packMessage(address.transport, message) }
+    },
+    async settled() {
+      while (open.size > 0) await Promise.all(open)
+    },
+  }
+}
