@@ -56,6 +56,15 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     }),
     bus.on('upkeep:failed', ({ what, reason }) => log.error({ what, reason }, 'upkeep failed')),
     bus.on('relay:failed', ({ reason }) => log.error({ reason }, 'outbox not reached')),
+    bus.on('message:held', ({ transport, id, reason }) =>
+      log.warn({ transport, message: id, reason }, 'message put off'),
+    ),
+    bus.on('message:gone', ({ source, position }) => {
+      log.error({ source, position }, 'a message was removed from its stream before it was settled')
+    }),
+    bus.on('message:refused', ({ source, code, dead }) => log.warn({ source, code, dead }, 'message refused')),
+    bus.on('broker:down', ({ transport, reason }) => log.error({ transport, reason }, 'broker away')),
+    bus.on('broker:up', ({ transport, downMs }) => log.info({ transport, downMs }, 'broker back')),
     bus.on('spool:changed', ({ depth }) => {
       if (depth > 0) log.warn({ depth }, 'outcomes wait on disk')
       else log.info({ depth }, 'no outcome waits on disk any more')

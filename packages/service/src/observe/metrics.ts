@@ -7,6 +7,8 @@ export interface Gauges {
   readonly depth: () => Promise<number>
   readonly running: () => number
   readonly spooled: () => number
+  /** By transport: messages that wait in the broker. */
+  readonly lag?: { readonly [transport: string]: () => Promise<number> }
 }
 
 export interface Metrics {
@@ -43,6 +45,13 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that were given up.')
   const callbacks = counter('gantry_callbacks_total', 'Callbacks that were tried, by what came of it.', ['outcome'])
   const released = counter('gantry_released_total', 'Calls that were handed back.')
+  const messages = counter('gantry_messages_refused_total', 'Messages that became no call, by code.', ['code'])
+  const held = counter('gantry_messages_held_total', 'Messages that were handed back to their broker.')
+  const gone = counter('gantry_messages_gone_total', 'Messages that were removed before they were settled.')
+  const brokers = new Gauge({
+    ...{ name: 'gantry_broker_up', help: 'Whether the broker answers.' },
+    ...{ labelNames: ['transport'], registers },
+  })
   const seconds = createHistogram({
     name: 'tool_executor_duration_seconds',
     help: 'How long calls took, by tool.',
@@ -59,6 +68,9 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   up.set(1)
   gauge('gantry_queue_depth', 'Calls that wait.', gauges.depth)
   gauge('gantry_running', 'Calls that run in this process.', async () => gauges.running())
+  for (const [name, lag] of Object.entries(gauges.lag ?? {})) {
+    gauge(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
+  }
   gauge('gantry_spool_depth', 'Outcomes that wait on disk for the database.', async () => gauges.spooled())
   collectDefaultMetrics({ register: registry })
 
@@ -91,6 +103,14 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('fence:refused', () => fences.inc()),
     bus.on('stage:timed', ({ stage, ms }) => stages.observe(stage, ms / 1_000)),
     bus.on('circuit:changed', ({ kind, name }) => ({ opened, closed, trial: trials })[kind].inc({ circuit: name })),
+    bus.on('message:refused', ({ code, dead: letter }) => {
+      messages.inc({ code })
+      if (letter) dead.inc()
+    }),
+    bus.on('message:held', () => held.inc()),
+    bus.on('message:gone', () => gone.inc()),
+    bus.on('broker:down', ({ transport }) => brokers.set({ transport }, 0)),
+    bus.on('broker:up', ({ transport }) => brokers.set({ transport }, 1)),
     bus.on('store:down', () => up.set(0)),
     bus.on('store:up', () => up.set(1)),
   ]
