@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { buildEngines } from './engines/built.ts'
 import { installPrograms } from './engines/packages.ts'
 import { sharedPostgres } from './engines/postgres.ts'
 
@@ -14,6 +15,7 @@ const seed = process.env.GANTRY_SOAK_SEED ?? String(Date.now() % 2_147_483_647)
 console.log(`Soak with seed ${seed}; repeat it with GANTRY_SOAK_SEED=${seed} npm run test:soak`)
 
 installPrograms()
+await buildEngines()
 const postgres = await sharedPostgres()
 const setup = join(import.meta.dirname, 'property-setup.ts')
 /** A test that hangs must not hang the run. */
@@ -25,7 +27,7 @@ const flags = [
   '--test',
   '--test-concurrency=2',
   `--test-timeout=${longestTestMs}`,
-  '--test-reporter=dot',
+  '--test-reporter=spec',
 ]
 const child = spawn(process.execPath, [...flags, '--test-reporter-destination=stdout', ...properties, ...campaigns], {
   cwd: root,

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { MatrixCase } from '../packages/core/src/conformance/matrix.ts'
 import { runtimesPage } from './docs/runtimes-page.ts'
+import { buildEngines } from './engines/built.ts'
 import { installPrograms } from './engines/packages.ts'
 import { sharedPostgres } from './engines/postgres.ts'
 import { engineTable, missingEngines } from './engines/table.ts'
@@ -23,6 +24,7 @@ if (files.length === 0) {
   process.exit(2)
 }
 installPrograms()
+const built = await buildEngines()
 const setup = join(import.meta.dirname, 'property-setup.ts')
 /** A test that hangs must not hang the run. */
 const longestTestMs = 300_000
@@ -40,11 +42,11 @@ const env = { ...process.env, ...postgres.env, GANTRY_MATRIX: join(notes, 'cases
 const child = spawn(process.execPath, [...flags, ...files], { cwd: root, stdio: 'inherit', env })
 child.on('exit', async (code) => {
   await postgres.stop()
-  const whole = asked.length === 0 && missingEngines(root).length === 0
+  const whole = asked.length === 0 && missingEngines(root, built).length === 0
   if (code === 0 && whole) writeMatrix()
   rmSync(notes, { recursive: true })
-  console.log(engineTable(root))
-  const missing = required ? missingEngines(root) : []
+  console.log(engineTable(root, built))
+  const missing = required ? missingEngines(root, built) : []
   if (missing.length > 0) console.error(`\nGANTRY_ENGINES=required, but these are missing: ${missing.join(', ')}.`)
   process.exitCode = missing.length > 0 ? 1 : (code ?? 1)
 })

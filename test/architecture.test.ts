@@ -185,9 +185,9 @@ const drivers: readonly {
   /** The file of the interface, where that is not the folder in the singular. */
   readonly interface?: string
 }[] = [
-  { pack: 'service', folder: 'artifacts', suite: 'testArtifactStore', files: ['folder'], interface: 'artifact-store' },
+  { pack: 'service', folder: 'artifacts', suite: 'testArtifactStore', files: ['folder', 's3'], interface: 'artifact-store' },
   { pack: 'service', folder: 'stores', suite: 'testCallStore', files: ['memory', 'sql'], interface: 'call-store' },
-  { pack: 'service', folder: 'transports', suite: 'testTransport', files: ['postgres'] },
+  { pack: 'service', folder: 'transports', suite: 'testTransport', files: ['kafka', 'postgres', 'redis'] },
   { pack: 'service', folder: 'databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
   { folder: 'backends', suite: 'testBackend', files: ['local', 'http', 'grpc', 'mcp', 'sandboxed'] },
@@ -217,7 +217,7 @@ test('every driver runs the conformance suite of its interface', () => {
 
 test('the list of drivers names every file that implements an interface', () => {
   const implementing =
-    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|CallStore|Transport|ArtifactStore|Promise<Database>)(?:<.*>)?\s*(?:\{|$|=>)/m
+    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|CallStore|Transport|ArtifactStore|Promise<Database>|Promise<Transport>)(?:<.*>)?\s*(?:\{|$|=>)/m
   for (const { pack = 'core', folder, files } of drivers) {
     const found = globSync(`packages/${pack}/src/${folder}/*.ts`, { cwd: root })
       .filter((file) => !file.endsWith('.test.ts'))

@@ -18,6 +18,7 @@ export const programs: readonly Program[] = [
   { name: 'bwrap', package: 'bubblewrap', use: 'sandboxes' },
   { name: '/usr/bin/python3', package: 'python3', use: 'sandboxes' },
   { name: 'postgres', package: 'postgresql', use: 'the service' },
+  { name: 'redis-server', package: 'redis-server', use: 'the service' },
 ]
 
 /** PATH, and where Debian keeps programs of which several versions can be installed; the newest is found first. */

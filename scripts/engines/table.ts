@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import type { BuiltEngine } from './built.ts'
 import { hasProgram, programs } from './packages.ts'
 
 interface Engine {
@@ -10,7 +11,7 @@ interface Engine {
 }
 
 /** What the tests can run against. Engines join the list with the first test that needs them. */
-function engines(root: string): Engine[] {
+function engines(root: string, built: readonly BuiltEngine[]): Engine[] {
   const suite = existsSync(join(root, '../shared/data/json-schema-test-suite'))
   return [
     { name: `Node ${process.versions.node}`, use: 'everything' },
@@ -24,18 +25,19 @@ function engines(root: string): Engine[] {
       use,
       ...(hasProgram(name) ? {} : { missing: `not installed; apt-get install ${from}` }),
     })),
+    ...built,
   ]
 }
 
 /** A table of the engines used and of those missing with the reason. */
-export function engineTable(root: string): string {
-  const rows = engines(root).map(({ name, use, missing }) => {
+export function engineTable(root: string, built: readonly BuiltEngine[]): string {
+  const rows = engines(root, built).map(({ name, use, missing }) => {
     return `  ${missing === undefined ? 'used   ' : 'missing'}  ${name.padEnd(24)} ${use}${missing === undefined ? '' : `: ${missing}`}`
   })
   return ['', 'Engines', ...rows].join('\n')
 }
 
 /** Names of engines that are not there. */
-export function missingEngines(root: string): string[] {
-  return engines(root).flatMap(({ name, missing }) => (missing === undefined ? [] : [name]))
+export function missingEngines(root: string, built: readonly BuiltEngine[]): string[] {
+  return engines(root, built).flatMap(({ name, missing }) => (missing === undefined ? [] : [name]))
 }

@@ -94,4 +94,6 @@ export interface Tool {
   readonly retry?: RetryRule
   readonly approval?: 'never' | 'always'
   readonly placement?: { readonly [label: string]: string }
+  /** Of a `read` tool: its results may be kept for so long, and given to the same caller, or to everybody of the tenant. */
+  readonly cache?: { readonly ttlMs: number; readonly scope?: 'principal' | 'tenant' }
 }

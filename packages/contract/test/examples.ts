@@ -38,6 +38,7 @@ export const fullTool = {
   concurrency: 4,
   retry: { attempts: 3, delayMs: 100, maxDelayMs: 1_000 },
   approval: 'always',
+  cache: { ttlMs: 1_000, scope: 'tenant' },
   placement: { region: 'eu' },
 } satisfies Required<Tool>
 

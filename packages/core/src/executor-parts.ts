@@ -46,6 +46,7 @@ export function requestOf(
     retry: given.retry,
     backend: given.backend,
     report: hear?.report ?? given.report,
+    writeBack: given.writeBack,
     failed: hear?.failed,
   }
 }

@@ -46,6 +46,7 @@ export type { Audit, AuditEnd, AuditRecord, AuditStart } from './audits/audit.ts
 export { type MemoryAudit, memoryAudit } from './audits/memory.ts'
 export type { SourceFault } from './backend-sources.ts'
 export type {
+  AttachedFile,
   Backend,
   BackendCall,
   BackendContext,
@@ -107,6 +108,7 @@ export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
 export type { CheckedCall } from './pipeline/check.ts'
 export type { EventMap, EventName } from './pipeline/events.ts'
+export type { WriteBack, WrittenFile } from './pipeline/ports.ts'
 export type { LookupAnswer, LookupFunction } from './pipeline/prepare.ts'
 export type { Reconciled } from './pipeline/reconcile.ts'
 export type { BackendInfo } from './pipeline/registry.ts'
@@ -124,7 +126,7 @@ export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './
 export type { RunOptions } from './run-options.ts'
 export type { RuntimeInfo, Runtimes } from './runtimes/runtimes.ts'
 export type { SandboxOptions, SandboxRuntimes } from './runtimes/sandbox-options.ts'
-export type { BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
+export type { AskForTrial, BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
 export type { RuntimeControl } from './sandboxes.ts'
 export { nearest } from './search/near.ts'
 export { encryptedSecrets } from './secrets/encrypted.ts'

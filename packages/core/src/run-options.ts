@@ -1,5 +1,6 @@
 import { type Identity, type Issue, type Report, type RetryRule, ToolError } from '@gantry/contract'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
+import type { WriteBack } from './pipeline/ports.ts'
 
 /** How one call differs from the executor's defaults. */
 export interface RunOptions {
@@ -18,6 +19,8 @@ export interface RunOptions {
   readonly backend?: string | undefined
   /** Takes what the tool reports while it runs; a promise makes a streaming tool wait. */
   readonly report?: ((report: Report) => void | Promise<void>) | undefined
+  /** Takes what the tool writes back to its caller while it runs. */
+  readonly writeBack?: WriteBack | undefined
 }
 
 export const noOptions: RunOptions = Object.freeze({})
@@ -43,12 +46,13 @@ const known = [
   'backend',
   'report',
   'fence',
+  'writeBack',
 ]
 
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
   if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
-  const { timeoutMs, signal, identity, retry, report, fence, ...texts } = options
+  const { timeoutMs, signal, identity, retry, report, fence, writeBack, ...texts } = options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -63,12 +67,21 @@ function firstIssue(options: RunOptions): Issue | undefined {
   }
   if (fence !== undefined && !Number.isSafeInteger(fence)) return { path: '/fence', message: 'must be a whole number' }
   if (report !== undefined && typeof report !== 'function') return { path: '/report', message: 'must be a function' }
+  if (writeBack !== undefined && !isWriteBack(writeBack)) {
+    return { path: '/writeBack', message: 'must have the functions send or keep' }
+  }
   for (const key of ['idempotencyKey', 'schemaDigest', 'callId', 'backend'] as const) {
     const text: unknown = texts[key]
     if (text === undefined || (typeof text === 'string' && text.length > 0 && text.length <= longestKey)) continue
     return { path: `/${key}`, message: `must be a text of 1 to ${longestKey} characters` }
   }
   return undefined
+}
+
+function isWriteBack(value: WriteBack): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  const { send, keep } = value
+  return [send, keep].every((hook) => hook === undefined || typeof hook === 'function')
 }
 
 function isRetry(value: RetryRule): boolean {

@@ -41,6 +41,13 @@ const deprecated = {
   ...closed,
 } as const satisfies Shape<Deprecation>
 
+const cache = {
+  type: 'object',
+  properties: { ttlMs: positive, scope: { enum: ['principal', 'tenant'] } },
+  required: ['ttlMs'],
+  ...closed,
+} as const
+
 const limits = {
   type: 'object',
   properties: { argsBytes: positive, argsDepth: positive, resultBytes: positive, resultDepth: positive },
@@ -99,6 +106,7 @@ export const toolSchema = {
     retry,
     approval: { enum: ['never', 'always'] },
     placement: textMap,
+    cache,
   },
   required: ['namespace', 'name', 'version', 'description', 'inputSchema', 'backends', 'effect'],
   ...closed,

@@ -1,4 +1,5 @@
 import type {
+  ArtifactRef,
   BackendBinding,
   Identity,
   Json,
@@ -40,8 +41,31 @@ export interface ToolContext {
   progress(progress: number | ProgressReport, total?: number, message?: string): void
   log(message: string, data?: Json): void
   log(level: LogLevel, message: string, data?: Json): void
-  /** Sends a message to the caller's world while the tool runs; it is kept as an effect of the result. */
+  /**
+   * Sends a message to the caller's world while the tool runs: it leaves at once, is numbered within the call, and is an
+   * effect of the result once it is safe; when it could not be sent, the result says so in a warning. A message that
+   * left stays sent whatever becomes of the call. Throws OUTPUT_INVALID for what is no JSON, LIMIT_EXCEEDED for too much.
+   */
   send(message: Json): void
+  /**
+   * Leaves a file for the caller, as an artifact and an effect of the result. The content is copied. Rejects with
+   * STORE_UNAVAILABLE when it cannot be kept or the host keeps no files, LIMIT_EXCEEDED for too many or too large ones.
+   */
+  attach(file: AttachedFile): Promise<ArtifactRef>
+  /**
+   * Offers a tool to the caller from here on, as an effect of the result; it gives no right to call it. Throws
+   * OUTPUT_INVALID for a tool that is not there for this caller, LIMIT_EXCEEDED for too many.
+   */
+  inject(tool: string): void
+}
+
+/** A file that a tool leaves for its caller. */
+export interface AttachedFile {
+  /** What it is to be called; folders and what cannot be seen are taken out of it. */
+  readonly name: string
+  readonly content: string | Uint8Array
+  /** `text/plain` for a text, `application/octet-stream` for bytes, unless told. */
+  readonly mimeType?: string
 }
 
 /** What a backend sees of a call, beyond what its tool may see. */

@@ -21,6 +21,7 @@ import {
   record,
   ruled,
   text,
+  texts,
 } from './tool-fields.ts'
 
 const maxDescription = 10_000
@@ -67,7 +68,8 @@ const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
   concurrency: integer(1),
   retry: record({ attempts: integer(1, 100), delayMs: integer(0), maxDelayMs: integer(0) }, ['attempts']),
   approval: oneOf('never', 'always'),
-  placement: jsonObject,
+  placement: texts,
+  cache: record({ ttlMs: integer(1, 86_400_000), scope: oneOf('principal', 'tenant') }, ['ttlMs']),
 }
 
 const required = ['namespace', 'name', 'description', 'inputSchema', 'backends', 'effect']
@@ -99,6 +101,8 @@ export function checkTool(tool: Tool): CheckedTool {
     }
   }
   for (const name of required) if (!(name in copy)) issues.add(`/${name}`, 'is required')
+  if (copy.cache !== undefined && copy.effect !== 'read')
+    issues.add('/cache', 'is for tools with the effect `read` only')
   const version = typeof copy.version === 'string' ? parseVersion(copy.version) : undefined
   if (version === undefined) issues.add('/version', 'must be a semantic version such as `1.0.0`')
   if (issues.list.length > 0 || version === undefined) throw invalid(tool, issues.list)

@@ -96,6 +96,14 @@ export function json(value: unknown, path: string, issues: Issues): Json | undef
 }
 
 /** A JSON object. */
+/** An object of texts under any names; a plain copy of it. */
+export function texts(value: unknown, path: string, issues: Issues): unknown {
+  if (!isRecord(value)) return issues.add(path, 'must be an object')
+  const wrong = Object.keys(value).find((name) => typeof value[name] !== 'string')
+  if (wrong !== undefined) return issues.add(`${path}/${wrong.slice(0, 64)}`, 'must be a string')
+  return json(value, path, issues)
+}
+
 export function jsonObject(value: unknown, path: string, issues: Issues): Json | undefined {
   return isRecord(value) ? json(value, path, issues) : issues.add(path, 'must be an object')
 }

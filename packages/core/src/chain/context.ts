@@ -1,4 +1,5 @@
 import { type JsonObject, type Result, type RetryRule, type StepResult, ToolError } from '@gantry/contract'
+import type { WriteBack } from '../pipeline/ports.ts'
 import { type Failure, failureOfThrown } from './failure.ts'
 import type { ChainLimits } from './limits.ts'
 import type { PlannedStep } from './plan.ts'
@@ -28,10 +29,11 @@ export type RunStep = (
   } & CallNames,
 ) => Promise<Result>
 
-/** What a call of a chain is to be known by, when not by names of its own. */
+/** What a call of a chain is to be known by, when not by names of its own, and where what it writes back goes. */
 export interface CallNames {
   readonly idempotencyKey?: string | undefined
   readonly callId?: string | undefined
+  readonly writeBack?: WriteBack | undefined
 }
 
 /** What every step of one chain shares. */

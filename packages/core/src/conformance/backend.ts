@@ -85,5 +85,7 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     progress: () => undefined,
     log: () => undefined,
     send: () => undefined,
+    attach: () => Promise.reject(new Error('This context keeps no files.')),
+    inject: () => undefined,
   }
 }

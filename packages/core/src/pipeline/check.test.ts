@@ -49,6 +49,16 @@ test('a call that would be let through is described, and neither run nor put on 
   await gantry.close()
 })
 
+test('where a tool may run is said, and nothing when it may run anywhere', async () => {
+  const placed = async (placement?: { readonly [label: string]: string }) => {
+    const gantry = createExecutor({ tools: [tool(() => 1, placement === undefined ? {} : { placement })] })
+    return gantry.check('test:it', {})
+  }
+  assert.deepEqual((await placed({ zone: 'a', gpu: 'yes' })).placement, { zone: 'a', gpu: 'yes' })
+  assert.equal('placement' in (await placed({})), false)
+  assert.equal('placement' in (await placed()), false)
+})
+
 test('the time is what the call would get', async () => {
   const gantry = createExecutor({ tools: [sum, tool(() => 1)], limits: { timeoutMs: 700, maxTimeoutMs: 5_000 } })
   assert.equal((await gantry.check('test:it')).timeoutMs, 700)

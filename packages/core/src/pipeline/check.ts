@@ -22,6 +22,8 @@ export interface CheckedCall {
   readonly timeoutMs: number
   /** Calls with this key do not run more than so many at a time; absent when there is no such limit. */
   readonly concurrency?: { readonly key: string; readonly limit: number }
+  /** Only where there are these labels may the call run; absent when anywhere will do. */
+  readonly placement?: { readonly [label: string]: string }
   /** Somebody must approve the call before it runs. */
   readonly asks: boolean
   /** A plain copy of the arguments as they were given, to call with. */
@@ -60,7 +62,8 @@ function givenArgs(run: Run, { input, argsCopy }: PreparedTool, checked: JsonObj
 
 function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks: boolean): CheckedCall {
   const { id, key, digest, tool } = entry
-  const { version, effect, concurrency: limit, concurrencyKey = key } = tool
+  const { version, effect, concurrency: limit, concurrencyKey = key, placement } = tool
   const concurrency = limit === undefined ? {} : { concurrency: { key: concurrencyKey, limit } }
-  return { id, key, version, digest, effect, timeoutMs: run.timeoutMs(), ...concurrency, asks, args }
+  const place = placement === undefined || Object.keys(placement).length === 0 ? {} : { placement }
+  return { id, key, version, digest, effect, timeoutMs: run.timeoutMs(), ...concurrency, ...place, asks, args }
 }

@@ -1,13 +1,12 @@
-import { type Json, type LogLevel, ToolError } from '@gantry/contract'
+import type { Json, LogLevel } from '@gantry/contract'
 import type { BackendContext, ProgressReport, ToolContext } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
-import { JsonError } from '../json/limits.ts'
 import { resolveSecret } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
+import { Written } from './written.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
 const longestMessage = 10_000
-const mostMessages = 1_000
 
 /** What the tool sees of a run; each function is made when it is asked for, so that it can be taken off. */
 export class CallContext implements BackendContext {
@@ -75,20 +74,21 @@ export class CallContext implements BackendContext {
   }
 
   get send(): ToolContext['send'] {
-    return (message) => {
-      if (this.#run.ended) return
-      if (this.#run.effects.length >= mostMessages) {
-        throw new ToolError('LIMIT_EXCEEDED', `A call may send ${mostMessages} messages, and this was one more.`)
-      }
-      const copied = sendable(message)
-      this.#run.sentBytes += JSON.stringify(copied).length
-      if (this.#run.sentBytes > (this.#run.tool?.resultCopy.limits.bytes ?? 0)) {
-        throw new ToolError('LIMIT_EXCEEDED', 'The messages of a call together may not be larger than a result.')
-      }
-      const shown = this.#run.redactor?.value(copied) ?? copied
-      this.#run.effects = [...this.#run.effects, { kind: 'message', message: shown }]
-    }
+    return (message) => writtenOf(this.#run).send(message)
   }
+
+  get attach(): ToolContext['attach'] {
+    return (file) => writtenOf(this.#run).attach(file)
+  }
+
+  get inject(): ToolContext['inject'] {
+    return (tool) => writtenOf(this.#run).inject(tool)
+  }
+}
+
+function writtenOf(run: Run): Written {
+  run.written ??= new Written(run)
+  return run.written
 }
 
 /** Data for a log line; what is no JSON is named, because a log line is not worth failing a tool for. */
@@ -97,15 +97,6 @@ function loggable(data: unknown): Json {
     return copyJson(data, { convert: true, dropped: { count: 0 } })
   } catch {
     return '[not JSON]'
-  }
-}
-
-function sendable(message: unknown): Json {
-  try {
-    return copyJson(message, { convert: true, dropped: { count: 0 } })
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error
-    throw new ToolError('OUTPUT_INVALID', `The message to send ${error.message} at ${error.path || 'its root'}.`)
   }
 }
 

@@ -31,9 +31,12 @@ export async function runCall(request: CallRequest, ports: Ports): Promise<Resul
     normalize(run, tool, raw)
     const fits = validateOutput(run, tool)
     if (fits instanceof Promise) await fits
+    if (run.written !== undefined) await run.written.settled()
     return finish(run, undefined)
   } catch (error) {
-    return finish(run, failureOf(run, error))
+    const failure = failureOf(run, error)
+    if (run.written !== undefined) await run.written.settled()
+    return finish(run, failure)
   }
 }
 

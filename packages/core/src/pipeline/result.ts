@@ -3,6 +3,7 @@ import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
 import { errorInfo } from './failure.ts'
 import type { Run } from './run.ts'
+import type { Written } from './written.ts'
 
 const empty: readonly never[] = Object.freeze([])
 const byTimer: Usage['enforced'] = Object.freeze({ wallMs: 'timer' })
@@ -21,7 +22,7 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
     content: run.content,
     warnings: run.warnings,
     artifacts: empty,
-    effects: run.effects,
+    effects: empty,
     usage: { wallMs: durationMs, enforced: run.timed ? byTimer : byNothing },
     attempts: run.attempts,
     startedAt: ports.clock.iso(run.startedAt),
@@ -30,15 +31,30 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
   // One literal for all Results keeps calls fast; what there is not goes again, which only refused calls pay for.
   if (tool === undefined) delete result.tool
   if (backend === undefined) delete result.backend
-  if (run.measured !== undefined) addMeasured(run, result, run.measured)
+  if (run.measured !== undefined) addMeasured(run, result, run.measured, failure)
+  if (run.written !== undefined) addWritten(result, run.written)
   return failure === undefined ? result : { ...result, ...endOf(run, result, failure) }
 }
 
 /** What was measured where the work was done stands in for what the pipeline saw from outside. */
-function addMeasured(run: Run, result: Mutable<Result>, { runtime, usage, partial }: Measured): void {
-  if (partial !== undefined && run.stopped !== undefined) result.output = partialOutput(run, partial)
+function addMeasured(
+  run: Run,
+  result: Mutable<Result>,
+  { runtime, usage, partial }: Measured,
+  failure: ToolError | undefined,
+): void {
+  // A call whose time ran out only while its messages were on their way was not stopped before its output.
+  if (partial !== undefined && failure !== undefined && failure === run.stopped)
+    result.output = partialOutput(run, partial)
   if (runtime !== undefined) result.runtime = runtime
   if (usage !== undefined) result.usage = usage
+}
+
+/** What is safe is an effect; of what is not, the warnings tell. A file is an artifact of the result as well. */
+function addWritten(result: Mutable<Result>, written: Written): void {
+  result.effects = written.effects()
+  result.artifacts = result.effects.flatMap((effect) => (effect.kind === 'file' ? [effect.artifact] : []))
+  result.warnings = [...result.warnings, ...written.warnings()]
 }
 
 /** Held to the same limits as a whole one, and searched for secrets like it; what does not fit is left out. */

@@ -1,9 +1,10 @@
-import { type Content, type Effect, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
+import { type Content, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
 import type { Backend, Measured } from '../backends/backend.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
+import type { Written } from './written.ts'
 
 const none: readonly never[] = Object.freeze([])
 const nothing: readonly [readonly string[], undefined] = Object.freeze([none, undefined])
@@ -33,11 +34,11 @@ export class Run implements Waiter {
   streamed = false
   timed = false
   attempts = 0
-  sentBytes = 0
   output: Json = null
   content: readonly Content[] = none
   warnings: readonly Warning[] = none
-  effects: readonly Effect[] = none
+  /** What the tool wrote back to its caller; most tools write nothing back. */
+  written: Written | undefined
   #controller: AbortController | undefined
   #stopped: ToolError | undefined
   #interrupt: ((reason: ToolError) => void) | undefined

@@ -16,7 +16,7 @@ export interface Passage {
 export interface Safeguards {
   /** Whether anything guards this backend; local functions go unguarded unless somebody asks. */
   guards(backend: Backend): boolean
-  /** Lets one attempt through when its turn comes. A passage that nobody waits for any more is given back. */
+  /** Lets one attempt through when its turn comes, and where it asks others before it tries a circuit. A passage that nobody waits for any more is given back. */
   enter(tool: string, backend: Backend, signal: AbortSignal): Passage | Promise<Passage>
   /** What the calls of a backend together may repeat; without one there is no limit. */
   budget(backend: Backend): RetryBudget | undefined

@@ -63,6 +63,31 @@ export class ModelBreaker {
     return { calls: recent.length, failures: recent.filter(({ fault }) => fault).length }
   }
 
+  isDue(time: number): boolean {
+    return this.state === 'open' && time >= this.retryAt
+  }
+
+  /** Others say that the backend rests. */
+  hold(restMs: number, rests: number, time: number): void {
+    const { maxOpenMs } = this.#options
+    if (this.state === 'trial') return
+    if (this.state === 'closed' && time - this.since >= maxOpenMs) this.rests = 0
+    this.rests = Math.max(this.rests, rests)
+    const retryAt = time + Math.min(maxOpenMs, Math.max(0, restMs))
+    if (this.state === 'open') this.retryAt = Math.max(this.retryAt, retryAt)
+    else {
+      this.retryAt = retryAt
+      this.#become('open', time)
+    }
+  }
+
+  /** Others say that the backend is well. */
+  close(time: number): void {
+    if (this.state === 'closed') return
+    this.outcomes = []
+    this.#become('closed', time)
+  }
+
   /** What a new process knows of a trial: that one is due. */
   loseTrial(time: number): void {
     this.era += 1

@@ -31,7 +31,7 @@ function fail(error: unknown = new ToolError('TIMEOUT', 'late')): never {
   throw error
 }
 
-test('any sequence of calls, outcomes and restarts leaves the breaker where a naive model is', () => {
+test('any sequence of calls, outcomes, restarts and words of others leaves the breaker where a naive model is', () => {
   const step = fc.oneof(
     { weight: 3, arbitrary: fc.record({ kind: fc.constant('enter' as const) }) },
     {
@@ -47,17 +47,33 @@ test('any sequence of calls, outcomes and restarts leaves the breaker where a na
       arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.oneof(fc.nat(400), fc.nat(3_000)) }),
     },
     { weight: 1, arbitrary: fc.record({ kind: fc.constant('restart' as const) }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant('hold' as const),
+        ms: fc.integer({ min: -100, max: 1_200 }),
+        rests: fc.nat(6),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('close' as const) }) },
   )
   const seen = new Set<string>()
   fc.assert(
     fc.property(fc.array(step, { maxLength: 120, size: 'max' }), (steps) => {
-      const { clock, breaker: first } = setUp()
+      const { clock, breaker: first, events } = setUp()
       let breaker = first
       const model = new ModelBreaker(limits, clock.time)
       const running: { permit: Permit; call: { era: number; trial: boolean } }[] = []
       for (const each of steps) {
+        const before = { state: model.state, told: events.length }
         if (each.kind === 'pass') clock.time += each.ms
-        else if (each.kind === 'enter') {
+        else if (each.kind === 'hold') {
+          breaker.hold(each.ms, each.rests)
+          model.hold(each.ms, each.rests, clock.time)
+        } else if (each.kind === 'close') {
+          breaker.close()
+          model.close(clock.time)
+        } else if (each.kind === 'enter') {
           const call = model.enter(clock.time)
           if (call === undefined) assert.throws(() => breaker.enter(), isOpen)
           else running.push({ permit: breaker.enter(), call })
@@ -70,7 +86,7 @@ test('any sequence of calls, outcomes and restarts leaves the breaker where a na
           model.end(ended.call, each.outcome, clock.time)
         } else {
           const kept = JSON.parse(JSON.stringify(breaker))
-          breaker = setUp({ now: () => clock.time }).breaker
+          breaker = setUp({ now: () => clock.time, onEvent: (event) => events.push(event) }).breaker
           breaker.restore(kept)
           assert.deepEqual(JSON.parse(JSON.stringify(breaker)), kept)
           running.length = 0
@@ -78,6 +94,8 @@ test('any sequence of calls, outcomes and restarts leaves the breaker where a na
         }
         const { state, since, calls, failures, ...rest } = breaker.state
         assert.deepEqual({ state, since, calls, failures }, expected(model, clock.time))
+        assert.equal(breaker.due, model.isDue(clock.time))
+        assert.deepEqual(events.slice(before.told).map(toldAs), told(before.state, model, each.kind))
         if ('retryAt' in rest) assert.equal(rest.retryAt, model.retryAt)
         assert.ok(running.filter(({ call }) => call.trial && call.era === model.era).length <= 1)
         seen.add(state)
@@ -87,6 +105,21 @@ test('any sequence of calls, outcomes and restarts leaves the breaker where a na
   )
   assert.deepEqual([...seen].sort(), ['closed', 'open', 'trial'])
 })
+
+function toldAs({ elsewhere, ...event }: BreakerEvent): string {
+  const streak = 'streak' in event ? ` ${event.streak}` : ''
+  return `${event.kind}${streak}${elsewhere === true ? ' elsewhere' : ''}`
+}
+
+/** What must be told of a step: each change of state, and who found out; a restart and a trial given back are none. */
+function told(before: string, model: ModelBreaker, step: string): string[] {
+  const { state } = model
+  const changed = state !== before && step !== 'restart' && step !== 'pass'
+  const from = step === 'hold' || step === 'close' ? ' elsewhere' : ''
+  if (state === 'open' && before === 'trial' && model.retryAt === model.since) return []
+  if (!changed) return []
+  return [state === 'open' ? `opened ${model.rests}${from}` : `${state}${from}`]
+}
 
 function expected(model: ModelBreaker, time: number) {
   return { state: model.state, since: model.since, ...model.counts(time) }
@@ -209,6 +242,52 @@ test('up to half of a rest is taken off at random', () => {
     for (let call = 0; call < 4; call++) breaker.enter().fault()
     assert.equal(breaker.state.openMs, openMs)
   }
+})
+
+test('what others say opens it once, lets it rest for longer and never for less, and is told as theirs', () => {
+  const { breaker, clock, events } = setUp()
+  const early = breaker.enter()
+  for (const restMs of [300, 300, 100, -5]) breaker.hold(restMs, 2)
+  assert.throws(() => breaker.enter(), { details: { retryAfterMs: 300 } })
+  early.fault()
+  breaker.hold(10 * limits.maxOpenMs, 2)
+  assert.throws(() => breaker.enter(), { details: { retryAfterMs: limits.maxOpenMs } })
+  clock.time += limits.maxOpenMs
+  breaker.enter().fault()
+  assert.equal(breaker.state.openMs, 800)
+  breaker.close()
+  breaker.close()
+  assert.equal(breaker.state.failures, 0)
+  assert.deepEqual(events.map(toldAs), ['opened 2 elsewhere', 'trial', 'opened 3', 'closed elsewhere'])
+})
+
+test('a rest that is over elsewhere makes a closed circuit due, and what others say does not disturb a trial', () => {
+  const { breaker, clock } = setUp()
+  breaker.hold(-1_000, 1)
+  assert.equal(breaker.due, true)
+  const trial = breaker.enter()
+  breaker.hold(500, 4)
+  assert.equal(breaker.state.state, 'trial')
+  clock.time += 100
+  trial.succeed()
+  assert.equal(breaker.state.state, 'closed')
+})
+
+test('a trial that others ended well is not judged again', () => {
+  const { breaker } = setUp()
+  breaker.hold(0, 1)
+  const trial = breaker.enter()
+  breaker.close()
+  trial.fault()
+  assert.deepEqual([breaker.state.state, breaker.state.failures], ['closed', 0])
+})
+
+test('while a trial takes long, others are told to come less and less often', () => {
+  const { breaker, clock } = setUp({ trialMs: 3_600_000 })
+  breaker.hold(0, 1)
+  breaker.enter()
+  clock.time += 20_000
+  assert.throws(() => breaker.enter(), { details: { retryAfterMs: 20_000 } })
 })
 
 test('a permit counts once, and only for the state in which it was given', () => {

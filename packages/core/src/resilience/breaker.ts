@@ -30,6 +30,8 @@ export interface Permit {
 export interface Breaker {
   readonly name: string
   readonly state: BreakerState
+  /** The rest is over, so that the next call would be the trial. */
+  readonly due: boolean
   /** Throws CIRCUIT_OPEN, or gives leave for one call. For calls whose end is elsewhere, such as streams. */
   enter(): Permit
   /** Makes a call; a synchronous one stays synchronous. A promise should settle: give the work a deadline. */
@@ -37,6 +39,13 @@ export interface Breaker {
   run<T>(work: () => T): T
   /** The function, guarded. */
   wrap<Args extends unknown[], T>(work: (...args: Args) => T): (...args: Args) => T
+  /**
+   * Opens it because others who call this backend did, or lets it rest for longer; `streak` is how often they opened
+   * since the backend was last well for a while. What is not later than what is known here changes nothing.
+   */
+  hold(restMs: number, streak: number): void
+  /** Closes it because a trial of others went well. */
+  close(): void
   /** What survives the process; a trial does not, so a breaker on trial is kept as open and due. */
   toJSON(): BreakerJson
   /** Takes up what `toJSON` gave; CONFIG_INVALID when it is anything else, and nothing has changed then. */
@@ -80,6 +89,10 @@ class CircuitBreaker implements Breaker {
     return this.#circuit.state
   }
 
+  get due(): boolean {
+    return this.#circuit.due
+  }
+
   enter(): Permit {
     return new CircuitPermit(this.#circuit, this.#circuit.enter(), this.#circuit.onTrial)
   }
@@ -104,6 +117,14 @@ class CircuitBreaker implements Breaker {
 
   wrap<Args extends unknown[], T>(work: (...args: Args) => T): (...args: Args) => T {
     return (...args) => this.run(() => work(...args))
+  }
+
+  hold(restMs: number, streak: number): void {
+    this.#circuit.hold(restMs, streak)
+  }
+
+  close(): void {
+    this.#circuit.close()
   }
 
   toJSON(): BreakerJson {

@@ -44,6 +44,17 @@ test('the one used last is the last to go', () => {
   )
 })
 
+test('closing the breaker of a key that has none makes none', () => {
+  const breakers = createBreakers(limits)
+  open(breakers, 'a')
+  breakers.close('a')
+  breakers.close('b')
+  assert.deepEqual(
+    breakers.list().map(({ key, state }) => `${key} ${state}`),
+    ['a closed'],
+  )
+})
+
 test('a snapshot taken up elsewhere gives the same breakers, whatever their keys', () => {
   const breakers = createBreakers(limits)
   for (const key of ['plain', '__proto__', '']) open(breakers, key)

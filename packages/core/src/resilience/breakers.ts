@@ -23,6 +23,8 @@ export interface KeyedJson {
 export interface Breakers {
   get(key: string): Breaker
   list(): KeyedState[]
+  /** Closes the breaker of a key, if there is one. */
+  close(key: string): void
   snapshot(): KeyedJson[]
   /** Takes up what `snapshot` gave, beside what is there; CONFIG_INVALID when it is anything else. */
   restore(json: unknown): void
@@ -52,6 +54,7 @@ export function createBreakers(options: BreakersOptions = {}): Breakers {
   return {
     get,
     list: () => [...kept].map(([key, breaker]) => ({ key, ...breaker.state })),
+    close: (key) => kept.get(key)?.close(),
     snapshot: () => [...kept].map(([key, breaker]) => ({ key, breaker: breaker.toJSON() })),
     restore(json) {
       const scratch = createBreaker(each)

@@ -40,11 +40,19 @@ export type BreakerState =
   | (Counts & { readonly state: 'closed' | 'trial' })
   | (Counts & { readonly state: 'open'; readonly retryAt: number })
 
-export type BreakerEvent =
-  | { readonly kind: 'opened'; readonly name: string; readonly at: number; readonly retryAt: number }
-  | { readonly kind: 'trial' | 'closed'; readonly name: string; readonly at: number }
+interface Told {
+  readonly name: string
+  readonly at: number
+  /** It was not found out here: whoever shares the backend said so, by `hold` or `close`. */
+  readonly elsewhere?: true
+}
 
-/** What a caller is told to wait for while a trial runs, because nobody knows how long that takes. */
+export type BreakerEvent =
+  /** `streak` counts the openings since it last was closed for a while. */
+  | (Told & { readonly kind: 'opened'; readonly retryAt: number; readonly streak: number })
+  | (Told & { readonly kind: 'trial' | 'closed' })
+
+/** What a caller is told to wait for while a trial runs, at least; nobody knows how long that takes. */
 const trialHintMs = 1_000
 
 /**
@@ -55,6 +63,10 @@ const trialHintMs = 1_000
  *   been closed for `maxOpenMs` starts over with the first.
  * trial: the first call after the rest goes through, alone. Its success closes the circuit with an empty window; its fault,
  *   or `trialMs` without an end, opens it again; when it ends otherwise, the circuit is open and the next call is the trial.
+ *
+ * Others who call the same backend tell what they found out. `hold` opens a closed circuit and lets an open one rest for
+ * longer, never for less, and never for more than `maxOpenMs` from now; a trial goes on, because it will know better.
+ * `close` closes the circuit whatever it was, as the success of a trial does.
  *
  * Each change of state begins a new era. A call that began in an earlier one is not counted: it tells of the past.
  */
@@ -104,6 +116,11 @@ export class Circuit {
     return this.#state === 'trial'
   }
 
+  /** The next call would be the trial. */
+  get due(): boolean {
+    return this.#state === 'open' && this.#now() >= this.#until
+  }
+
   /** The era that a call belongs to; throws CIRCUIT_OPEN when there is no way through. */
   enter(): number {
     return this.#state === 'closed' ? this.#era : this.#enterTrial(this.#now())
@@ -117,6 +134,26 @@ export class Circuit {
     else if (outcome === 'success') this.#close(now)
     else if (outcome === 'fault') this.#open(now)
     else this.#giveBack(now)
+  }
+
+  hold(restMs: number, streak: number): void {
+    if (this.#state === 'trial') return
+    const now = this.#now()
+    const closed = this.#state === 'closed'
+    const restsMs = Math.max(0, Math.min(restMs, this.#maxOpenMs))
+    if (closed || streak > this.#streak) this.#openMs = Math.round(restsMs)
+    this.#streak = Math.max(this.#isCalm(now) ? 0 : this.#streak, streak)
+    if (!closed) {
+      this.#until = Math.max(this.#until, now + restsMs)
+      return
+    }
+    this.#change('open', now)
+    this.#until = now + restsMs
+    this.#tellOpened(now, { elsewhere: true })
+  }
+
+  close(): void {
+    if (this.#state !== 'closed') this.#close(this.#now(), { elsewhere: true })
   }
 
   toJSON(): BreakerJson {
@@ -141,7 +178,8 @@ export class Circuit {
 
   #enterTrial(now: number): number {
     if (this.#state === 'trial' && now >= this.#until) this.#open(now)
-    if (this.#state === 'trial') throw this.#refusal(trialHintMs)
+    // The longer it takes, the less often it is asked about.
+    if (this.#state === 'trial') throw this.#refusal(Math.max(trialHintMs, now - this.#since))
     if (now < this.#until) throw this.#refusal(this.#until - now)
     this.#change('trial', now)
     this.#until = now + this.#trialMs
@@ -157,19 +195,22 @@ export class Circuit {
   }
 
   #open(now: number): void {
-    const calm = this.#state === 'closed' && now - this.#since >= this.#maxOpenMs
-    this.#streak = calm ? 1 : this.#streak + 1
+    this.#streak = this.#isCalm(now) ? 1 : this.#streak + 1
     const longest = Math.min(this.#maxOpenMs, this.#firstOpenMs * 2 ** Math.min(this.#streak - 1, 30))
     this.#openMs = Math.round(longest * (1 - this.#random() / 2))
     this.#change('open', now)
     this.#until = now + this.#openMs
-    this.#tell({ kind: 'opened', name: this.name, at: now, retryAt: this.#until })
+    this.#tellOpened(now)
   }
 
-  #close(now: number): void {
+  #isCalm(now: number): boolean {
+    return this.#state === 'closed' && now - this.#since >= this.#maxOpenMs
+  }
+
+  #close(now: number, source: Pick<Told, 'elsewhere'> = {}): void {
     this.#window.clear()
     this.#change('closed', now)
-    this.#tell({ kind: 'closed', name: this.name, at: now })
+    this.#tell({ kind: 'closed', name: this.name, at: now, ...source })
   }
 
   /** The trial was no trial: the next call may be. */
@@ -188,6 +229,10 @@ export class Circuit {
     const retryAfterMs = Math.max(1, Math.ceil(waitMs))
     const text = `${this.name} failed too often and rests; try again in ${retryAfterMs} ms.`
     return new ToolError('CIRCUIT_OPEN', text, { details: { retryAfterMs } })
+  }
+
+  #tellOpened(now: number, source: Pick<Told, 'elsewhere'> = {}): void {
+    this.#tell({ kind: 'opened', name: this.name, at: now, retryAt: this.#until, streak: this.#streak, ...source })
   }
 
   #tell(event: BreakerEvent): void {

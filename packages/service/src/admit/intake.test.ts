@@ -28,6 +28,16 @@ const executor = createExecutor({
       inputSchema: { type: 'object' },
       run: () => assert.fail('nothing runs at admission'),
     }),
+    ...(['zone', 'zone2', 'gpu'] as const).map((name) =>
+      defineTool({
+        namespace: 'at',
+        name,
+        description: 'Runs somewhere.',
+        inputSchema: { type: 'object' },
+        placement: name === 'gpu' ? { gpu: 'a100' } : { zone: name },
+        run: () => assert.fail('nothing runs at admission'),
+      }),
+    ),
   ],
 })
 const ada = { principal: 'ada', tenant: 'acme', permissions: [] }
@@ -105,6 +115,20 @@ test('a chain may always be taken up again, because its steps are recorded', asy
   const { tool, effect, payload } = await take({ kind: 'chain', args: { steps: [{ tool: 'bank:pay', args: {} }] } })
   assert.deepEqual([tool, effect], ['chain', 'repeatable'])
   assert.deepEqual(JSON.parse(payload ?? ''), { steps: [{ tool: 'bank:pay', args: {} }], input: null })
+})
+
+test('a call may run where its tool says, and a chain where all of its tools may', async () => {
+  const placed = async (input: Partial<CallInput>) => (await take(input)).placement
+  const chain = (...steps: readonly object[]) => placed({ kind: 'chain', args: { steps } })
+  assert.deepEqual(await placed({ tool: 'at:zone', args: {} }), { zone: 'zone' })
+  assert.equal(await placed({}), undefined)
+  const group = { parallel: [{ tool: 'bank:pay' }, { tool: 'at:gpu' }] }
+  assert.deepEqual(await chain({ tool: 'at:zone' }, group, { tool: 'at:zone' }), { zone: 'zone', gpu: 'a100' })
+  assert.equal(await chain({ tool: 'bank:pay' }, { tool: 'not:there' }), undefined)
+  await assert.rejects(chain({ tool: 'at:zone' }, { tool: 'at:zone2' }), (error: ToolError) => {
+    assert.deepEqual([error.code, error.details?.issues?.[0]?.path], ['CHAIN_INVALID', '/1'])
+    return true
+  })
 })
 
 test('a deadline becomes the time that is left', async () => {

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { type Identity, type Issue, type Json, ToolError } from '@gantry/contract'
+import { type ChainStep, type Identity, type Issue, type Json, ToolError } from '@gantry/contract'
 import { canonicalJson, copyJson, type Executor } from '@gantry/core'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import type { CallInput } from '../stores/views.ts'
+import { chainPlacement } from './chain-placement.ts'
 import { checkInput } from './check-input.ts'
 
 export interface IntakeOptions {
@@ -45,7 +46,7 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
 }
 
 interface Asked {
-  readonly pinned: Pick<AdmittedCall, 'tool' | 'digest' | 'effect' | 'slot'>
+  readonly pinned: Pick<AdmittedCall, 'tool' | 'digest' | 'effect' | 'slot' | 'placement'>
   readonly payload: unknown
 }
 
@@ -53,20 +54,22 @@ interface Asked {
 async function askedTool(input: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
   const args = input.args ?? {}
   const { schemaDigest, timeoutMs } = input
-  const { id, digest, effect, concurrency } = await executor.check(input.tool ?? '', args, {
+  const { id, digest, effect, concurrency, placement } = await executor.check(input.tool ?? '', args, {
     identity,
     ...(schemaDigest === undefined ? {} : { schemaDigest }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   })
   const slot = concurrency === undefined ? {} : { slot: concurrency }
-  return { pinned: { tool: id, digest, effect, ...slot }, payload: args }
+  const place = placement === undefined ? {} : { placement }
+  return { pinned: { tool: id, digest, effect, ...slot, ...place }, payload: args }
 }
 
 /** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
 async function askedChain({ args }: CallInput, { executor }: IntakeOptions): Promise<Asked> {
   const { steps, input = null } = (args ?? {}) as { readonly steps?: unknown; readonly input?: Json }
   await executor.checkChain(steps, { input })
-  return { pinned: { tool: 'chain', effect: 'repeatable' }, payload: copyJson({ steps, input }) }
+  const place = chainPlacement(steps as readonly ChainStep[], executor)
+  return { pinned: { tool: 'chain', effect: 'repeatable', ...place }, payload: copyJson({ steps, input }) }
 }
 
 /** What must be the same under the same key: what is asked for, as the caller wrote it. */

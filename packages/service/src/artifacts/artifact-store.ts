@@ -37,6 +37,23 @@ export interface ArtifactStore {
   remove(digest: string): Promise<void>
   /** The digests of what was last put longer ago than this; for a store that can tell. */
   list?(olderThanMs: number): AsyncIterable<string>
+  /**
+   * A URL by which whoever has it can download this one file for a while, past us; for a store that others can reach. It
+   * allows nothing else: one method, one object, five minutes at most. What is there is not looked at, so ask for files
+   * that a row names; undefined when this file has to be read through us. NOT_FOUND for what is no digest.
+   */
+  presign?(digest: string, download: Download): Promise<string | undefined>
+}
+
+/** How a file is to be downloaded. */
+export interface Download {
+  /** Proposed to whoever saves it; a browser is told to save it, not to show it. */
+  readonly name: string
+  /** Told to the browser unless it could be made to run something by it. */
+  readonly mimeType: string
+  /** At most five minutes, whatever is said here. */
+  readonly expiresMs: number
+  readonly signal: AbortSignal
 }
 
 /** What is to be kept. */

@@ -1,12 +1,10 @@
 import type { FileHandle } from 'node:fs/promises'
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { ByteRange } from './artifact-store.ts'
+import { type CheckedStreamOptions, checkedStream } from './checked-stream.ts'
 
-export interface FileReaderOptions {
+export interface FileReaderOptions extends Omit<CheckedStreamOptions, 'close'> {
   readonly range: ByteRange
-  readonly signal: AbortSignal
-  /** Sees every piece, and throws at the end when they are not what they should be. */
-  readonly check?: { add(piece: Uint8Array): void; end(): void }
   /** What an error of the system is to the reader. */
   fault(cause: unknown): Error
 }
@@ -14,27 +12,8 @@ export interface FileReaderOptions {
 const pieceBytes = 65_536
 
 /** A part of an open file as a stream, which owns the file from here on. */
-export function readPieces(handle: FileHandle, { range, signal, check, fault }: FileReaderOptions): Readable {
-  const pieces = checked(piecesOf(handle, range, fault), check)
-  const stop = (): void => void stream.destroy(signal.reason)
-  const stream = new Readable({
-    read() {
-      pieces.next().then(
-        ({ value, done }) => this.push(done ? null : value),
-        (error: Error) => this.destroy(error),
-      )
-    },
-    destroy(error, callback) {
-      signal.removeEventListener('abort', stop)
-      const closed = (): void => callback(error)
-      handle.close().then(closed, closed)
-    },
-  })
-  // One that nobody listens to must not end the process; whoever reads it hears of the error all the same.
-  stream.on('error', () => undefined)
-  signal.addEventListener('abort', stop, { once: true })
-  if (signal.aborted) stop()
-  return stream
+export function readPieces(handle: FileHandle, { range, fault, ...options }: FileReaderOptions): Readable {
+  return checkedStream(piecesOf(handle, range, fault), { ...options, close: () => handle.close() })
 }
 
 async function* piecesOf(handle: FileHandle, { start, end }: ByteRange, fault: FileReaderOptions['fault']) {
@@ -47,16 +26,4 @@ async function* piecesOf(handle: FileHandle, { start, end }: ByteRange, fault: F
     at += bytesRead
     yield room.subarray(0, bytesRead)
   }
-}
-
-/** The last piece comes only once all of them passed the check. */
-async function* checked(pieces: AsyncIterable<Uint8Array>, check: FileReaderOptions['check']) {
-  let last: Uint8Array | undefined
-  for await (const piece of pieces) {
-    check?.add(piece)
-    if (last !== undefined) yield last
-    last = piece
-  }
-  check?.end()
-  if (last !== undefined) yield last
 }

@@ -18,6 +18,8 @@ export interface KafkaSettings {
   readonly username?: string
   /** The text itself, or `secret:name`. */
   readonly password?: string
+  /** How long a worker may be silent before its partitions go to others; 15 seconds when absent. */
+  readonly sessionTimeoutMs?: number
   /** Who may write to the topic is this one; what a message says of itself counts for nothing. */
   readonly identity?: Identity
 }
@@ -40,6 +42,8 @@ export interface RedisSettings {
   readonly users: { readonly [user: string]: readonly string[] }
   /** A message that does not say which catalog its sender saw is refused as stale. */
   readonly requireHash: boolean
+  /** How long a worker may be silent before others take what it had read and not kept; a minute when absent. */
+  readonly claimIdleMs?: number
   /** Who sends messages that belong to no session, in the native form; without it they are refused. */
   readonly identity?: Identity
   /** Whether the catalog is published there. */
@@ -118,6 +122,10 @@ export function brokerIssues(document: JsonObject): Issue[] {
   }
   if (transports.includes('redis') && document.redisUrl === undefined) {
     issues.push({ path: '/redisUrl', message: 'is needed for the transport redis (or REDIS_URL=redis://…)' })
+  }
+  const { spool } = (document.service ?? {}) as { readonly spool?: string }
+  if (spool === 'redis' && document.redisUrl === undefined) {
+    issues.push({ path: '/redisUrl', message: 'is needed for the spool in Redis (or REDIS_URL=redis://…)' })
   }
   return issues
 }

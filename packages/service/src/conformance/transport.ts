@@ -15,6 +15,10 @@ export interface TransportFixture {
   idOf(delivery: Delivery): string
   /** Does what must be durable before a delivery may be settled. */
   commit(deliveries: readonly Delivery[]): Promise<void>
+  /** False where the broker does not count how often it handed over what a consumer took with it. */
+  readonly countsDeaths?: boolean
+  /** Who gets what was released: anybody, when absent, or the one who had it as long as he is there. */
+  readonly releasesTo?: 'holder'
   close(): Promise<void>
 }
 
@@ -88,13 +92,14 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
 
   withFixture('what is released comes again, to anybody, with its count', async (fixture) => {
     const { transport, other, send, idOf } = fixture
+    const next = fixture.releasesTo === 'holder' ? transport : other
     await send(['a'])
     await transport.release(await take(transport, 1), 0)
-    other.wake()
-    const again = await take(other, 1)
+    next.wake()
+    const again = await take(next, 1)
     assert.deepEqual(again.map(idOf), ['a'])
     assert.equal(again[0]?.deliveries, 2)
-    await settle(fixture, other, again)
+    await settle(fixture, next, again)
   })
 
   withFixture(
@@ -109,7 +114,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
       other.wake()
       const again = await take(other, 1)
       assert.deepEqual(again.map(idOf), [idOf(lost)])
-      assert.ok((again[0]?.deliveries ?? 0) > 1)
+      if (fixture.countsDeaths !== false) assert.ok((again[0]?.deliveries ?? 0) > 1)
       await settle(fixture, other, again)
       const stop = new AbortController()
       const rest = other.receive(10, stop.signal)

@@ -40,6 +40,8 @@ export interface InboundPorts {
   /** The call was there already: this sender, too, gets its outcome. */
   readonly attach: (callId: string, address: ReplyAddress, identity: Identity) => Promise<void>
   readonly refuse: (refusal: Refusal) => Promise<void>
+  /** Told when a message is no longer in hand, so that there may be room for another one. */
+  readonly left?: () => void
   readonly bus: Bus
 }
 
@@ -79,7 +81,10 @@ export function createInbound(ports: InboundPorts): Inbound {
   return {
     take(deliveries) {
       for (const delivery of deliveries) {
-        const done = one(delivery).finally(() => open.delete(done))
+        const done = one(delivery).finally(() => {
+          open.delete(done)
+          ports.left?.()
+        })
         open.add(done)
       }
     },

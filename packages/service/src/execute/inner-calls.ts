@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type Result, ToolError } from '@gantry/contract'
-import { type Around, type CatalogEntry, type Executor, retry, type SurroundedCall } from '@gantry/core'
+import { type Around, type CatalogEntry, type Executor, retry, type SurroundedCall, type WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { endedOutcome } from '../stores/ended.ts'
@@ -16,6 +16,8 @@ export interface InnerCallPorts {
   readonly executor: Pick<Executor, 'reconcile' | 'catalog'>
   readonly journal: JournalRecords
   readonly claim: Claim
+  /** Takes what the inner call of an entry of the journal writes back. */
+  readonly writeBack?: (entry: string) => WriteBack
 }
 
 /**
@@ -32,7 +34,7 @@ export interface InnerCallPorts {
  * attempt. `known` is what the journal holds, and `goesOn` is told of a call that it does not.
  */
 export function createInnerCalls(
-  { executor, journal, claim }: InnerCallPorts,
+  { executor, journal, claim, writeBack }: InnerCallPorts,
   known: ReadonlyMap<string, JournalEntry>,
   goesOn: () => void,
 ): InnerCalls {
@@ -83,7 +85,7 @@ export function createInnerCalls(
       if (found !== undefined) return keep(step, entry, found)
       const delicate = tool.effect === 'once' || tool.effect === 'reconcilable'
       if (delicate && !(await write(step, () => journal.begin(holder, entry)))) throw stopped()
-      const result = await make(names)
+      const result = await make({ ...names, writeBack: writeBack?.(entry) })
       if (isEnd(step, result)) return keep(step, entry, result)
       if (delicate && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
       return result

@@ -1,5 +1,5 @@
 import type { Report, Result } from '@gantry/contract'
-import type { Executor, RunOptions } from '@gantry/core'
+import type { Executor, RunOptions, WriteBack } from '@gantry/core'
 import type { Claim } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
 
@@ -9,10 +9,12 @@ export interface RunCall {
   readonly args: unknown
   readonly signal: AbortSignal
   readonly report: (report: Report) => void | Promise<void>
+  /** Takes what the tool writes back; without it messages are only effects, and there are no files. */
+  readonly writeBack?: WriteBack
 }
 
 /** Runs a claimed call through the pipeline, as its first caller and with the tool as it was when it was admitted. */
-export function runCall({ executor, claim, args, signal, report }: RunCall): Promise<Result> {
+export function runCall({ executor, claim, args, signal, report, writeBack }: RunCall): Promise<Result> {
   const { call } = claim
   return executor.run(call.tool, args, {
     callId: call.callId,
@@ -21,6 +23,7 @@ export function runCall({ executor, claim, args, signal, report }: RunCall): Pro
     fence: claim.fence,
     signal,
     report,
+    writeBack,
     ...(call.digest === undefined ? {} : { schemaDigest: call.digest }),
     ...timeout(claim),
   })

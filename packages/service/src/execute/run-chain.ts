@@ -1,5 +1,5 @@
 import { type ChainResult, type ChainStep, type Json, type Report, type StepResult, ToolError } from '@gantry/contract'
-import type { Executor } from '@gantry/core'
+import type { Executor, WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
@@ -13,6 +13,8 @@ export interface DurableChain {
   readonly signal: AbortSignal
   /** Hears of each step as it ends; of those that an earlier attempt ended it was told then. */
   readonly report: (report: Report) => void | Promise<void>
+  /** Takes what the inner call of an entry of the journal writes back; what it sent is in the results of the steps. */
+  readonly writeBack?: (entry: string) => WriteBack
 }
 
 /**

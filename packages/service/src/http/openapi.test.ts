@@ -138,6 +138,7 @@ test('what the server answers is what the document says, route by route', async 
   for (const level of ['summary', 'schema', 'full']) await check(`/v1/tools/demo:add?level=${level}`, '/v1/tools/{id}')
   await check('/v1/tools/nothing', '/v1/tools/{id}')
   await check('/v1/catalog', '/v1/catalog')
+  await check('/v1/catalog', '/v1/catalog', { headers: { 'if-none-match': '*' } })
   await check('/v1/dead-letters', '/v1/dead-letters')
   await check('/v1/dead-letters/7', '/v1/dead-letters/{id}')
   await check('/v1/dead-letters/8', '/v1/dead-letters/{id}')
@@ -147,6 +148,8 @@ test('what the server answers is what the document says, route by route', async 
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}', { headers: { range: 'bytes=1-2' } })
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}', { headers: { range: 'bytes=100-' } })
   await check('/v1/artifacts/a2', '/v1/artifacts/{id}')
+  await check('/v1/artifacts/a1/url', '/v1/artifacts/{id}/url')
+  await check('/v1/artifacts/a2/url', '/v1/artifacts/{id}/url')
   for (const path of [
     '/v1/workers',
     '/v1/runtimes',

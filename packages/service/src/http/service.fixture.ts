@@ -179,6 +179,11 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
     async discard(id, identity) {
       await fake.deadLetter(id, identity)
     },
+    async artifactUrl(id, { tenant }) {
+      if (fake.artifacts.get(id)?.tenant !== tenant)
+        throw new ToolError('NOT_FOUND', 'There is no artifact of this id.')
+      return { url: `/v1/artifacts/${id}`, signed: false }
+    },
     async artifact(id, range, identity) {
       const found = fake.artifacts.get(id)
       if (found?.tenant !== identity.tenant) throw new ToolError('NOT_FOUND', `There is no artifact ${id}.`)
@@ -226,7 +231,7 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
         remedy: 'Install it.',
       },
     ],
-    circuits: { list: () => [circuit], snapshot: () => [], restore: () => undefined },
+    circuits: { list: () => [circuit] },
     executor,
     ready: async () => fake.state,
     metrics: async () => ({ type: 'text/plain; version=0.0.4', text: '# TYPE up gauge\nup 1\n' }),

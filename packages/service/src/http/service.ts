@@ -40,6 +40,12 @@ export interface Service {
   /** Hands the call in again, as its first caller, under a new id; a second redrive answers the same new call. */
   redrive(id: string, identity: Identity): Promise<{ readonly callId: string }>
   discard(id: string, identity: Identity): Promise<void>
+  /** Where the content can be had without this service, for a short time; else its address here. */
+  artifactUrl(
+    id: string,
+    identity: Identity,
+    signal: AbortSignal,
+  ): Promise<{ readonly url: string; readonly signed: boolean; readonly expiresMs?: number }>
   /** The content from `start` up to but without `end`; what is beyond the content is left out, all of it if need be. */
   artifact(
     id: string,
@@ -54,7 +60,7 @@ export interface Service {
   }>
   workers(): Promise<readonly WorkerView[]>
   runtimes(): Promise<readonly RuntimeInfo[]>
-  readonly circuits: CircuitControl
+  readonly circuits: Pick<CircuitControl, 'list'>
   /** The executor of the present configuration, for discovery. */
   readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'catalog'>
   ready(): Promise<Readiness>

@@ -50,9 +50,9 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('circuit:changed', ({ kind, name }) => log.warn({ circuit: name }, `circuit ${kind}`)),
     bus.on('store:down', ({ reason }) => log.error({ reason }, 'database away')),
     bus.on('store:up', ({ downMs }) => log.info({ downMs }, 'database back')),
-    bus.on('callback:tried', ({ callId, outcome, error }) => {
-      if (outcome === 'sent') log.debug({ task_id: callId }, 'callback sent')
-      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, 'callback not taken')
+    bus.on('callback:tried', ({ callId, kind, outcome, error }) => {
+      if (outcome === 'sent') log.debug({ task_id: callId }, `${kind} sent`)
+      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, `${kind} not taken`)
     }),
     bus.on('upkeep:failed', ({ what, reason }) => log.error({ what, reason }, 'upkeep failed')),
     bus.on('relay:failed', ({ reason }) => log.error({ reason }, 'outbox not reached')),

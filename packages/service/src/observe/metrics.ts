@@ -102,7 +102,10 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('lease:lost', () => lost.inc()),
     bus.on('fence:refused', () => fences.inc()),
     bus.on('stage:timed', ({ stage, ms }) => stages.observe(stage, ms / 1_000)),
-    bus.on('circuit:changed', ({ kind, name }) => ({ opened, closed, trial: trials })[kind].inc({ circuit: name })),
+    bus.on('circuit:changed', ({ kind, name, elsewhere }) => {
+      // What was heard from another process is counted there.
+      if (elsewhere !== true) ({ opened, closed, trial: trials })[kind].inc({ circuit: name })
+    }),
     bus.on('message:refused', ({ code, dead: letter }) => {
       messages.inc({ code })
       if (letter) dead.inc()

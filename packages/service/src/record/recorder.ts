@@ -78,11 +78,13 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
     },
     drain: () =>
       exclusively(async () => {
-        if (spool.depth === 0) return
+        // A spool that workers share may hold what another one left.
+        let handed = 0
         await spool.drain(async (endings) => {
           await commit(endings)
+          handed += endings.length
         })
-        bus.emit('spool:changed', { depth: spool.depth })
+        if (handed > 0) bus.emit('spool:changed', { depth: spool.depth })
       }),
     get spooled() {
       return spool.depth

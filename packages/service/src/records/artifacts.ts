@@ -32,6 +32,8 @@ export interface Artifacts {
   keep(content: Uint8Array, about: ArtifactAbout, options: PutOptions): Promise<ArtifactRef>
   find(id: string, tenant: string): Promise<ArtifactRef>
   open(id: string, tenant: string, range: ByteRange | undefined, signal: AbortSignal): Promise<OpenArtifact>
+  /** A signed address of the content in its store, for a while; undefined when the store has none. */
+  locate(id: string, tenant: string, expiresMs: number, signal: AbortSignal): Promise<string | undefined>
   /** A whole file by its digest, for those who have it from a row of their own. */
   content(digest: string, signal: AbortSignal): Promise<Readable>
 }
@@ -67,6 +69,10 @@ export function artifactRecords(database: Queries, store: ArtifactStore): Artifa
     async open(id, tenant, range, signal) {
       const artifact = await find(id, tenant)
       return { artifact, content: await read(artifact.digest, range, signal) }
+    },
+    async locate(id, tenant, expiresMs, signal) {
+      const { digest, name, mimeType } = await find(id, tenant)
+      return store.presign?.(digest, { name, mimeType, expiresMs, signal })
     },
     content: (digest, signal) => read(digest, undefined, signal),
   }

@@ -35,7 +35,8 @@ export interface Answers {
   settled(): Promise<void>
 }
 
-const never = new AbortController().signal
+/** A broker that has not taken a message by then gets it from a relay, later. */
+const longestMs = 20_000
 
 export function createAnswers(options: AnswersOptions): Answers {
   const { codecs, publishers, outcomes, files, now } = options
@@ -43,7 +44,9 @@ export function createAnswers(options: AnswersOptions): Answers {
   const sending = new Map(
     [...publishers].map(([name, publisher]) => [
       name,
-      createBatch<Outgoing, Sent>((messages) => publisher.send(messages, never), { most: 1_000, atOnce: 4 }),
+      createBatch<Outgoing, Sent>((messages) => publisher.send(messages, AbortSignal.timeout(longestMs)), {
+        ...{ most: 1_000, atOnce: 4 },
+      }),
     ]),
   )
   const marking = createBatch<string, void>(

@@ -23,12 +23,15 @@ export interface DoorParts {
   readonly workers: WorkerRecords
   readonly waiters: Waiters
   readonly news: CallNews
+  readonly circuits: Service['circuits']
   readonly ready: () => Promise<Readiness>
   readonly metrics: Service['metrics']
 }
 
 const never = new AbortController().signal
 const mostRecent = 20
+/** How long a signed address of a file is good for. */
+const linkMs = 60_000
 
 /** What HTTP and later doors can ask, each from the part that knows. */
 export function createDoors(parts: DoorParts): Service {
@@ -68,6 +71,12 @@ export function createDoors(parts: DoorParts): Service {
     deadLetter: (id, identity) => letters.get(id, identity.tenant),
     redrive: (id, identity) => letters.redrive(id, identity),
     discard: (id, identity) => letters.discard(id, identity),
+    async artifactUrl(id, identity, signal) {
+      const url = await artifacts.locate(id, identity.tenant, linkMs, signal)
+      return url === undefined
+        ? { url: `/v1/artifacts/${id}`, signed: false }
+        : { url, signed: true, expiresMs: linkMs }
+    },
     async artifact(id, range, identity, signal) {
       const { bytes } = await artifacts.find(id, identity.tenant)
       const start = range?.start ?? 0
@@ -78,9 +87,7 @@ export function createDoors(parts: DoorParts): Service {
     },
     workers: () => workers.list(),
     runtimes: () => snapshots.current.executor.runtimes.list(),
-    get circuits() {
-      return snapshots.current.executor.circuits
-    },
+    circuits: parts.circuits,
     get executor() {
       return snapshots.current.executor
     },

@@ -7,10 +7,11 @@ import { createHttpServer } from '../http/server.ts'
 import { createLog, logEvents } from '../observe/logs.ts'
 import { createBus } from '../stores/bus.ts'
 import { removeAddress, writeAddress } from './address.ts'
+import { type Brokers, openBrokers } from './brokers/open.ts'
 import { callbackKeys } from './callback-keys.ts'
 import { serveMetrics } from './metrics-server.ts'
 import { createSnapshot } from './snapshot.ts'
-import { startService } from './start.ts'
+import { owner, startService, workerName } from './start.ts'
 import { openStorage } from './storage.ts'
 import { watchConfig } from './watch-config.ts'
 
@@ -35,11 +36,18 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const log = createLog(settings.logLevel, stream)
   const bus = createBus()
   const unhear = logEvents(bus, log)
-  const { database, files } = await openStorage(settings, say)
+  const { database, files } = await openStorage(settings, say, loaded.options.secrets)
   let unused: LoadedConfig | undefined = loaded
+  const name = workerName()
+  const identity = loaded.options.identity ?? owner
+  let brokers: Brokers | undefined
   try {
+    brokers = await openBrokers({
+      ...{ settings: settings.brokers, name, identity, secrets: loaded.options.secrets, say },
+      takes: settings.roles.includes('worker'),
+    })
     const running = await startService({
-      ...{ settings, database, files, bus },
+      ...{ settings, database, files, bus, brokers, name, identity },
       async snapshot(additions) {
         const now = unused ?? (await load())
         unused = undefined
@@ -64,6 +72,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       for (const close of closing.reverse()) await close()
     }
   } finally {
+    await brokers?.close()
     await database.close()
     unhear()
   }
@@ -93,11 +102,10 @@ async function openDoors(
 ): Promise<Doors | undefined> {
   if (!settings.roles.includes('api')) return undefined
   const { key } = await ensureApiKey(join(settings.data, 'key'))
-  const owner = options.identity ?? { principal: 'owner', tenant: 'default', permissions: ['*'] }
   const http = await createHttpServer({
     ...{ service, log },
     ...{ host: settings.host, port: settings.port, hosts: settings.hosts, origins: settings.origins },
-    authenticate: apiKeyAuthenticator(key, owner),
+    authenticate: apiKeyAuthenticator(key, options.identity ?? owner),
     limits: { bodyBytes: settings.bodyBytes },
   })
   const address = { url: http.url, pid: process.pid, config: file ?? null }

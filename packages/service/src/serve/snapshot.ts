@@ -11,13 +11,14 @@ import type { Additions } from './start.ts'
 const largest = 100_000_000
 
 /** An executor of a configuration, named by what the configuration says. */
-export function createSnapshot(loaded: LoadedConfig, { audit, tools }: Additions, bus: Bus): Snapshot {
+export function createSnapshot(loaded: LoadedConfig, { audit, tools, trials }: Additions, bus: Bus): Snapshot {
   const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
   const { options } = loaded
   const executor = reading(loaded.file, () =>
     createExecutor({
       ...options,
       audit,
+      ...(trials === undefined ? {} : { safeguards: { ...options.safeguards, trials } }),
       limits: { resultBytes: largest, argsBytes: largest, ...options.limits },
       tools: [...shipped, ...tools, ...(options.tools ?? [])],
     }),

@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { join } from 'node:path'
-import type { Audit, DefinedTool } from '@gantry/core'
+import type { Identity } from '@gantry/contract'
+import type { Audit, DefinedTool, SafeguardOptions } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
-import type { ArtifactStore } from '../artifacts/artifact-store.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
 import { createEventWriter } from '../execute/event-writer.ts'
@@ -15,30 +14,32 @@ import { artifactTools } from '../record/artifact-tools.ts'
 import { sqlAudit } from '../record/audit.ts'
 import { govern } from '../record/govern.ts'
 import { createRecorder } from '../record/recorder.ts'
-import { openSpool } from '../record/spool.ts'
 import { artifactRecords } from '../records/artifacts.ts'
 import { callViews } from '../records/call-views.ts'
 import { deadLetterRecords } from '../records/dead-letters.ts'
 import { eventRecords } from '../records/events.ts'
 import { journalRecords } from '../records/journal.ts'
-import { outboxRecords } from '../records/outbox.ts'
 import { removeExpired, removeStrayFiles } from '../records/retention.ts'
 import { workerRecords } from '../records/workers.ts'
 import { openCallNews } from '../reply/call-news.ts'
-import { createCallbackSender } from '../reply/callback.ts'
-import { startRelay } from '../reply/relay.ts'
 import { createWaiters } from '../reply/waiters.ts'
 import type { Bus } from '../stores/bus.ts'
 import { sqlCallStore } from '../stores/sql.ts'
 import { postgresTransport } from '../transports/postgres.ts'
 import { createUpkeep } from '../worker/upkeep.ts'
+import { createAnswering } from './answering.ts'
+import type { Brokers } from './brokers/open.ts'
+import { startBrokers } from './brokers/start.ts'
 import { startChores } from './chores.ts'
 import { createDepthGauge } from './depth.ts'
 import { createDoors } from './doors.ts'
+import { createFleetCircuits } from './fleet-circuits.ts'
 import { createIntake } from './intake.ts'
+import { openOutcomeSpool } from './open-spool.ts'
 import { createPulse } from './pulse.ts'
 import { createWatch } from './readiness.ts'
-import { toldOf } from './told-of.ts'
+import { startSending } from './send-outbox.ts'
+import type { Files } from './storage.ts'
 import { withSlot } from './with-slot.ts'
 import { composeWorker } from './work.ts'
 
@@ -46,18 +47,26 @@ import { composeWorker } from './work.ts'
 export interface Additions {
   readonly audit: Audit
   readonly tools: readonly DefinedTool[]
+  /** Who may try a circuit that rests, where others have it too. */
+  readonly trials?: SafeguardOptions['trials']
 }
 
 export interface StartOptions {
   readonly settings: ServiceSettings
   /** Open, with its tables; closed by whoever opened it. */
   readonly database: Database
-  readonly files: ArtifactStore
+  readonly files: Files
   readonly bus: Bus
   /** Reads the configuration, as it is now, and makes an executor of it. */
   readonly snapshot: (additions: Additions) => Promise<Snapshot>
   /** What the callbacks of a tenant are signed with. */
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+  /** Brokers that calls come from; closed by whoever opened them. */
+  readonly brokers?: Brokers
+  /** Of this process, among all. */
+  readonly name?: string
+  /** What gateways may see. */
+  readonly identity?: Identity
 }
 
 /** A service at work, in the roles that it was given. */
@@ -76,31 +85,48 @@ const reportMs = 5_000
 const retentionMs = 10 * 60_000
 const strayMs = 24 * 3_600_000
 const pulseMs = 2_000
+const waitingMs = 5_000
 /** A process that is started anew every hour must clean up too. */
 const firstMs = 60_000
+
+/** Who somebody is of whom the configuration says nothing else. */
+export const owner: Identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }
+
+/** A name that no other process has. */
+export function workerName(): string {
+  return `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
+}
+
+const noBrokers: Brokers = {
+  ...{ doors: [], publishers: new Map(), codecs: new Map(), redis: undefined },
+  close: async () => undefined,
+}
 
 /** Puts a service together and to work: storage, then work, then doors. */
 export async function startService(options: StartOptions): Promise<RunningService> {
   const { settings, database, files, bus } = options
-  const name = `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
+  const { brokers = noBrokers, name = workerName() } = options
   const leaseMs = database.exclusive ? exclusiveLeaseMs : settings.leaseMs
   const life = new AbortController()
   const roles = new Set(settings.roles)
 
-  const store = sqlCallStore(database)
+  const store = sqlCallStore(database, [...brokers.publishers.keys()])
   const artifacts = artifactRecords(database, files)
   const views = callViews(database, artifacts)
   const events = eventRecords(database)
   const workers = workerRecords(database)
   const newId = createCallIds()
+  const circuits = createFleetCircuits({
+    ...{ database, bus, worker: name },
+    circuits: () => snapshots.current.executor.circuits,
+  })
   const additions = {
     audit: sqlAudit(database, () => snapshots.current.version),
     tools: artifactTools(artifacts),
+    trials: circuits.trials,
   }
   const snapshots = createSnapshots(await options.snapshot(additions))
-  const spool = await openSpool(join(settings.data, 'spool'), (file, lines) => {
-    bus.emit('upkeep:failed', { what: 'spool', reason: `${lines} lines cannot be read; they were put into ${file}` })
-  })
+  const spool = await openOutcomeSpool(settings, database, brokers, bus)
   const recorder = createRecorder({ store, spool, bus })
   const writer = createEventWriter({ records: events })
   const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
@@ -110,16 +136,22 @@ export async function startService(options: StartOptions): Promise<RunningServic
     running: () => worker?.running ?? 0,
     spooled: () => recorder.spooled,
   })
+  const answering = createAnswering({ brokers, database, artifacts, views, settings, signal: life.signal })
+  const { posts, answers, writeBacks, cache } = answering
   const watch = createWatch({ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled })
 
-  const transport = postgresTransport({ store, claim: { worker: name, leaseMs } })
+  const claim = { worker: name, leaseMs, labels: settings.labels }
+  const transport = postgresTransport({ store, claim })
   const worker = roles.has('worker')
     ? composeWorker({
-        ...{ store, transport, recorder, snapshots, writer, bus, settings, leaseMs },
+        ...{ store, transport, recorder, snapshots, writer, writeBacks, cache, bus, settings, leaseMs },
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
-        reply: ({ callId }, { result }) => waiters.tell(callId, result),
+        reply: ({ callId, call }, { result }) => {
+          waiters.tell(callId, result)
+          if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)
+        },
       })
     : undefined
   const upkeep = createUpkeep({
@@ -130,7 +162,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
   const intake = createIntake({
     ...{ store, snapshots, depth, bus, worker, newId, settings },
-    claim: { worker: name, leaseMs },
+    claim,
     keep: (text, callId, identity) =>
       keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),
     expect: waiters.expect,
@@ -146,23 +178,13 @@ export async function startService(options: StartOptions): Promise<RunningServic
   ])
 
   await upkeep.begin()
+  await circuits.start()
   worker?.start()
   if (worker !== undefined) upkeep.start()
   const relay = roles.has('relay')
-    ? startRelay({
-        outbox: outboxRecords(database),
-        send: toldOf(
-          createCallbackSender({
-            egress: { request: (request) => snapshots.current.executor.egress.request(request) },
-            keyOf: options.callbackKey,
-            views,
-          }),
-          settings.callbackTries,
-          bus,
-        ),
-        news,
-        tries: settings.callbackTries,
-        failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
+    ? startSending({
+        ...{ database, views, answers, news, bus, settings, callbackKey: options.callbackKey },
+        executor: () => snapshots.current.executor,
       })
     : undefined
   const report = (): Promise<void> =>
@@ -183,8 +205,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
     [
       { name: 'report', everyMs: reportMs, work: report },
       { name: 'look', everyMs: upkeepMs, work: look },
+      { name: 'waiting answers', everyMs: waitingMs, work: () => posts.wakeWaiting(1_000) },
       { name: 'pulse', everyMs: pulseMs, work: createPulse(() => database.query('select 1'), bus) },
       { name: 'retention', everyMs: retentionMs, firstMs, work: expire },
+      { name: 'spooled files', everyMs: waitingMs, work: async () => files.drain?.(life.signal) },
       {
         name: 'stray files',
         everyMs: strayMs,
@@ -203,21 +227,34 @@ export async function startService(options: StartOptions): Promise<RunningServic
     prepare: (call) => withSlot(call, snapshots.current.executor),
   })
   const service = createDoors({
-    ...{ intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news },
+    ...{ intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits },
     ready: watch.check,
     metrics: metrics.read,
   })
+  const reload = async (): Promise<void> => {
+    snapshots.replace(await options.snapshot(additions))
+    await circuits.sync()
+    doors?.changed()
+  }
+  const doors =
+    worker === undefined || brokers.doors.length === 0
+      ? undefined
+      : startBrokers({
+          ...{ brokers, settings: settings.brokers, database, worker, intake, snapshots, answers, posts, bus, reload },
+          identity: options.identity ?? owner,
+        })
   return {
     service,
-    async reload() {
-      snapshots.replace(await options.snapshot(additions))
-    },
+    reload,
     async stop(graceMs) {
       watch.change('draining')
-      intake.close()
+      const shut = doors?.stop()
       await report()
+      await shut
+      intake.close()
       const choresDone = stopChores()
       await worker?.stop(graceMs)
+      await answers.settled()
       await upkeep.stop()
       await relay?.stop(AbortSignal.timeout(Math.max(1_000, graceMs / 2)))
       life.abort()
@@ -225,6 +262,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
       await writer.close()
       await recorder.drain().catch(() => undefined)
       await workers.leave(name).catch(() => undefined)
+      await circuits.stop()
       await Promise.all(unlisten.map((end) => end()))
       await news.close()
       metrics.close()

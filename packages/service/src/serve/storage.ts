@@ -1,28 +1,48 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ArtifactStore } from '../artifacts/artifact-store.ts'
+import type { SpooledArtifacts } from '../artifacts/fallback.ts'
 import { folderArtifacts } from '../artifacts/folder.ts'
+import type { S3Settings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
 import { migrate } from '../databases/migrate.ts'
+import { resolveText } from './brokers/secret-text.ts'
 
 export interface Storage {
   readonly database: Database
-  readonly files: ArtifactStore
+  readonly files: Files
 }
 
-/** Opens the database that the settings name, embedded or real, with its tables, and the folder of artifacts. */
+/** Where files are kept; one that may be away brings what waits for it. */
+export type Files = ArtifactStore & Partial<Pick<SpooledArtifacts, 'drain'>>
+
+/** What waits on this machine while S3 is away. */
+const spoolLimits = { fileBytes: 8_388_608, files: 1_000 }
+
+/** Opens the database that the settings name, embedded or real, with its tables, and the store of artifacts. */
 export async function openStorage(
-  { databaseUrl, data }: ServiceSettings,
+  { databaseUrl, data, brokers }: ServiceSettings,
   say: (line: string) => void,
+  secrets?: unknown,
 ): Promise<Storage> {
   const database = databaseUrl === undefined ? await openEmbedded(data, say) : await openReal(databaseUrl, say)
   try {
-    return { database, files: await folderArtifacts({ folder: join(data, 'artifacts') }) }
+    const { s3 } = brokers
+    if (s3 !== undefined) return { database, files: await openS3(s3, data, say, secrets) }
+    return { database, files: folderArtifacts({ folder: join(data, 'artifacts') }) }
   } catch (error) {
     await database.close()
     throw error
   }
+}
+
+async function openS3(s3: S3Settings, data: string, say: (line: string) => void, secrets: unknown): Promise<Files> {
+  say(`keeping artifacts in the bucket ${s3.bucket} of ${s3.endpoint ?? 'Amazon S3'}`)
+  const { s3Artifacts } = await import('../artifacts/s3.ts')
+  const { spooledArtifacts } = await import('../artifacts/fallback.ts')
+  const secretAccessKey = await resolveText(s3.secretAccessKey, secrets, '/s3/secretAccessKey')
+  return spooledArtifacts(s3Artifacts({ ...s3, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
 }
 
 // Each driver is loaded when it is used: they are the heaviest parts of the service.

@@ -1,12 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Report, ToolError } from '@gantry/contract'
 import type { ServiceSettings } from '../config/service-settings.ts'
+import { cachedCall } from '../execute/cached-call.ts'
 import type { EventWriter } from '../execute/event-writer.ts'
 import { type LeaseNews, type Leases, localLeases } from '../execute/leases.ts'
+import type { ResultCache } from '../execute/result-cache.ts'
 import { runCall } from '../execute/run-call.ts'
 import { runDurableChain } from '../execute/run-chain.ts'
 import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
 import { threadLeases } from '../execute/thread-leases.ts'
+import type { WriteBacks } from '../execute/write-backs.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { JournalRecords } from '../records/journal.ts'
 import { createBatch } from '../stores/batch.ts'
@@ -25,6 +28,9 @@ export interface WorkParts {
   readonly snapshots: Snapshots
   readonly journal: JournalRecords
   readonly writer: EventWriter
+  readonly writeBacks: WriteBacks
+  /** Of the results of tools that say that they may be kept. */
+  readonly cache: ResultCache | undefined
   readonly bus: Bus
   readonly settings: ServiceSettings
   readonly leaseMs: number
@@ -85,7 +91,11 @@ async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Pr
     })
     if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.lost, new Date())
     if (claim.call.kind === 'call') {
-      return await runCall({ executor, claim, args: payload, signal, report: reports.report })
+      const writeBack = parts.writeBacks.of(claim)
+      const { cache } = parts
+      return await cachedCall({ cache, executor, claim, args: payload }, () =>
+        runCall({ executor, claim, args: payload, signal, report: reports.report, writeBack }),
+      )
     }
     return await runDurableChain({
       executor,
@@ -94,6 +104,7 @@ async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Pr
       payload: payload as Parameters<typeof runDurableChain>[0]['payload'],
       signal,
       report: reports.report,
+      writeBack: (entry) => parts.writeBacks.of(claim, entry),
     })
   } finally {
     await reports.end()

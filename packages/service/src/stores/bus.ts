@@ -29,9 +29,10 @@ export interface WorkerEvents {
   'fence:refused': { readonly callId: string; readonly fence: number }
   'store:down': { readonly reason: string }
   'store:up': { readonly downMs: number }
-  /** A callback was tried; `dead` when it is not tried again. */
+  /** A callback, an answer or a message was tried; `dead` when it is not tried again. */
   'callback:tried': {
     readonly callId: string
+    readonly kind: 'callback' | 'reply' | 'message'
     readonly outcome: 'sent' | 'again' | 'dead'
     readonly error?: string | undefined
   }

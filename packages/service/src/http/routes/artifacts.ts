@@ -1,11 +1,11 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import type { Answer } from '../answer.ts'
+import { attachment } from '../../artifacts/download-headers.ts'
+import { type Answer, json } from '../answer.ts'
 import { problem } from '../problems.ts'
 import type { Asked, Route } from '../route.ts'
 import type { Service } from '../service.ts'
 
 const typeForm = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/i
-const longestName = 150
 
 const readArtifact: Route = {
   id: 'readArtifact',
@@ -53,22 +53,34 @@ function rangeOf(header: string | undefined): { start: number; end?: number } | 
 
 /** A tool chose the name and the type: neither may end a header, leave a folder, or make a browser show the file. */
 function fileHeaders({ name, mimeType }: ArtifactRef): { [name: string]: string } {
-  const plain = name.replace(/[^\x20-\x7e]|["\\/%]/g, '_').replace(/^\.+/, '_')
-  const whole = name
-    .toWellFormed()
-    .replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\\/]/gu, '_')
-    .replace(/^\.+/, '_')
-  const ascii = plain.slice(0, longestName).trim() || 'artifact'
-  const utf8 = encodeURIComponent([...whole].slice(0, longestName).join('')).replace(/['()*]/g, hex)
   return {
     'accept-ranges': 'bytes',
-    'content-disposition': `attachment; filename="${ascii}"; filename*=UTF-8''${utf8 || 'artifact'}`,
+    'content-disposition': attachment(name),
     'content-type': typeForm.test(mimeType) ? mimeType : 'application/octet-stream',
   }
 }
 
-function hex(character: string): string {
-  return `%${character.charCodeAt(0).toString(16).toUpperCase()}`
+const locateArtifact: Route = {
+  id: 'locateArtifact',
+  method: 'GET',
+  path: '/v1/artifacts/:id/url',
+  tag: 'artifacts',
+  summary: 'Where the content can be had: a signed address of the file store for a few minutes, else this service.',
+  access: 'key',
+  answers: {
+    200: {
+      description: 'The address. Whoever has a signed one can read the file, and nothing else, until it ends.',
+      schema: {
+        type: 'object',
+        properties: { url: { type: 'string' }, signed: { type: 'boolean' }, expiresMs: { type: 'integer' } },
+        required: ['url', 'signed'],
+      },
+    },
+  },
+  errors: ['NOT_FOUND'],
+  async handle({ params: { id = '' }, identity, gone }, service) {
+    return json(await service.artifactUrl(id, identity, gone), 200, { 'cache-control': 'no-store' })
+  },
 }
 
-export const artifactRoutes: readonly Route[] = [readArtifact]
+export const artifactRoutes: readonly Route[] = [readArtifact, locateArtifact]

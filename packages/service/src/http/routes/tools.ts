@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { CatalogEntry } from '@gantry/core'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
@@ -87,18 +88,21 @@ const readCatalog: Route = {
     limit: { type: 'integer', minimum: 1, maximum: 1_000, description: '1,000 when absent.' },
     cursor: { ...text, maxLength: 8_192, description: 'From the page before.' },
   },
+  headers: { 'If-None-Match': 'The ETag of an earlier answer.' },
   answers: {
     200: {
       description: 'A page of it. The hash is the same as long as nothing changes.',
+      headers: { ETag: 'Names this answer, the same as long as the caller would get the same page.' },
       schema: {
         type: 'object',
         properties: { hash: text, items: { type: 'array', items: ref('CatalogTool') }, cursor: text },
         required: ['hash', 'items'],
       },
     },
+    304: { description: 'The page is what the caller has.', headers: { ETag: 'Names the page.' } },
   },
   errors: ['INPUT_INVALID'],
-  handle({ query, identity }, { executor }) {
+  handle({ query, identity, headers }, { executor }) {
     const page = executor.tools({ limit: 1_000, ...query, allVersions: true, identity })
     const items = page.items.map(
       ({ key, tool, digest, source }): CatalogTool => ({
@@ -109,8 +113,17 @@ const readCatalog: Route = {
         source,
       }),
     )
-    return json({ hash: executor.catalog.hash, ...page, items })
+    const body = { hash: executor.catalog.hash, ...page, items }
+    // Of the page and not of the hash: what a caller may see can change while the tools do not.
+    const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('hex')}"`
+    if (names(headers['if-none-match'], etag)) return { kind: 'empty', status: 304, headers: { etag } }
+    return json(body, 200, { etag })
   },
+}
+
+function names(header: string | undefined, etag: string): boolean {
+  const named = (header ?? '').split(',').map((one) => one.trim().replace(/^W\//, ''))
+  return named.includes(etag) || named.includes('*')
 }
 
 export const toolRoutes: readonly Route[] = [findTools, describeTool, readCatalog]

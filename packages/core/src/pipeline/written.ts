@@ -1,0 +1,186 @@
+import { type ArtifactRef, type Effect, type ErrorCode, type Json, ToolError, type Warning } from '@gantry/contract'
+import type { AttachedFile } from '../backends/backend.ts'
+import { parseToolId } from '../ids/tool-id.ts'
+import { copyJson } from '../json/copy.ts'
+import { JsonError } from '../json/limits.ts'
+import type { Run } from './run.ts'
+import { bytesOf, writtenFile } from './written-file.ts'
+
+const mostMessages = 1_000
+const mostFiles = 100
+const mostFileBytes = 67_108_864
+const mostTools = 100
+
+/**
+ * What a tool wrote back in one call: messages, files and tools, in the order in which it did.
+ *
+ * Each is *waiting* while the host has yet to say that it is safe, then *safe* or *failed* for good; what no host takes
+ * is safe at once. `settled` closes the list: what comes after it is ignored. What is safe then are the effects of the
+ * result, and the rest is counted in its warnings. A repeat of the call adds to the list of the attempts before.
+ */
+export class Written {
+  readonly #run: Run
+  readonly #parts: Part[] = []
+  readonly #underWay: Promise<unknown>[] = []
+  #closed = false
+  #messages = 0
+  #messageBytes = 0
+  #files = 0
+  #fileBytes = 0
+  #tools = 0
+
+  constructor(run: Run) {
+    this.#run = run
+  }
+
+  send(message: unknown): void {
+    if (this.#over) return
+    const number = counted(this.#messages, mostMessages, 'send', 'messages')
+    const copied = sendable(message)
+    const bytes = this.#messageBytes + JSON.stringify(copied).length
+    if (bytes > (this.#run.tool?.resultCopy.limits.bytes ?? 0)) {
+      throw new ToolError('LIMIT_EXCEEDED', 'The messages of a call together may not be larger than a result.')
+    }
+    // What was refused has no number: the tool may go on without it.
+    this.#messages = number
+    this.#messageBytes = bytes
+    const effect: Effect = { kind: 'message', message: this.#run.redactor?.value(copied) ?? copied }
+    const { writeBack } = this.#run.request
+    if (writeBack?.send === undefined) this.#parts.push({ state: 'safe', effect })
+    else {
+      const sending = async (): Promise<Effect> => {
+        await writeBack.send?.(effect.message, number, this.#run.signal)
+        return effect
+      }
+      this.#follow('message', sending).catch(() => undefined)
+    }
+  }
+
+  attach(file: AttachedFile): Promise<ArtifactRef> {
+    const kept = this.#keep(file)
+    // A tool need not wait for its file; what became of it is on the result in any case.
+    kept.catch(() => undefined)
+    return kept
+  }
+
+  inject(tool: string): void {
+    if (this.#over || this.#parts.some((part) => part.state === 'safe' && isTool(part.effect, tool))) return
+    const reason = this.#whyNot(tool)
+    if (reason !== undefined) throw new ToolError('OUTPUT_INVALID', reason)
+    this.#tools = counted(this.#tools, mostTools, 'inject', 'tools')
+    this.#parts.push({ state: 'safe', effect: { kind: 'tool', tool } })
+  }
+
+  /** Takes nothing more, and waits until all is safe or failed, but no longer than the call may last; never rejects. */
+  async settled(): Promise<void> {
+    this.#closed = true
+    if (this.#underWay.length > 0) await this.#run.within(Promise.all(this.#underWay)).catch(() => undefined)
+  }
+
+  effects(): readonly Effect[] {
+    return this.#parts.flatMap((part) => (part.state === 'safe' ? [part.effect] : []))
+  }
+
+  warnings(): readonly Warning[] {
+    return [...this.#warningsOf('message', this.#messages, 'sent'), ...this.#warningsOf('file', this.#files, 'kept')]
+  }
+
+  get #over(): boolean {
+    return this.#closed || this.#run.ended
+  }
+
+  async #keep(file: AttachedFile): Promise<ArtifactRef> {
+    if (this.#over) throw new ToolError('CANCELLED', 'The call has ended.', { effect: 'possible' })
+    const { writeBack } = this.#run.request
+    if (writeBack?.keep === undefined) throw unkept('The host of this call keeps no files.')
+    const count = counted(this.#files, mostFiles, 'attach', 'files')
+    const bytes = this.#fileBytes + bytesOf(file)
+    if (bytes > mostFileBytes) {
+      throw new ToolError('LIMIT_EXCEEDED', `The files of a call together may have ${mostFileBytes} bytes.`)
+    }
+    this.#files = count
+    this.#fileBytes = bytes
+    const written = writtenFile(file, this.#run)
+    const keeping = async (): Promise<FileEffect> => {
+      const artifact = await writeBack.keep?.(written, this.#run.signal)
+      if (artifact === undefined) throw unkept('The host of this call keeps no files.')
+      return { kind: 'file', artifact }
+    }
+    const { artifact } = await this.#follow('file', keeping).catch((cause: unknown) => {
+      throw unkept(`The file ${written.name} could not be kept.`, cause)
+    })
+    return artifact
+  }
+
+  #whyNot(tool: string): string | undefined {
+    const { ports, request } = this.#run
+    try {
+      parseToolId(tool)
+      if (ports.visible(request.identity, ports.catalog.find(tool))) return undefined
+    } catch (error) {
+      if (ToolError.is(error) && error.code === 'TOOL_ID_INVALID') return error.message
+      // Whether a backend that was not asked for its tools yet has it, nobody knows; whoever calls it will find out.
+      if (ports.sources.pending(tool) !== undefined) return undefined
+    }
+    return `There is no tool ${tool} to offer to this caller.`
+  }
+
+  #follow<Kind extends Effect>(what: What, work: () => Promise<Kind>): Promise<Kind> {
+    const index = this.#parts.push({ state: 'waiting', what }) - 1
+    const done = work().then(
+      (effect) => {
+        this.#parts[index] = { state: 'safe', effect }
+        return effect
+      },
+      (error: unknown) => {
+        this.#parts[index] = { state: 'failed', what, code: ToolError.is(error) ? error.code : 'INTERNAL' }
+        throw error
+      },
+    )
+    this.#underWay.push(done.catch(() => undefined))
+    return done
+  }
+
+  /** One warning for all of a kind, however many there are. */
+  *#warningsOf(what: What, all: number, done: string): Generator<Warning> {
+    const failed = this.#parts.filter((part) => part.state === 'failed' && part.what === what)
+    const [first] = failed
+    if (first?.state === 'failed') {
+      yield { code: first.code, message: `Of ${all} ${what}s, ${failed.length} could not be ${done}.` }
+    }
+    const open = this.#parts.filter((part) => part.state === 'waiting' && part.what === what).length
+    if (open === 0) return
+    const message = `Of ${all} ${what}s, ${open} may or may not have been ${done}: the call ended first.`
+    yield { code: 'OUTCOME_UNKNOWN', message }
+  }
+}
+
+type What = 'message' | 'file'
+type FileEffect = Extract<Effect, { kind: 'file' }>
+type Part =
+  | { readonly state: 'safe'; readonly effect: Effect }
+  | { readonly state: 'waiting'; readonly what: What }
+  | { readonly state: 'failed'; readonly what: What; readonly code: ErrorCode }
+
+function isTool(effect: Effect, tool: string): boolean {
+  return effect.kind === 'tool' && effect.tool === tool
+}
+
+function counted(count: number, most: number, verb: string, what: string): number {
+  if (count < most) return count + 1
+  throw new ToolError('LIMIT_EXCEEDED', `A call may ${verb} ${most} ${what}, and this was one more.`)
+}
+
+function sendable(message: unknown): Json {
+  try {
+    return copyJson(message, { convert: true, dropped: { count: 0 } })
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    throw new ToolError('OUTPUT_INVALID', `The message to send ${error.message} at ${error.path || 'its root'}.`)
+  }
+}
+
+/** The tool has begun by now, so whatever kept its file away, the call is not one that did nothing. */
+function unkept(message: string, cause?: unknown): ToolError {
+  return new ToolError('STORE_UNAVAILABLE', message, { cause, effect: 'possible', retryable: false })
+}

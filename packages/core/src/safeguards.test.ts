@@ -1,0 +1,182 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { ToolError } from '@gantry/contract'
+import type { Backend } from './backends/backend.ts'
+import { createExecutor } from './executor.ts'
+import type { Executor } from './executor-interface.ts'
+import { anything } from './pipeline/pipeline.fixture.ts'
+import type { BreakerEvent } from './resilience/circuit.ts'
+import type { SafeguardOptions } from './safeguards.ts'
+import { defineTool } from './tools/tool.ts'
+
+const key = 'test:it @ remote:a'
+const down = (): never => {
+  throw new ToolError('BACKEND_UNAVAILABLE', 'Nobody is there.')
+}
+
+interface Setup {
+  readonly gantry: Executor
+  /** What the backend does. */
+  readonly backend: { answer: (signal: AbortSignal) => unknown; calls: number }
+  readonly events: BreakerEvent[]
+}
+
+/** A tool `test:it` at a backend whose circuit opens at the second fault. */
+function setUp(safeguards: SafeguardOptions): Setup {
+  const state: Setup['backend'] = { answer: () => 'well', calls: 0 }
+  const remote: Backend = {
+    kind: 'remote',
+    name: 'a',
+    call: (_call, { signal }) => {
+      state.calls += 1
+      return state.answer(signal)
+    },
+  }
+  const bound = { inputSchema: anything, backends: [{ kind: 'remote', name: 'a' }] }
+  const tool = defineTool({ namespace: 'test', name: 'it', description: 'It.', ...bound })
+  const breaker = { minCalls: 2, openMs: 60_000 }
+  const gantry = createExecutor({ backends: [remote], tools: [tool], safeguards: { breaker, ...safeguards } })
+  const events: BreakerEvent[] = []
+  gantry.on('circuit:changed', (event) => events.push(event))
+  return { gantry, backend: state, events }
+}
+
+const stateOf = ({ gantry }: Setup): string | undefined => gantry.circuits.list()[0]?.state
+
+test('a circuit that others opened refuses calls here, and lets them through when others closed it', async () => {
+  const setup = setUp({})
+  const { gantry, backend, events } = setup
+  gantry.circuits.hold(key, 5_000, 3)
+  const { error } = await gantry.run('test:it')
+  assert.equal(error?.code, 'CIRCUIT_OPEN')
+  assert.equal(error?.effect, 'none')
+  assert.equal(backend.calls, 0)
+  gantry.circuits.close(key)
+  assert.equal((await gantry.run('test:it')).output, 'well')
+  assert.deepEqual(
+    events.map(({ kind, elsewhere }) => [kind, elsewhere]),
+    [
+      ['opened', true],
+      ['closed', true],
+    ],
+  )
+})
+
+test('what others say of backends that are not here, or have no breaker, is left out', () => {
+  const { gantry } = setUp({ backends: { 'remote:a': { breaker: false } } })
+  for (const other of [key, 'test:it @ remote:b', 'test:it', '', 'x @ remote:ab']) {
+    gantry.circuits.hold(other, 5_000, 1)
+    gantry.circuits.close(other)
+  }
+  assert.deepEqual(gantry.circuits.list(), [])
+})
+
+test('a closed circuit and one that rests are not asked about', async () => {
+  let asked = 0
+  const setup = setUp({ trials: async () => ++asked })
+  await setup.gantry.run('test:it')
+  setup.backend.answer = down
+  for (let call = 0; call < 5; call++) await setup.gantry.run('test:it')
+  assert.equal(stateOf(setup), 'open')
+  assert.equal(setup.backend.calls, 2)
+  assert.equal(asked, 0)
+})
+
+test('of many calls that ask when the rest is over, one is the trial', async () => {
+  const asked: string[] = []
+  const leave = Promise.withResolvers<number>()
+  const { gantry, backend } = setUp({
+    trials(circuit) {
+      asked.push(circuit)
+      return leave.promise
+    },
+  })
+  gantry.circuits.hold(key, 0, 1)
+  const answer = Promise.withResolvers<string>()
+  backend.answer = () => answer.promise
+  const calls = Array.from({ length: 10 }, () => gantry.run('test:it'))
+  await turn()
+  assert.equal(backend.calls, 0)
+  leave.resolve(0)
+  await turn()
+  answer.resolve('well')
+  const results = await Promise.all(calls)
+  assert.equal(backend.calls, 1)
+  assert.deepEqual(new Set(asked), new Set([key]))
+  assert.deepEqual(results.map(({ status, error }) => error?.code ?? status).sort(), [
+    ...Array.from({ length: 9 }, () => 'CIRCUIT_OPEN'),
+    'ok',
+  ])
+})
+
+test('without leave the circuit rests on for as long as it was told, and asks nobody meanwhile', async () => {
+  let asked = 0
+  const { gantry, backend } = setUp({ trials: async () => (++asked === 1 ? 7_000 : 0) })
+  gantry.circuits.hold(key, 0, 1)
+  for (let call = 0; call < 3; call++) {
+    const { error } = await gantry.run('test:it')
+    const waitMs = Number(error?.details?.retryAfterMs)
+    assert.ok(error?.code === 'CIRCUIT_OPEN' && waitMs > 6_000 && waitMs <= 7_000, JSON.stringify(error))
+  }
+  assert.equal(asked, 1)
+  assert.equal(backend.calls, 0)
+})
+
+test('a circuit that closed while somebody asked lets the call through whatever the answer', async () => {
+  const leave = Promise.withResolvers<number>()
+  const setup = setUp({ trials: () => leave.promise })
+  setup.gantry.circuits.hold(key, 0, 1)
+  const call = setup.gantry.run('test:it')
+  await turn()
+  setup.gantry.circuits.close(key)
+  leave.resolve(5_000)
+  assert.equal((await call).status, 'ok')
+  assert.equal(stateOf(setup), 'closed')
+})
+
+test('nobody to ask, or nonsense for an answer, is leave', async () => {
+  const nobody: readonly NonNullable<SafeguardOptions['trials']>[] = [
+    () => Promise.reject(new Error('away')),
+    () => {
+      throw new Error('away')
+    },
+    async () => Number.NaN,
+    async () => 'no' as unknown as number,
+  ]
+  for (const trials of nobody) {
+    const { gantry } = setUp({ trials, bulkhead: { concurrency: 1, queue: 5 } })
+    gantry.circuits.hold(key, 0, 1)
+    const results = await Promise.all([gantry.run('test:it'), gantry.run('test:it')])
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['ok', 'ok'],
+    )
+  }
+})
+
+test('a call that gives up while it asks makes no trial, and its place goes to the next', async () => {
+  const answers = [Promise.withResolvers<number>(), Promise.withResolvers<number>()]
+  let asked = 0
+  const trials = (): Promise<number> => answers[asked++]?.promise ?? Promise.resolve(0)
+  const setup = setUp({ trials, bulkhead: { concurrency: 1, queue: 5 } })
+  setup.gantry.circuits.hold(key, 0, 1)
+  const leaving = new AbortController()
+  const first = setup.gantry.run('test:it', {}, { signal: leaving.signal })
+  const second = setup.gantry.run('test:it')
+  await turn()
+  leaving.abort()
+  assert.equal((await first).status, 'cancelled')
+  answers[0]?.resolve(0)
+  await turn()
+  assert.equal(asked, 2)
+  assert.equal(setup.backend.calls, 0)
+  answers[1]?.resolve(0)
+  assert.equal((await second).status, 'ok')
+  assert.equal(setup.backend.calls, 1)
+})
+
+test('what is asked must be a function', () => {
+  const wrong = { trials: true } as unknown as SafeguardOptions
+  assert.throws(() => setUp(wrong), { code: 'CONFIG_INVALID', message: '/safeguards/trials must be a function.' })
+})

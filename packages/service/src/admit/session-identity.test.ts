@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { createExecutor, defineTool } from '@gantry/core'
+import { ExtData, encode } from '@msgpack/msgpack'
+import type { Decoded } from '../codecs/codec.ts'
+import type { RedisConnections } from '../transports/redis/connection.ts'
+import { freshKey, redisForFile } from '../transports/redis/redis.fixture.ts'
+import { createSenders } from './sender.ts'
+import { holdersOf, redisSessions, type SessionOptions, type Sessions } from './session-identity.ts'
+
+const engine = redisForFile()
+const signal = new AbortController().signal
+const alice = { user_id: '1001', guild_id: '7', channel_id: '42', platform: 'discord' }
+
+interface Rig {
+  readonly redis: RedisConnections
+  readonly prefix: string
+  readonly sessions: Sessions
+  /** Writes a record as the gateway does. */
+  write(session: string, record: unknown, ...how: (string | number)[]): Promise<void>
+}
+
+async function rigOf(t: TestContext, options: Partial<SessionOptions> = {}): Promise<Rig> {
+  const redis = await engine.open(t)
+  const prefix = `${freshKey()}:`
+  return {
+    redis,
+    prefix,
+    sessions: redisSessions({ redis, prefix, tenant: 'main', ...options }),
+    async write(session, record, ...how) {
+      const bytes = Buffer.isBuffer(record) ? record : Buffer.from(encode(record))
+      await redis.call(['SET', `${prefix}${session}`, bytes, ...how])
+    },
+  }
+}
+
+const refused = { code: 'UNAUTHENTICATED' }
+
+test('a session says who somebody is, to which tenant he belongs and where he speaks from', async (t) => {
+  const { sessions, write } = await rigOf(t, { permissions: ['chat'], guilds: { 'discord:7': 'guild-seven' } })
+  await write('trace-0001', alice, 'EX', 300)
+  assert.deepEqual(await sessions.identify('trace-0001', signal), {
+    principal: 'discord:1001',
+    tenant: 'guild-seven',
+    permissions: ['chat'],
+    roles: ['platform:discord', 'guild:discord:7', 'channel:discord:42'],
+  })
+  await write('trace-0002', { user_id: 5, platform: 'matrix', guild_id: '', channel_id: null, user_aliases: ['x'] })
+  const matrix = await sessions.identify('trace-0002', signal)
+  assert.deepEqual([matrix.principal, matrix.tenant, matrix.roles], ['matrix:5', 'main', ['platform:matrix']])
+})
+
+test('without a session, or with one that is over, there is nobody', async (t) => {
+  const { sessions, write, redis, prefix } = await rigOf(t)
+  await assert.rejects(sessions.identify('trace-none', signal), refused)
+  await write('trace-over', alice)
+  assert.equal((await sessions.identify('trace-over', signal)).principal, 'discord:1001')
+  await redis.call(['PEXPIRE', `${prefix}trace-over`, 1])
+  while ((await redis.call(['EXISTS', `${prefix}trace-over`])) !== 0);
+  await assert.rejects(sessions.identify('trace-over', signal), refused)
+})
+
+test('a record that cannot be read, or does not say who it is of, is nobody', async (t) => {
+  const { sessions, write, redis, prefix } = await rigOf(t)
+  const records: readonly (readonly [string, unknown])[] = [
+    ['text', Buffer.from('{"user_id":"1001","platform":"discord"}')],
+    ['cut off', Buffer.from(encode(alice)).subarray(0, -1)],
+    ['more behind', Buffer.concat([encode(alice), Buffer.of(0xc0)])],
+    ['a list', [alice]],
+    ['a number', 7],
+    ['no user', { ...alice, user_id: undefined }],
+    ['an empty user', { ...alice, user_id: '' }],
+    ['a user of lists', { ...alice, user_id: ['1001'] }],
+    ['a user with a line end', { ...alice, user_id: '1001\nadmin' }],
+    ['a user with a direction mark', { ...alice, user_id: '1001\u202e' }],
+    ['a very long user', { ...alice, user_id: '1'.repeat(201) }],
+    ['no platform', { ...alice, platform: null }],
+    ['a platform that holds a user', { ...alice, platform: 'discord:1001', user_id: 'x' }],
+    ['a guild of maps', { ...alice, guild_id: { $ne: 1 } }],
+    ['a channel with a space', { ...alice, channel_id: '4 2' }],
+    ['an extension', { ...alice, user_id: new ExtData(1, new Uint8Array(2)) }],
+    ['a bomb', Buffer.from('dfffffffff', 'hex')],
+    ['too much', { ...alice, note: 'x'.repeat(20_000) }],
+    ['a prototype', Buffer.from([0x82, ...encode('__proto__'), ...encode(alice), ...encode('a'), 1])],
+  ]
+  for (const [index, [what, record]] of records.entries()) {
+    await write(`trace-${index}`, record)
+    await assert.rejects(sessions.identify(`trace-${index}`, signal), refused, what)
+  }
+  await redis.call(['RPUSH', `${prefix}trace-list`, Buffer.from(encode(alice))])
+  await redis.call(['HSET', `${prefix}trace-hash`, 'user_id', '1001'])
+  for (const session of ['trace-list', 'trace-hash']) await assert.rejects(sessions.identify(session, signal), refused)
+  await write('trace-good', { ...alice, note: 'x'.repeat(4_000) })
+  assert.equal((await sessions.identify('trace-good', signal)).principal, 'discord:1001')
+})
+
+test('a session that cannot be a name is refused before Redis hears of it, even if there is such a key', async (t) => {
+  const { redis, prefix, write } = await rigOf(t)
+  const asked: unknown[] = []
+  const counted = {
+    call: (command: Parameters<RedisConnections['call']>[0]) => {
+      asked.push(command[1])
+      return redis.call(command)
+    },
+  }
+  const sessions = redisSessions({ redis: counted, prefix, tenant: 'main' })
+  const names = [
+    '',
+    '*',
+    'trace-*',
+    'trace-?',
+    'trace 1',
+    'trace\n1',
+    'trace\r\nDEL x',
+    '../x',
+    'ｔrace',
+    'x'.repeat(129),
+  ]
+  for (const name of names) {
+    await write(name, alice)
+    await assert.rejects(sessions.identify(name, signal), refused, JSON.stringify(name))
+  }
+  assert.deepEqual(asked, [])
+  await write('trace-1', alice)
+  await sessions.identify('trace-1', signal)
+  assert.deepEqual(asked, [`${prefix}trace-1`])
+})
+
+test('a guild has its tenant on its own platform only, and who has none is refused where there is no other', async (t) => {
+  const guilds = { 'discord:7': 'seven' }
+  const { redis, prefix, write } = await rigOf(t)
+  const sessions = redisSessions({ redis, prefix, guilds })
+  await write('trace-1', alice)
+  assert.equal((await sessions.identify('trace-1', signal)).tenant, 'seven')
+  for (const other of [{ platform: 'matrix' }, { guild_id: '8' }, { guild_id: '' }, { guild_id: 'constructor' }]) {
+    await write('trace-2', { ...alice, ...other })
+    await assert.rejects(sessions.identify('trace-2', signal), refused, JSON.stringify(other))
+  }
+})
+
+test('what the message says of its sender counts for nothing', async (t) => {
+  const { sessions, write } = await rigOf(t)
+  await write('trace-1', alice)
+  const senders = createSenders(new Map([['tools', { kind: 'sessions', sessions }]]))
+  const forged = { user_id: '1', platform: 'discord', tenant: 'other', roles: ['admin'], permissions: ['*'] }
+  const call = (session?: string): Decoded => ({
+    kind: 'call',
+    input: { kind: 'call', tool: 'add', args: { ...forged, ctx: forged }, idempotencyKey: 'k' },
+    ...forged,
+    ...(session === undefined ? {} : { session }),
+  })
+  const identity = await senders.identify(call('trace-1'), { source: 'tools' }, signal)
+  assert.deepEqual([identity.principal, identity.tenant, identity.permissions], ['discord:1001', 'main', []])
+  await assert.rejects(senders.identify(call(), { source: 'tools' }, signal), refused)
+  await assert.rejects(senders.identify(call('trace-1'), { source: 'elsewhere' }, signal), refused)
+})
+
+test('a source that is of some tenants takes no session of another one', async (t) => {
+  const { sessions, write } = await rigOf(t, { guilds: { 'discord:8': 'eight' } })
+  await write('trace-seven', alice)
+  await write('trace-eight', { ...alice, guild_id: '8' })
+  const senders = createSenders(
+    new Map([
+      ['mine', { kind: 'sessions', sessions, tenants: ['main'] }],
+      ['any', { kind: 'sessions', sessions }],
+    ]),
+  )
+  const ask = (session: string, source: string) =>
+    senders.identify({ kind: 'call', input: { kind: 'call', args: {}, tool: 'add' }, session }, { source }, signal)
+  assert.equal((await ask('trace-seven', 'mine')).tenant, 'main')
+  assert.equal((await ask('trace-eight', 'any')).tenant, 'eight')
+  await assert.rejects(ask('trace-eight', 'mine'), refused)
+})
+
+test('the senders of a source with a fixed identity are that one, whatever session they name', async (t) => {
+  const { write } = await rigOf(t)
+  await write('trace-1', alice)
+  const identity = { principal: 'somastack', tenant: 'main', permissions: ['demo'] }
+  const senders = createSenders(new Map([['topic', { kind: 'fixed', identity }]]))
+  const decoded: Decoded = { kind: 'call', input: { kind: 'call', args: {}, tool: 'add' }, session: 'trace-1' }
+  assert.equal(await senders.identify(decoded, { source: 'topic' }, signal), identity)
+})
+
+test('permissions come from the configuration by principal, and the executor holds callers to them', async (t) => {
+  const holders = { shell: ['discord:1001'], 'files:*': '*', admin: ['matrix:1001'] } as const
+  const { sessions, write } = await rigOf(t, { holders })
+  await write('trace-alice', alice)
+  await write('trace-bob', { ...alice, user_id: '1002' })
+  const tool = defineTool({
+    ...{ namespace: 'ops', name: 'shell', version: '1.0.0', description: 'Runs it.', effect: 'read' },
+    ...{ permissions: ['shell', 'files:read'], inputSchema: { type: 'object' } },
+    run: () => 'ran',
+  })
+  const executor = createExecutor({ tools: [tool] })
+  t.after(() => executor.close({ graceMs: 1 }))
+  const run = async (session: string) =>
+    executor.run('ops:shell', {}, { identity: await sessions.identify(session, signal) })
+  assert.equal((await run('trace-alice')).status, 'ok')
+  assert.equal((await run('trace-bob')).error?.code, 'DENIED')
+  assert.deepEqual(holdersOf(tool.tool, { holders }), ['discord:1001'])
+  assert.deepEqual(holdersOf({ permissions: ['shell', 'admin'] }, { holders }), [])
+  assert.deepEqual(holdersOf({ permissions: ['nobody'] }, { holders }), [])
+  assert.equal(holdersOf({ permissions: ['files:read'] }, { holders }), undefined)
+  assert.equal(holdersOf({ permissions: ['shell'] }, { holders, permissions: ['*'] }), undefined)
+  assert.equal(holdersOf({}, { holders }), undefined)
+})
+
+test('a holder without a platform is refused, because he would be somebody else on another one', async (t) => {
+  const redis = await engine.open(t)
+  assert.throws(() => redisSessions({ redis, holders: { shell: ['1001'] } }), { code: 'CONFIG_INVALID' })
+  assert.ok(redisSessions({ redis, holders: { shell: ['discord:1001'] } }))
+})
+
+test('while Redis is away nobody is known, and nobody is refused for good', async (t) => {
+  const { sessions, write } = await rigOf(t)
+  const server = await engine.server(t)
+  await write('trace-1', alice)
+  server.kill()
+  try {
+    await assert.rejects(sessions.identify('trace-1', signal), { code: 'STORE_UNAVAILABLE', retryable: true })
+  } finally {
+    await server.restart()
+  }
+})
+
+test('whoever no longer waits is let go', async (t) => {
+  const { sessions, write } = await rigOf(t)
+  await write('trace-1', alice)
+  await assert.rejects(sessions.identify('trace-1', AbortSignal.abort()), { code: 'CANCELLED' })
+})

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { buffer } from 'node:stream/consumers'
+import { test } from 'node:test'
+import { s3Artifacts } from '../s3.ts'
+import { ownPlace } from './server.fixture.ts'
+
+const { signal } = new AbortController()
+const options = { maxBytes: 1_000_000, signal }
+
+test('a server that dies is STORE_UNAVAILABLE; what was put is there when it is back', async (t) => {
+  const { server, options: where } = await ownPlace(t, 2_000)
+  const store = s3Artifacts(where)
+  const content = randomBytes(100_000)
+  const { digest } = await store.put(content, options)
+  server.kill()
+  await assert.rejects(store.put(randomBytes(10), options), { code: 'STORE_UNAVAILABLE', retryable: true })
+  await server.restart()
+  assert.deepEqual(await buffer(await store.read(digest, undefined, signal)), content)
+})
+
+test('a server that hangs is STORE_UNAVAILABLE, and is used again when it goes on', async (t) => {
+  const { server, options: where } = await ownPlace(t, 600)
+  const store = s3Artifacts(where)
+  server.pause()
+  await assert.rejects(store.put(randomBytes(10), options), { code: 'STORE_UNAVAILABLE', retryable: true })
+  server.resume()
+  const patient = s3Artifacts({ ...where, timeoutMs: 20_000 })
+  const { digest } = await patient.put(Buffer.from('after'), options)
+  assert.equal(await patient.has(digest, signal), true)
+})

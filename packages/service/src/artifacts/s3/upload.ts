@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto'
+import type { CompletedPart } from '@aws-sdk/client-s3'
+import { digitsOf } from '../digest.ts'
+import type { S3Call } from './client.ts'
+import { isAbsent, wrongAnswer } from './faults.ts'
+import { type Gathered, memoryBytes } from './gather.ts'
+import type { S3Place } from './options.ts'
+
+/** Where an upload goes. */
+export interface Target {
+  readonly call: S3Call
+  readonly place: S3Place
+  readonly key: string
+  readonly signal: AbortSignal
+}
+
+const mostParts = 10_000
+const hourMs = 3_600_000
+const dayMs = 24 * hourMs
+
+/**
+ * Sends content whose digest is known. The server checks what it got by the checksums and only then shows the object, so
+ * that it is there whole or not at all, and replaces one that is wrong.
+ */
+export async function upload(gathered: Gathered, target: Target): Promise<void> {
+  if (gathered.bytes <= memoryBytes) return sendWhole(gathered, target)
+  const parts = await partsOf(gathered)
+  if (await isThere(gathered, parts, target)) return
+  await sendParts(gathered, parts, target)
+}
+
+async function sendWhole({ digest, bytes, part }: Gathered, { call, place, key, signal }: Target): Promise<void> {
+  const Body = await part(0, bytes)
+  const checksum = Buffer.from(digitsOf(digest) ?? '', 'hex').toString('base64')
+  const { ChecksumSHA256 = checksum } = await call(
+    (s3, options) =>
+      s3.putObject(
+        { Bucket: place.bucket, Key: key, Body, ContentLength: bytes, ContentType: type, ChecksumSHA256: checksum },
+        options,
+      ),
+    signal,
+  )
+  if (ChecksumSHA256 !== checksum) throw wrongAnswer(place)
+}
+
+/** Nobody is shown an object by its type: who may read it is told the type by the row that names it. */
+const type = 'application/octet-stream'
+
+interface Part {
+  readonly start: number
+  readonly end: number
+  readonly checksum: Buffer
+}
+
+async function partsOf({ bytes, part }: Gathered): Promise<Part[]> {
+  const size = Math.max(memoryBytes, Math.ceil(bytes / mostParts))
+  const parts: Part[] = []
+  for (let start = 0; start < bytes; start += size) {
+    const end = Math.min(bytes, start + size)
+    parts.push({ start, end, checksum: sha256(await part(start, end)) })
+  }
+  return parts
+}
+
+/** The checksum of an object that was sent in parts is one over theirs. */
+function wholeChecksum(parts: readonly Part[]): string {
+  const all = Buffer.concat(parts.map(({ checksum }) => checksum))
+  return `${sha256(all).toString('base64')}-${parts.length}`
+}
+
+/** Whether exactly this was sent within the hour; what is older is sent again, because its age is that of the last put. */
+async function isThere(gathered: Gathered, parts: readonly Part[], target: Target): Promise<boolean> {
+  const { call, place, key, signal } = target
+  const found = await call(
+    (s3, options) => s3.headObject({ Bucket: place.bucket, Key: key, ChecksumMode: 'ENABLED' }, options),
+    signal,
+  ).catch((error: unknown) => {
+    if (isAbsent(error)) return undefined
+    throw error
+  })
+  return (
+    found?.ContentLength === gathered.bytes &&
+    found.ChecksumSHA256 === wholeChecksum(parts) &&
+    Number(found.LastModified) > Date.now() - hourMs
+  )
+}
+
+/**
+ * Starts an upload, sends its parts one after another and completes it, or ends it so that the server forgets them.
+ * Should the server be away even for that, the next one to send a large object does it after a day.
+ */
+async function sendParts({ part }: Gathered, parts: readonly Part[], target: Target): Promise<void> {
+  const { call, place, key, signal } = target
+  const object = { Bucket: place.bucket, Key: key }
+  await endOldUploads(target)
+  const { UploadId = '' } = await call(
+    (s3, options) => s3.createMultipartUpload({ ...object, ContentType: type, ChecksumAlgorithm: 'SHA256' }, options),
+    signal,
+  )
+  const one = { ...object, UploadId }
+  try {
+    const Parts: CompletedPart[] = []
+    for (const [index, { start, end, checksum }] of parts.entries()) {
+      const sum = { PartNumber: index + 1, ChecksumSHA256: checksum.toString('base64') }
+      const Body = await part(start, end)
+      const sent = await call(
+        (s3, options) => s3.uploadPart({ ...one, ...sum, Body, ContentLength: end - start }, options),
+        signal,
+      )
+      Parts.push({ ...sum, ETag: sent.ETag })
+    }
+    const whole = wholeChecksum(parts)
+    const { ChecksumSHA256 = whole } = await call(
+      (s3, options) => s3.completeMultipartUpload({ ...one, MultipartUpload: { Parts } }, options),
+      signal,
+    )
+    if (ChecksumSHA256 !== whole) throw wrongAnswer(place)
+  } catch (error) {
+    const { signal: own } = new AbortController()
+    await call((s3, options) => s3.abortMultipartUpload(one, options), own).catch(() => undefined)
+    throw error
+  }
+}
+
+/** Ends uploads that nobody will complete. Who may not list them has the bucket do it, by a rule of its own. */
+async function endOldUploads({ call, place, signal }: Target): Promise<void> {
+  const { bucket: Bucket, prefix } = place
+  const listed = await call(
+    (s3, options) => s3.listMultipartUploads({ Bucket, Prefix: `${prefix}/` }, options),
+    signal,
+  ).catch(() => undefined)
+  const before = Date.now() - dayMs
+  for (const { Key, UploadId, Initiated } of listed?.Uploads ?? []) {
+    if (!(Number(Initiated) < before)) continue
+    await call((s3, options) => s3.abortMultipartUpload({ Bucket, Key, UploadId }, options), signal).catch(
+      () => undefined,
+    )
+  }
+}
+
+function sha256(bytes: Uint8Array): Buffer {
+  return createHash('sha256').update(bytes).digest()
+}

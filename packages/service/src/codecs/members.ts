@@ -1,0 +1,87 @@
+import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { nearest } from '@gantry/core'
+
+/** What a member of an envelope must be. */
+export interface MemberRule {
+  is(value: Json): boolean
+  readonly must: string
+  readonly required?: boolean
+}
+
+export interface MemberRules {
+  readonly [name: string]: MemberRule
+}
+
+const longestText = 200
+/** Looking for a name that was meant takes time, and nobody reads more. */
+const mostIssues = 20
+const traceForm = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/
+const traceLength = 55
+/** Controls, and what some readers take for the end of a line. */
+const unprintable = /[\p{Cc}\u2028\u2029]/gu
+
+export const text: MemberRule = { is: isText, must: `must be a text of 1 to ${longestText} characters` }
+export const number: MemberRule = { is: (value) => typeof value === 'number', must: 'must be a number' }
+export const object: MemberRule = { is: isObject, must: 'must be an object' }
+export const list: MemberRule = { is: Array.isArray, must: 'must be a list' }
+export const trace: MemberRule = { is: (value) => traceOf(value) !== undefined, must: 'must be a W3C trace context' }
+export const anything: MemberRule = { is: () => true, must: '' }
+
+export function required(rule: MemberRule): MemberRule {
+  return { ...rule, required: true }
+}
+
+export function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.length > 0 && value.length <= longestText
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The part of a trace context that says where a call belongs; undefined for anything else. */
+export function traceOf(value: unknown): string | undefined {
+  return typeof value === 'string' && traceForm.test(value) ? value.slice(0, traceLength) : undefined
+}
+
+/** Everything that is wrong with the members that have a rule. */
+export function wrongMembers(value: JsonObject, rules: MemberRules): Issue[] {
+  const issues: Issue[] = []
+  for (const [name, rule] of Object.entries(rules)) {
+    const member = value[name]
+    if (member === undefined && rule.required) issues.push({ path: `/${name}`, message: 'is missing' })
+    else if (member !== undefined && !rule.is(member)) issues.push({ path: `/${name}`, message: rule.must })
+  }
+  return issues
+}
+
+/** The members that have no rule, each with the name that was probably meant. */
+export function unknownMembers(value: JsonObject, rules: MemberRules): Issue[] {
+  const known = Object.keys(rules)
+  const unknown = Object.keys(value).filter((name) => !Object.hasOwn(rules, name))
+  return unknown.slice(0, mostIssues).map((name) => {
+    const [near] = nearest(name.slice(0, 64), known, { limit: 1 })
+    const hint = near === undefined ? '' : ` (did you mean "${near}"?)`
+    const pointer = name.slice(0, 64).replaceAll('~', '~0').replaceAll('/', '~1')
+    return { path: `/${printable(pointer)}`, message: `is not known here${hint}` }
+  })
+}
+
+/** What Python leaves empty is not there. */
+export function withoutBlanks(value: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null && member !== ''))
+}
+
+/** The refusal of a message; its text may go into a log as it is. */
+export function invalidMessage(issues: readonly Issue[], cause?: unknown): ToolError {
+  const said = issues.slice(0, mostIssues).map(({ path, message }) => `${path} ${message}`.trim())
+  const why = cause === undefined ? {} : { cause }
+  return new ToolError('PAYLOAD_INVALID', `The message cannot be taken: ${said.join('; ').slice(0, 2_000)}.`, {
+    details: { issues: issues.slice(0, mostIssues) },
+    ...why,
+  })
+}
+
+export function printable(value: string): string {
+  return value.replace(unprintable, '?').toWellFormed()
+}

@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { JsonError } from '@gantry/core'
+import { decode, encode } from '@msgpack/msgpack'
+import fc from 'fast-check'
+import { defaultMessageLimits } from './limits.ts'
+import { decodeMsgpack, encodeMsgpack } from './msgpack.ts'
+
+function faultOf(bytes: Uint8Array, limits = defaultMessageLimits): JsonError {
+  try {
+    decodeMsgpack(bytes, limits)
+  } catch (error) {
+    assert.ok(error instanceof JsonError, String(error))
+    return error
+  }
+  return assert.fail('it was accepted')
+}
+
+const hex = (text: string) => Buffer.from(text.replaceAll(' ', ''), 'hex')
+
+test('what another encoder writes is read back unchanged', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 5, noUnicodeString: false }), (value) => {
+      const plain: unknown = JSON.parse(JSON.stringify(value))
+      const text = JSON.stringify(plain)
+      if (text.includes('"__proto__"') || !wellFormed(plain)) return
+      assert.deepEqual(decodeMsgpack(encode(plain)), plain)
+    }),
+  )
+})
+
+function wellFormed(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed()
+  if (typeof value !== 'object' || value === null) return true
+  return Object.entries(value).every(([key, member]) => key.isWellFormed() && wellFormed(member))
+}
+
+test('any bytes are read or refused, and what is read is what the library reads', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 60 }), (bytes) => {
+      let value: unknown
+      try {
+        value = decodeMsgpack(bytes)
+      } catch (error) {
+        assert.ok(error instanceof JsonError, String(error))
+        return
+      }
+      assert.deepEqual(value, decode(bytes))
+    }),
+    { numRuns: 20_000 },
+  )
+})
+
+test('a spoilt envelope is read or refused, wherever the byte is', () => {
+  const sound = encode({ correlation_id: 'c', tool_args: { list: [1, -5, 2.5, null, true, 'ü'], big: 2 ** 40 } })
+  for (let at = 0; at < sound.length; at++) {
+    for (const byte of [0x00, 0x80, 0x9f, 0xc1, 0xc7, 0xd9, 0xdd, 0xdf, 0xff]) {
+      const spoilt = sound.slice()
+      spoilt[at] = byte
+      try {
+        decodeMsgpack(spoilt)
+      } catch (error) {
+        assert.ok(error instanceof JsonError, String(error))
+      }
+    }
+    assert.ok(faultOf(sound.subarray(0, at)) instanceof JsonError)
+  }
+})
+
+test('every kind of number, text, list and map has its golden bytes', () => {
+  const golden: readonly (readonly [string, unknown])[] = [
+    ['c0', null],
+    ['c2', false],
+    ['c3', true],
+    ['7f', 127],
+    ['e0', -32],
+    ['cc ff', 255],
+    ['cd 01 00', 256],
+    ['ce 00 01 00 00', 65_536],
+    ['cf 00 1f ff ff ff ff ff ff', Number.MAX_SAFE_INTEGER],
+    ['d0 80', -128],
+    ['d1 80 00', -32_768],
+    ['d2 80 00 00 00', -2_147_483_648],
+    ['d3 ff e0 00 00 00 00 00 01', Number.MIN_SAFE_INTEGER],
+    ['ca 3f c0 00 00', 1.5],
+    ['cb 3f f8 00 00 00 00 00 00', 1.5],
+    ['a2 c3 bc', 'ü'],
+    ['a3 ef bf bd', '\ufffd'],
+    ['d9 01 61', 'a'],
+    ['da 00 01 61', 'a'],
+    ['db 00 00 00 01 61', 'a'],
+    ['92 01 02', [1, 2]],
+    ['dc 00 01 01', [1]],
+    ['dd 00 00 00 01 01', [1]],
+    ['81 a1 61 01', { a: 1 }],
+    ['de 00 01 a1 61 01', { a: 1 }],
+    ['df 00 00 00 01 a1 61 01', { a: 1 }],
+  ]
+  for (const [bytes, value] of golden) assert.deepEqual(decodeMsgpack(hex(bytes)), value, bytes)
+})
+
+test('what a length promises is believed only when the bytes are there', () => {
+  // Each level promises 65,535 elements: a decoder that makes room for them needs gigabytes for a megabyte.
+  const nested = Buffer.alloc(900_000, hex('dc ff ff'))
+  const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed
+  const bombs = ['dd ff ff ff ff', 'df ff ff ff ff', 'db ff ff ff ff', 'c6 ff ff ff ff', 'c9 ff ff ff ff 01']
+  for (const bomb of bombs) for (let round = 0; round < 100; round++) faultOf(hex(bomb))
+  assert.match(faultOf(hex('dd ff ff ff ff')).message, /promises 4294967295 members, but 0 bytes follow/)
+  assert.match(faultOf(hex('82 a1 61 01')).message, /breaks off|promises/)
+  assert.match(faultOf(nested).message, /members/)
+  const after = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed
+  assert.ok(after - before < 64 * 1_048_576, `${after - before} bytes more`)
+})
+
+test('nesting is followed to its limit and no further', () => {
+  const deep = (levels: number) => Buffer.concat([Buffer.alloc(levels, 0x91), hex('c0')])
+  assert.doesNotThrow(() => decodeMsgpack(deep(64)))
+  assert.equal(faultOf(deep(65)).fault, 'too-deep')
+  assert.equal(faultOf(deep(100_000)).fault, 'too-deep')
+})
+
+test('members, texts and bytes are counted', () => {
+  assert.doesNotThrow(() => decodeMsgpack(encode(Array(10_000).fill(0))))
+  assert.equal(faultOf(encode(Array(10_001).fill(0))).fault, 'too-large')
+  const pieces = Object.fromEntries(Array.from({ length: 101 }, (_, index) => [`k${index}`, Array(100).fill(0)]))
+  assert.equal(faultOf(encode(pieces)).fault, 'too-large')
+  assert.doesNotThrow(() => decodeMsgpack(encode('a'.repeat(262_144))))
+  assert.equal(faultOf(encode('a'.repeat(262_145))).fault, 'too-large')
+  assert.equal(faultOf(Buffer.alloc(1_048_577)).fault, 'too-large')
+  assert.equal(faultOf(hex('92 01 02'), { ...defaultMessageLimits, nodes: 1 }).fault, 'too-large')
+})
+
+test('binary data, timestamps and other extension types are refused; the library would make objects of them', () => {
+  const refused = {
+    'bin 8': 'c4 01 00',
+    'fixext 1': 'd4 05 00',
+    timestamp: 'd6 ff 00 00 00 01',
+    'ext 8': 'c7 01 05 00',
+    'timestamp in an ext 8': 'c7 0c ff 00 00 00 00 00 00 00 00 00 00 00 01',
+  }
+  for (const [name, bytes] of Object.entries(refused)) {
+    assert.equal(typeof decode(hex(bytes)), 'object', name)
+    assert.match(faultOf(hex(`81 a1 78 ${bytes}`)).message, /has no place here/, name)
+    assert.equal(faultOf(hex(`81 a1 78 ${bytes}`)).path, '/x', name)
+  }
+  assert.equal(faultOf(hex('c1')).fault, 'not-json')
+})
+
+test('a key stands once, is a text, and is not __proto__', () => {
+  const twice = hex('82 a1 61 01 a1 61 02')
+  assert.deepEqual(decode(twice), { a: 2 }, 'the library takes the last')
+  assert.match(faultOf(twice).message, /stands twice/)
+  assert.match(faultOf(hex('81 01 02')).message, /not a text/)
+  assert.match(faultOf(hex('81 c4 01 61 02')).message, /not a text/)
+  assert.match(faultOf(hex('81 91 01 02')).message, /not a text/)
+  const proto = Buffer.concat([hex('81 a9'), Buffer.from('__proto__'), hex('81 a1 61 01')])
+  assert.equal(faultOf(proto).fault, 'forbidden-key')
+  const own = decodeMsgpack(encode({ constructor: { prototype: { bad: 1 } }, toString: 'x' }))
+  assert.ok(Object.hasOwn(own as object, 'constructor'))
+  assert.equal(({} as { bad?: number }).bad, undefined)
+})
+
+test('numbers that would lose digits and texts that are not UTF-8 are refused with their path', () => {
+  assert.match(faultOf(hex('81 a1 61 cf 00 20 00 00 00 00 00 00')).message, /9007199254740992, .* send it as a string/)
+  assert.equal(faultOf(hex('81 a1 61 d3 80 00 00 00 00 00 00 00')).path, '/a')
+  assert.match(faultOf(hex('cb 7f f8 00 00 00 00 00 00')).message, /NaN/)
+  assert.match(faultOf(hex('ca ff 80 00 00')).message, /-Infinity/)
+  for (const bytes of ['a1 ff', 'a2 c3 28', 'a3 ed a0 80', 'a4 f5 80 80 80', 'a2 c0 80']) {
+    assert.match(faultOf(hex(bytes)).message, /not UTF-8/, bytes)
+  }
+})
+
+test('nothing follows the end', () => {
+  assert.match(faultOf(hex('80 80')).message, /followed by 1 more bytes/)
+  assert.match(faultOf(Buffer.alloc(0)).message, /breaks off/)
+})
+
+test('members that stood before a fault are left for the answer', () => {
+  const outermost = {}
+  const bytes = Buffer.concat([
+    hex('82'),
+    encode('id'),
+    encode('c1'),
+    encode('args'),
+    hex('cb 7f f8 00 00 00 00 00 00'),
+  ])
+  assert.throws(() => decodeMsgpack(bytes, defaultMessageLimits, outermost), JsonError)
+  assert.deepEqual(outermost, { id: 'c1' })
+})
+
+test('half of a character pair is written as U+FFFD, so that everybody can read the rest', () => {
+  const bytes = encodeMsgpack({ 'k\ud800': ['a\ud800b', new Uint8Array([255])] })
+  assert.deepEqual(decode(bytes), { 'k\ufffd': ['a\ufffdb', new Uint8Array([255])] })
+  const strict = new TextDecoder('utf-8', { fatal: true })
+  assert.throws(() => strict.decode(encode('a\ud800b').subarray(1)), 'the library writes what nobody can read')
+})

@@ -1,0 +1,187 @@
+import type { Json, JsonObject } from '@gantry/contract'
+import { JsonError } from '@gantry/core'
+import { encode } from '@msgpack/msgpack'
+import { defaultMessageLimits, type MessageLimits } from './limits.ts'
+
+interface Reader {
+  readonly bytes: Buffer
+  at: number
+  nodes: number
+  readonly limits: MessageLimits
+  readonly path: (string | number)[]
+  readonly outermost: JsonObject
+}
+
+/** Far deeper than any result; a reply is ours, so that this only keeps a mistake from filling the stack. */
+const deepestReply = 500
+const shortText = 24
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/**
+ * Reads MessagePack that is JSON by another name, under the rules that `parseJson` has for text: no repeated keys, no
+ * `__proto__`, no number that a double cannot hold, no invalid UTF-8, nothing behind the end. Binary data and extension
+ * types, timestamps too, are refused. What a length promises is compared with the bytes that are there before anything
+ * is made of it.
+ *
+ * The decoder of the library can do none of that, and looking at all bytes before it does costs as much as reading them.
+ * - Errors: JsonError with the path. Whatever stood in the outermost map before the fault is in `outermost`, so that its
+ *   sender can be answered.
+ */
+export function decodeMsgpack(
+  bytes: Uint8Array,
+  limits: MessageLimits = defaultMessageLimits,
+  outermost: JsonObject = {},
+): Json {
+  if (bytes.length > limits.bytes) throw new JsonError('too-large', '', `is longer than ${limits.bytes} bytes`)
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const reader: Reader = { bytes: buffer, at: 0, nodes: limits.nodes, limits, path: [], outermost }
+  const value = readValue(reader)
+  const rest = bytes.length - reader.at
+  if (rest > 0) throw fault(reader, 'not-json', `is followed by ${rest} more bytes`)
+  return value
+}
+
+/** Writes MessagePack as Python's `packb` does; half of a character pair, which no reader takes, becomes U+FFFD. */
+export function encodeMsgpack(value: unknown): Uint8Array {
+  return encode(wellFormed(value), { maxDepth: deepestReply })
+}
+
+function wellFormed(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed()
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return value
+  if (Array.isArray(value)) return value.map(wellFormed)
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key.toWellFormed(), wellFormed(member)]))
+}
+
+function readValue(reader: Reader): Json {
+  const head = reader.bytes[take(reader, 1)] ?? 0xc1
+  if (head < 0x80) return head
+  if (head < 0x90) return readMap(reader, head & 0x0f)
+  if (head < 0xa0) return readArray(reader, head & 0x0f)
+  if (head < 0xc0) return readText(reader, head & 0x1f)
+  if (head >= 0xe0) return head - 0x100
+  if (head === 0xc0) return null
+  if (head === 0xc2 || head === 0xc3) return head === 0xc3
+  if (head === 0xca) return finite(reader, reader.bytes.readFloatBE(take(reader, 4)))
+  if (head === 0xcb) return finite(reader, reader.bytes.readDoubleBE(take(reader, 8)))
+  if (head === 0xcf) return whole(reader, reader.bytes.readBigUInt64BE(take(reader, 8)))
+  if (head === 0xd3) return whole(reader, reader.bytes.readBigInt64BE(take(reader, 8)))
+  if (head >= 0xcc && head <= 0xce) return readLength(reader, 1 << (head - 0xcc))
+  if (head >= 0xd0 && head <= 0xd2) return readSigned(reader, 1 << (head - 0xd0))
+  if (head >= 0xd9 && head <= 0xdb) return readText(reader, readLength(reader, 1 << (head - 0xd9)))
+  if (head === 0xdc || head === 0xdd) return readArray(reader, readLength(reader, head === 0xdc ? 2 : 4))
+  if (head === 0xde || head === 0xdf) return readMap(reader, readLength(reader, head === 0xde ? 2 : 4))
+  if (head >= 0xc4 && head <= 0xc6) throw fault(reader, 'not-json', 'is binary data, which has no place here')
+  throw fault(reader, 'not-json', 'is of an extension type, which has no place here')
+}
+
+function readMap(reader: Reader, size: number): JsonObject {
+  enter(reader, size, 2)
+  const target: JsonObject = reader.path.length === 0 ? reader.outermost : {}
+  for (let index = 0; index < size; index++) {
+    const key = readKey(reader)
+    reader.path.push(key)
+    if (key === '__proto__') throw fault(reader, 'forbidden-key', 'is a key that is not allowed')
+    if (Object.hasOwn(target, key)) throw fault(reader, 'not-json', 'is a key that stands twice')
+    target[key] = readValue(reader)
+    reader.path.pop()
+  }
+  return target
+}
+
+function readKey(reader: Reader): string {
+  const key = isText(reader.bytes[reader.at]) ? readValue(reader) : undefined
+  if (typeof key !== 'string') throw fault(reader, 'not-json', 'has a key that is not a text')
+  return key
+}
+
+function isText(head: number | undefined): boolean {
+  return head !== undefined && ((head >= 0xa0 && head < 0xc0) || (head >= 0xd9 && head <= 0xdb))
+}
+
+function readArray(reader: Reader, size: number): Json[] {
+  enter(reader, size, 1)
+  const target: Json[] = []
+  for (let index = 0; index < size; index++) {
+    reader.path.push(index)
+    target.push(readValue(reader))
+    reader.path.pop()
+  }
+  return target
+}
+
+/** Enters a list or a map: counts its depth and its members, each of which takes a byte at least. */
+function enter(reader: Reader, size: number, bytesEach: number): void {
+  const { limits, path } = reader
+  if (path.length >= limits.depth) throw fault(reader, 'too-deep', `is nested deeper than ${limits.depth} levels`)
+  const rest = reader.bytes.length - reader.at
+  if (size * bytesEach > rest) throw fault(reader, 'not-json', `promises ${size} members, but ${rest} bytes follow`)
+  reader.nodes -= size
+  if (reader.nodes < 0) throw fault(reader, 'too-large', `has more than ${limits.nodes} members`)
+}
+
+function readText(reader: Reader, length: number): string {
+  const most = reader.limits.stringBytes
+  if (length > most) throw fault(reader, 'too-large', `holds a text of more than ${most} bytes`)
+  const start = take(reader, length)
+  const short = length <= shortText ? asciiText(reader.bytes, start, start + length) : undefined
+  if (short !== undefined) return short
+  const text = reader.bytes.toString('utf8', start, start + length)
+  // What is not UTF-8 was replaced by this character, which may also stand there for itself.
+  if (text.includes('\ufffd') && !isUtf8(reader.bytes.subarray(start, start + length))) {
+    throw fault(reader, 'not-json', 'holds a text that is not UTF-8')
+  }
+  return text
+}
+
+/** Most texts are short names; for those, leaving JavaScript costs more than reading them here. */
+function asciiText(bytes: Uint8Array, start: number, end: number): string | undefined {
+  let text = ''
+  for (let at = start; at < end; at++) {
+    const byte = bytes[at] ?? 0x80
+    if (byte >= 0x80) return undefined
+    text += String.fromCharCode(byte)
+  }
+  return text
+}
+
+function isUtf8(bytes: Uint8Array): boolean {
+  try {
+    strictUtf8.decode(bytes)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function readLength(reader: Reader, bytes: number): number {
+  return reader.bytes.readUIntBE(take(reader, bytes), bytes)
+}
+
+function readSigned(reader: Reader, bytes: number): number {
+  return reader.bytes.readIntBE(take(reader, bytes), bytes)
+}
+
+function whole(reader: Reader, value: bigint): number {
+  const number = Number(value)
+  if (Number.isSafeInteger(number)) return number
+  throw fault(reader, 'not-json', `is ${value}, a number that would lose digits; send it as a string`)
+}
+
+function finite(reader: Reader, value: number): number {
+  if (Number.isFinite(value)) return value
+  throw fault(reader, 'not-json', `is ${value}, which JSON cannot hold`)
+}
+
+/** Where the next bytes stand. */
+function take(reader: Reader, bytes: number): number {
+  const start = reader.at
+  if (start + bytes > reader.bytes.length) throw fault(reader, 'not-json', 'breaks off')
+  reader.at += bytes
+  return start
+}
+
+function fault({ path }: Reader, kind: JsonError['fault'], message: string): JsonError {
+  const segments = path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`)
+  return new JsonError(kind, segments.join(''), message)
+}

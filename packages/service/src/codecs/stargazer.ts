@@ -1,0 +1,148 @@
+import { type JsonObject, ToolError } from '@gantry/contract'
+import type { ReplyAddress } from '../stores/call-store.ts'
+import type { CallInput } from '../stores/views.ts'
+import type { Message } from '../transports/message.ts'
+import type { Codec, Reply, ReplyFile } from './codec.ts'
+import { foreignAddress } from './foreign-address.ts'
+import { defaultMessageLimits, type MessageLimits } from './limits.ts'
+import {
+  invalidMessage,
+  isObject,
+  isText,
+  type MemberRules,
+  object,
+  required,
+  text,
+  withoutBlanks,
+  wrongMembers,
+} from './members.ts'
+import { encodeMsgpack } from './msgpack.ts'
+import { readMsgpack } from './read-message.ts'
+import { effectsOf, endOf, errorOnWire, filesOf, placeKey } from './wire.ts'
+
+export interface StargazerOptions {
+  /** Whether answers may be sent to the stream that an envelope names; see `stargazerReplyRule`. */
+  readonly mayReplyTo: (to: string) => boolean
+  /** Where messages go that tools send while they run; without it they have no place. */
+  readonly messagesTo?: string
+  /** `sg:stream:dlq` */
+  readonly deadLettersTo?: string
+  /** The name that the gateway has for a tool, by its id; the id itself. What it calls is left as it calls it. */
+  readonly toolName?: (id: string) => string
+  readonly limits?: MessageLimits
+}
+
+const kind = 'stargazer'
+const members: MemberRules = {
+  ...{ correlation_id: text, reply_to: text, idem_key: text, schema_hash: text },
+  ...{ tool_name: required(text), tool_args: object, ctx: object },
+}
+
+/**
+ * The envelopes of the Stargazer gateway, MessagePack on a Redis stream. The sender is known by the session record at
+ * `ctx.trace_id`, which the gateway wrote; whatever else the envelope says of users, channels and platforms is not even
+ * looked at. An envelope without a session is refused here, whatever the host would make of it.
+ */
+export function stargazerCodec(options: StargazerOptions): Codec {
+  const { limits = defaultMessageLimits, deadLettersTo = 'sg:stream:dlq', messagesTo } = options
+  return {
+    kind,
+    speaks: ({ bytes: [head = 0] }) => (head >= 0x80 && head < 0x90) || head === 0xde || head === 0xdf,
+    decode(message) {
+      const read = readMsgpack(message.bytes, limits)
+      const value = withoutBlanks(read.value)
+      const { reply_to } = value
+      const foreign = isText(reply_to) && !options.mayReplyTo(reply_to)
+      const error = read.error ?? (foreign ? foreignAddress('/reply_to') : wrongShape(value))
+      const address = isText(reply_to) && !foreign ? { address: addressOf(value, reply_to) } : {}
+      if (error !== undefined) return { kind: 'invalid', error, ...address }
+      const { schema_hash = '' } = value
+      const input = inputOf(value, message)
+      return { kind: 'call', input, session: traceIdOf(value), catalogHash: String(schema_hash), ...address }
+    },
+    reply: ({ to, data }, reply) => ({ to, bytes: encodeMsgpack(replyOf(data, reply, options)) }),
+    send({ data }, { number, message }) {
+      if (messagesTo === undefined) return undefined
+      const { correlation_id = null, trace_id = '' } = data
+      const sent = { correlation_id, trace_id, type: 'rich_message', number, message }
+      return { to: messagesTo, bytes: encodeMsgpack(sent) }
+    },
+    // The seed spreads these over the fields of the entry; here they are one map, as everything in the field `data` is.
+    deadLetter({ bytes, source, position }, { error, deliveries }, now) {
+      const data = bytes.slice(0, limits.bytes)
+      const letter = {
+        original_stream: source,
+        original_msg_id: position,
+        error: error.message,
+        attempt: deliveries,
+        data,
+      }
+      const trace_id = traceIdOf(readMsgpack(bytes, limits).value)
+      return { to: deadLettersTo, bytes: encodeMsgpack({ ...letter, ts: now.getTime() / 1_000, trace_id }) }
+    },
+  }
+}
+
+function wrongShape(value: JsonObject): ToolError | undefined {
+  const issues = wrongMembers(value, members)
+  if (issues.length > 0) return invalidMessage(issues)
+  if (traceIdOf(value) !== '') return undefined
+  return new ToolError('UNAUTHENTICATED', 'The message names no session: /ctx/trace_id is missing or not a text.')
+}
+
+/** The session, or nothing. */
+function traceIdOf({ ctx }: JsonObject): string {
+  return isObject(ctx) && isText(ctx.trace_id) ? ctx.trace_id : ''
+}
+
+function addressOf(value: JsonObject, to: string): ReplyAddress {
+  const { correlation_id } = value
+  const data = { correlation_id: isText(correlation_id) ? correlation_id : null, trace_id: traceIdOf(value) }
+  return { codec: kind, transport: 'redis', to, data }
+}
+
+/** Without a key of the sender, the id that it knows the call by is as good. */
+function inputOf(value: JsonObject, message: Message): CallInput {
+  const { idem_key, correlation_id, tool_name, tool_args = {} } = value
+  const idempotencyKey = String(idem_key ?? correlation_id ?? placeKey(message))
+  return { kind: 'call', tool: String(tool_name), args: tool_args, idempotencyKey }
+}
+
+function replyOf({ correlation_id = null }: JsonObject, reply: Reply, { toolName = (id) => id }: StargazerOptions) {
+  const end = endOf(reply)
+  if (end.status !== 'ok') {
+    if (end.error.code === 'CATALOG_STALE') return { correlation_id, status: 'CATALOG_STALE' }
+    const { message, code } = errorOnWire(end.error)
+    return { correlation_id, error: message, code }
+  }
+  return {
+    correlation_id,
+    result: typeof end.output === 'string' ? end.output : JSON.stringify(end.output),
+    writeback: {
+      sent_files: filesOf(reply).map(fileOnWire),
+      injected_tools: effectsOf(reply, 'tool').map(({ tool }) => toolName(tool)),
+      sent_rich_messages: effectsOf(reply, 'message').map(({ message }) => message),
+    },
+  }
+}
+
+function fileOnWire({ name, mimeType, content, artifact, bytes, digest }: ReplyFile) {
+  const about = { filename: name, mime_type: mimeType }
+  return content === undefined ? { ...about, artifact, bytes, digest } : { ...about, data: content }
+}
+
+/** Redis keys that the gateway and the worker keep other things under. */
+const otherKeys = /^sg:(?:pubsub|tools:(?:session|catalog|claim|result)):/
+/** Printable ASCII without what a pattern of Redis would read. */
+const plainKey = /^sg:[^\s*?[\]\\]{1,197}$/
+
+/**
+ * The usual rule for where answers may go: a stream of the gateway that calls itself one for replies, and none of the
+ * reserved ones, which are those of jobs, dead letters and messages.
+ */
+export function stargazerReplyRule(reserved: readonly string[]): (to: string) => boolean {
+  return (to) => {
+    const ascii = /^[\x21-\x7e]*$/.test(to)
+    return ascii && plainKey.test(to) && to.includes('repl') && !otherKeys.test(to) && !reserved.includes(to)
+  }
+}

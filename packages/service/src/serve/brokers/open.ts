@@ -1,0 +1,180 @@
+import { readFile } from 'node:fs/promises'
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Codec } from '../../codecs/codec.ts'
+import { nativeCodec } from '../../codecs/native.ts'
+import { somastackCodec } from '../../codecs/somastack.ts'
+import { stargazerCodec, stargazerReplyRule } from '../../codecs/stargazer.ts'
+import type { BrokerSettings, KafkaSettings, RedisSettings } from '../../config/broker-settings.ts'
+import type { KafkaConnection } from '../../transports/kafka.ts'
+import type { Publisher } from '../../transports/message.ts'
+import type { RedisConnections } from '../../transports/redis/connection.ts'
+import type { Transport } from '../../transports/transport.ts'
+import { resolveText } from './secret-text.ts'
+
+/** A broker that calls come from. */
+export interface BrokerDoor {
+  readonly kind: 'kafka' | 'redis'
+  readonly transport: Transport
+  /** In the order in which they are asked whether they speak the language of a message. */
+  readonly codecs: readonly Codec[]
+  /** Who sends messages that belong to no session. */
+  readonly identity: Identity | undefined
+}
+
+/** What the settings name, connected. Whoever opened them closes them. */
+export interface Brokers {
+  readonly doors: readonly BrokerDoor[]
+  readonly publishers: ReadonlyMap<string, Publisher>
+  /** By the name that an address calls it. */
+  readonly codecs: ReadonlyMap<string, Codec>
+  /** Also where no calls come from: for what else is kept there. */
+  readonly redis: RedisConnections | undefined
+  close(): Promise<void>
+}
+
+export interface OpenBrokersOptions {
+  readonly settings: BrokerSettings
+  /** Whether messages are taken here; who only answers needs no door. */
+  readonly takes: boolean
+  /** Of this process, among all. */
+  readonly name: string
+  /** Who somebody is for whom nothing else is said. */
+  readonly identity: Identity
+  readonly secrets: unknown
+  readonly say: (line: string) => void
+}
+
+/** Connects to the brokers that calls are taken from. Each driver is loaded when it is used. */
+export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers> {
+  const { settings } = options
+  const { transports } = settings
+  const opened: { close(): Promise<void> }[] = []
+  const closeAll = async (): Promise<void> => {
+    for (const one of [...opened].reverse()) await one.close().catch(() => undefined)
+  }
+  const keep = <T extends { close(): Promise<void> }>(one: T): T => {
+    opened.push(one)
+    return one
+  }
+  try {
+    const doors: BrokerDoor[] = []
+    const codecs: Codec[] = []
+    const publishers = new Map<string, Publisher>()
+    const redis = settings.redis === undefined ? undefined : keep(await connectRedis(settings.redis, options.say))
+    if (transports.includes('redis') && settings.redis !== undefined && redis !== undefined) {
+      const { redisPublisher } = await import('../../transports/redis/publisher.ts')
+      publishers.set('redis', keep(redisPublisher({ redis })))
+      const spoken = redisCodecs(settings.redis)
+      codecs.push(...spoken)
+      if (options.takes) doors.push(await redisDoor(settings.redis, redis, spoken, options.name, keep))
+    }
+    if (transports.includes('kafka') && settings.kafka !== undefined) {
+      const { kafka } = settings
+      options.say(`connecting to Kafka at ${kafka.brokers.join(', ')}`)
+      const connection = await kafkaConnection(kafka, options)
+      const { kafkaPublisher } = await import('../../transports/kafka.ts')
+      publishers.set('kafka', keep(await kafkaPublisher(connection)))
+      const identity = kafka.identity ?? { ...options.identity, principal: `kafka:${kafka.topic}` }
+      const spoken = kafkaCodecs(kafka, identity)
+      codecs.push(...spoken)
+      if (options.takes) doors.push(await kafkaDoor(kafka, connection, spoken, identity, keep))
+    }
+    const byKind = new Map(codecs.map((codec) => [codec.kind, codec]))
+    return { doors, publishers, codecs: byKind, redis, close: closeAll }
+  } catch (error) {
+    await closeAll()
+    throw error
+  }
+}
+
+type Keep = <T extends { close(): Promise<void> }>(one: T) => T
+
+async function connectRedis({ url }: RedisSettings, say: (line: string) => void): Promise<RedisConnections> {
+  say(`connecting to Redis at ${new URL(url).host}`)
+  const { openRedis } = await import('../../transports/redis/connection.ts')
+  return openRedis({ url })
+}
+
+function redisCodecs({ stream, deadLetters, messages, replies }: RedisSettings): readonly Codec[] {
+  const mayReplyTo = replies === undefined ? stargazerReplyRule([stream, deadLetters, messages]) : oneOf(replies)
+  return [
+    stargazerCodec({ mayReplyTo, messagesTo: messages, deadLettersTo: deadLetters }),
+    nativeCodec({ transport: 'redis', mayReplyTo, deadLettersTo: deadLetters }),
+  ]
+}
+
+async function redisDoor(
+  { stream, group, identity, claimIdleMs }: RedisSettings,
+  redis: RedisConnections,
+  codecs: readonly Codec[],
+  consumer: string,
+  keep: Keep,
+): Promise<BrokerDoor> {
+  const { redisTransport } = await import('../../transports/redis.ts')
+  const idle = claimIdleMs === undefined ? {} : { claimIdleMs }
+  const transport = keep(await redisTransport({ redis, stream, group, consumer, ...idle }))
+  return { kind: 'redis', transport, codecs, identity }
+}
+
+/** Whoever may write to the topic is one and the same; what messages say of themselves counts for nothing. */
+function kafkaCodecs({ results, deadLetters, messages }: KafkaSettings, { tenant }: Identity): readonly Codec[] {
+  return [
+    somastackCodec({ resultsTo: results, messagesTo: messages, deadLettersTo: deadLetters, tenant }),
+    nativeCodec({
+      ...{ transport: 'kafka', mayReplyTo: (to) => to === results },
+      ...{ defaultReplyTo: results, deadLettersTo: deadLetters },
+    }),
+  ]
+}
+
+async function kafkaDoor(
+  { topic, group, sessionTimeoutMs }: KafkaSettings,
+  connection: KafkaConnection,
+  codecs: readonly Codec[],
+  identity: Identity,
+  keep: Keep,
+): Promise<BrokerDoor> {
+  const { kafkaTransport } = await import('../../transports/kafka.ts')
+  const silence = sessionTimeoutMs === undefined ? {} : { sessionTimeoutMs }
+  const transport = keep(await kafkaTransport({ ...connection, group, topics: [topic], ...silence }))
+  return { kind: 'kafka', transport, codecs, identity }
+}
+
+async function kafkaConnection(
+  settings: KafkaSettings,
+  { name, secrets }: OpenBrokersOptions,
+): Promise<KafkaConnection> {
+  const { brokers, tls, caFile, saslMechanism: mechanism, username, password } = settings
+  const ca = caFile === undefined ? undefined : await readCa(caFile)
+  const sasl =
+    mechanism === undefined || username === undefined || password === undefined
+      ? {}
+      : { sasl: { mechanism, username, password: await resolveText(password, secrets, '/kafka/password') } }
+  const secured = tls || ca !== undefined ? { tls: ca === undefined ? {} : { ca } } : {}
+  return { brokers: [...brokers], clientId: `gantry-${name}`, ...sasl, ...secured }
+}
+
+async function readCa(file: string): Promise<string> {
+  return readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new ToolError('CONFIG_INVALID', `The file ${file} of /kafka/caFile cannot be read.`, { cause })
+  })
+}
+
+/** Names with `*` for anything; what else is in them means itself. */
+function oneOf(patterns: readonly string[]): (to: string) => boolean {
+  const forms = patterns.map((pattern) => pattern.split('*'))
+  return (to) => forms.some((parts) => matches(to, parts))
+}
+
+function matches(text: string, [first = '', ...rest]: readonly string[]): boolean {
+  if (!text.startsWith(first)) return false
+  if (rest.length === 0) return text === first
+  const last = rest.at(-1) ?? ''
+  let at = first.length
+  for (const part of rest.slice(0, -1)) {
+    const found = text.indexOf(part, at)
+    if (found < 0) return false
+    at = found + part.length
+  }
+  return text.length - last.length >= at && text.endsWith(last)
+}

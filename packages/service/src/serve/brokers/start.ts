@@ -1,0 +1,107 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import { createGatewayView } from '../../admit/gateway-names.ts'
+import type { Decoded } from '../../codecs/codec.ts'
+import type { BrokerSettings } from '../../config/broker-settings.ts'
+import type { Database } from '../../databases/database.ts'
+import type { Snapshots } from '../../execute/snapshots.ts'
+import type { OutboxPosts } from '../../records/outbox-posts.ts'
+import type { Answers } from '../../reply/answers.ts'
+import type { Bus } from '../../stores/bus.ts'
+import type { CallInput } from '../../stores/views.ts'
+import type { Worker } from '../../worker/worker.ts'
+import type { Intake } from '../intake.ts'
+import { openDoors } from './doors.ts'
+import type { Brokers } from './open.ts'
+import { type RedisParts, startRedisParts } from './redis-parts.ts'
+import { createRefuse } from './refuse.ts'
+
+export interface StartBrokersOptions {
+  readonly brokers: Brokers
+  readonly settings: BrokerSettings
+  readonly database: Database
+  readonly worker: Worker
+  readonly intake: Intake
+  readonly snapshots: Snapshots
+  readonly answers: Answers
+  readonly posts: OutboxPosts
+  readonly bus: Bus
+  /** What gateways may see. */
+  readonly identity: Identity
+  readonly reload: () => Promise<void>
+}
+
+/** Brokers at work. */
+export interface RunningBrokers {
+  /** The configuration is another one. */
+  changed(): void
+  stop(): Promise<void>
+}
+
+const never = new AbortController().signal
+
+/** Takes calls from brokers, and shows gateways what there is to call. */
+export function startBrokers(options: StartBrokersOptions): RunningBrokers {
+  const { brokers, settings, database, snapshots, answers, posts, bus, identity } = options
+  const view = createGatewayView(identity)
+  const redis =
+    brokers.redis === undefined || settings.redis === undefined || !settings.transports.includes('redis')
+      ? undefined
+      : startRedisParts({ ...options, redis: brokers.redis, settings: settings.redis, view })
+  const tenants = new Map([
+    [settings.kafka?.topic, settings.kafka?.identity?.tenant ?? identity.tenant],
+    [settings.redis?.stream, settings.redis?.tenant],
+  ])
+  const open = openDoors({
+    ...{ doors: brokers.doors, worker: options.worker, bus },
+    session: (session) => sessionOf(redis, session),
+    understand: (decoded) => understand(decoded, snapshots, view, redis),
+    submit: (input, sender, reply) => options.intake.submit(input, sender, { reply }),
+    async attach(callId, address, { tenant }) {
+      await posts.post([
+        { callId, tenant, kind: 'reply', target: address.to, body: JSON.stringify(address), waits: true },
+      ])
+    },
+    refuse: createRefuse({
+      ...{ database, answers, bus, now: () => new Date() },
+      tenantOf: (source) => tenants.get(source) ?? identity.tenant,
+      transportOf: (source) => (source === settings.kafka?.topic ? 'kafka' : 'redis'),
+    }),
+  })
+  return {
+    changed: () => redis?.changed(),
+    async stop() {
+      await open.stop()
+      await redis?.stop()
+    },
+  }
+}
+
+async function sessionOf(redis: RedisParts | undefined, session: string): Promise<Identity> {
+  if (redis !== undefined) return redis.session(session)
+  throw new ToolError('UNAUTHENTICATED', 'There are no sessions here.')
+}
+
+/** The call with the id of its tool in the place of the name that a gateway has for it. */
+async function understand(
+  { input, catalogHash }: Decoded & { kind: 'call' },
+  snapshots: Snapshots,
+  view: ReturnType<typeof createGatewayView>,
+  redis: RedisParts | undefined,
+): Promise<CallInput> {
+  const { tool: name } = input
+  if (name === undefined) return input
+  return snapshots.use(async ({ executor }) => {
+    if (catalogHash === undefined || redis === undefined) {
+      return { ...input, tool: await view.find(executor, name, never) }
+    }
+    try {
+      const entry = executor.catalog.find(await view.find(executor, name, never))
+      await redis.judge(entry, catalogHash)
+      return { ...input, tool: entry.id, schemaDigest: entry.digest }
+    } catch (error) {
+      // A tool that is gone was there when its caller looked; he is to look again.
+      if (ToolError.is(error) && error.code === 'TOOL_NOT_FOUND') await redis.judge(undefined, catalogHash)
+      throw error
+    }
+  })
+}

@@ -1,0 +1,97 @@
+import { ToolError } from '@gantry/contract'
+import type { Redis } from 'ioredis'
+import { call, end, pipeline, type WaitingConnection, waitingConnection } from './client.ts'
+import { redisError } from './errors.ts'
+import { type Command, fieldsOf, type Reply, textOf } from './reply.ts'
+import { type OpenRedisOptions, redisSettings } from './settings.ts'
+import { createSubscriber, type Hear } from './subscriber.ts'
+
+/**
+ * A Redis server. Connections that end are made again by themselves; until then commands fail at once.
+ * - Concurrency: any number of commands at once, sent one behind the other without waiting for answers.
+ * - Errors: STORE_UNAVAILABLE, see `redisError`. No failure is an event, and none shows the password.
+ * - Ownership: whoever opened it closes it, after those who use it have closed what they made of it.
+ */
+export interface RedisConnections {
+  call(command: Command): Promise<Reply>
+  /** Several in one round trip; answers in order, each with its own failure. Never rejects. */
+  pipeline(commands: readonly Command[]): Promise<readonly (Reply | ToolError)[]>
+  /** A connection of its own for commands that wait at the server, up to so long. */
+  waiting(longestMs: number): WaitingConnection
+  /**
+   * Hears what is published on a channel; `undefined` says that something may have been missed. Resolves with the way
+   * to stop, which never rejects.
+   */
+  subscribe(channel: string, hear: Hear): Promise<() => Promise<void>>
+  close(): Promise<void>
+}
+
+/** The first with XAUTOCLAIM and XTRIM MINID. */
+const oldest = [6, 2] as const
+
+/**
+ * Connects to a Redis server.
+ * Rejects with CONFIG_INVALID for a wrong URL, a wrong password or a server that is too old, and with
+ * STORE_UNAVAILABLE when it cannot be reached now.
+ */
+export async function openRedis(options: OpenRedisOptions): Promise<RedisConnections> {
+  const settings = redisSettings(options)
+  const { Redis } = await import('ioredis')
+  const client = new Redis(settings)
+  try {
+    await connect(client)
+    checkVersion(await call(client, ['HELLO']).catch(withoutHello))
+  } catch (error) {
+    await end(client)
+    throw error
+  }
+  const subscriber = createSubscriber(() => client.duplicate())
+  return {
+    call: (command) => call(client, command),
+    pipeline: (commands) => pipeline(client, commands),
+    waiting(longestMs) {
+      const timeout = (settings.commandTimeout ?? 0) + longestMs
+      return waitingConnection(client.duplicate({ commandTimeout: timeout, socketTimeout: timeout }))
+    },
+    subscribe: subscriber.subscribe,
+    async close() {
+      await Promise.all([end(client), subscriber.close()])
+    },
+  }
+}
+
+/** Resolves when it can be used; the first reason why it cannot is what the rejection says. */
+async function connect(client: Redis): Promise<void> {
+  let reason: unknown
+  // Somebody has to listen: an error that nobody hears would be printed, and a later one is told by the commands.
+  client.on('error', (error) => {
+    reason ??= error
+  })
+  try {
+    await client.connect()
+  } catch (error) {
+    throw connectError(redisError(reason ?? error))
+  }
+}
+
+function connectError(error: ToolError): ToolError {
+  const { cause } = error
+  const isRefused = ['WRONGPASS', 'NOAUTH', 'NOPERM'].includes(String(error.details?.reply))
+  return isRefused
+    ? new ToolError('CONFIG_INVALID', 'Redis refuses the user or the password of its address.', { cause })
+    : new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.', { cause })
+}
+
+/** A server that does not know the command is older than any that would do. */
+function withoutHello(error: ToolError): Reply {
+  if (error.details?.reply !== 'ERR') throw error
+  return null
+}
+
+function checkVersion(hello: Reply): void {
+  const version = textOf(fieldsOf(hello).get('version'))
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  if (major > oldest[0] || (major === oldest[0] && minor >= oldest[1])) return
+  const found = /^[\d.]{1,20}$/.test(version) ? version : 'older than 6'
+  throw new ToolError('CONFIG_INVALID', `Redis ${oldest.join('.')} or newer is needed; the server is ${found}.`)
+}

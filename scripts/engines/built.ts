@@ -1,0 +1,32 @@
+import { goProgram } from './go.ts'
+import { kafkaEngine, kafkaVersion } from './kafka.ts'
+import { s3Program } from './s3.ts'
+import { toxiproxyProgram } from './toxiproxy.ts'
+
+/** An engine that Debian does not have: fetched or built once for the user, which takes a minute or two. */
+export interface BuiltEngine {
+  readonly name: string
+  readonly use: string
+  /** Why it cannot be had; absent when it can. */
+  readonly missing?: string
+}
+
+const engines = [
+  { name: `Kafka ${kafkaVersion}`, use: 'the service', build: kafkaEngine },
+  { name: `versitygw ${s3Program.version}`, use: 'artifacts in S3', build: () => goProgram(s3Program) },
+  { name: `toxiproxy ${toxiproxyProgram.version}`, use: 'faults', build: () => goProgram(toxiproxyProgram) },
+]
+
+/** Builds what is not there yet, before tests begin whose time is limited. */
+export async function buildEngines(): Promise<readonly BuiltEngine[]> {
+  const built: BuiltEngine[] = []
+  for (const { name, use, build } of engines) {
+    const failure = await build().then(
+      () => undefined,
+      (error: unknown) => (error instanceof Error ? error.message : String(error)),
+    )
+    const [missing] = failure?.split('\n') ?? []
+    built.push(missing === undefined ? { name, use } : { name, use, missing })
+  }
+  return built
+}
