@@ -14,9 +14,11 @@ export interface WatchOptions {
   /** Resolves when the database answers. */
   readonly ask: () => Promise<unknown>
   readonly spooled: () => number
+  /** Whether a broker that is away is a reason not to be ready; not where callers can still come over HTTP. */
+  readonly needsBrokers: boolean
 }
 
-export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
+export function createWatch({ bus, ask, spooled, needsBrokers }: WatchOptions): Watch {
   let state: Watch['state'] = 'starting'
   let down: string | undefined
   bus.on('store:down', ({ reason }) => {
@@ -25,6 +27,9 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
   bus.on('store:up', () => {
     down = undefined
   })
+  const away = new Set<string>()
+  bus.on('broker:down', ({ transport }) => away.add(transport))
+  bus.on('broker:up', ({ transport }) => away.delete(transport))
   return {
     get state() {
       return state
@@ -40,6 +45,7 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
       if (down !== undefined) problems.push('The database is away, or takes nothing.')
       else await ask().catch(() => problems.push('The database does not answer.'))
       if (spooled() > 0) problems.push(`${spooled()} outcomes wait on disk for the database.`)
+      if (needsBrokers) for (const transport of away) problems.push(`The broker ${transport} is away.`)
       return { ready: problems.length === 0, problems }
     },
   }

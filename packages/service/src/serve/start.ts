@@ -135,10 +135,16 @@ export async function startService(options: StartOptions): Promise<RunningServic
     depth: depth.look,
     running: () => worker?.running ?? 0,
     spooled: () => recorder.spooled,
+    lag: Object.fromEntries(
+      brokers.doors.map(({ kind, transport }) => [kind, async () => (await transport.lag?.()) ?? Number.NaN]),
+    ),
   })
   const answering = createAnswering({ brokers, database, artifacts, views, settings, signal: life.signal })
   const { posts, answers, writeBacks, cache } = answering
-  const watch = createWatch({ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled })
+  const watch = createWatch({
+    ...{ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled },
+    needsBrokers: !roles.has('api'),
+  })
 
   const claim = { worker: name, leaseMs, labels: settings.labels }
   const transport = postgresTransport({ store, claim })
