@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { backends } from './backends.ts'
+import { brokers } from './brokers.ts'
 import { catalog } from './catalog.ts'
 import { chain } from './chain.ts'
 import { cliStart } from './cli-start.ts'
@@ -28,6 +29,7 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['sandboxes', sandboxes],
   ['service', service],
   ['service-depth', serviceDepth],
+  ['brokers', brokers],
 ])
 
 await bench(process.argv.slice(2))

@@ -80,7 +80,13 @@ interface QueueEvents extends Hearable {
   waitUntilReady(): Promise<unknown>
 }
 interface Bullmq {
-  readonly Queue: new (name: string, options: object) => Hearable & { add(name: string, data: object): Promise<Job> }
+  readonly Queue: new (
+    name: string,
+    options: object,
+  ) => Hearable & {
+    add(name: string, data: object): Promise<Job>
+    addBulk(jobs: readonly { readonly name: string; readonly data: object }[]): Promise<unknown>
+  }
   readonly QueueEvents: new (name: string, options: object) => QueueEvents
   readonly Worker: new (
     name: string,
@@ -95,24 +101,54 @@ export interface Caller {
   close(): Promise<void>
 }
 
+interface RedisAddress {
+  readonly port: number
+  readonly password: string
+}
+
 /** BullMQ with its queue, worker and events in one process. */
-export async function bullmqCaller(
-  server: { readonly port: number; readonly password: string },
-  concurrency: number,
-): Promise<Caller> {
-  const { Queue, QueueEvents, Worker } = await queuePeers.load<Bullmq>('bullmq')
+export async function bullmqCaller(server: RedisAddress, concurrency: number): Promise<Caller> {
+  const queue = await bullmqQueue(server)
+  const worker = await bullmqWorker(server, concurrency)
+  return {
+    call: queue.call,
+    async close() {
+      await worker.close()
+      await queue.close()
+    },
+  }
+}
+
+/** The side of BullMQ that hands jobs in: one that it waits for, or many that it does not. */
+export async function bullmqQueue(server: RedisAddress): Promise<Caller & { add(count: number): Promise<void> }> {
+  const { Queue, QueueEvents } = await queuePeers.load<Bullmq>('bullmq')
   const connection = { host: '127.0.0.1', port: server.port, password: server.password }
   const queue = new Queue('add', { connection })
   const events = new QueueEvents('add', { connection })
-  const worker = new Worker('add', async ({ data: { a, b } }) => ({ result: a + b }), { connection, concurrency })
   // It listens once for each call that is waited for.
   for (const one of [queue, events]) one.setMaxListeners(0)
-  await Promise.all([events.waitUntilReady(), worker.waitUntilReady()])
+  await events.waitUntilReady()
   return {
     call: async (n) => (await queue.add('add', { a: n, b: 1 })).waitUntilFinished(events),
+    async add(count) {
+      for (let from = 0; from < count; from += mostJobs) {
+        const those = Math.min(mostJobs, count - from)
+        await queue.addBulk(Array.from({ length: those }, (_, n) => ({ name: 'add', data: { a: from + n, b: 1 } })))
+      }
+    },
     async close() {
-      await worker.close()
       await Promise.all([queue.close(), events.close()])
     },
   }
+}
+
+const mostJobs = 1_000
+
+/** The side of BullMQ that does them, and keeps what they gave. */
+export async function bullmqWorker(server: RedisAddress, concurrency: number): Promise<Closable> {
+  const { Worker } = await queuePeers.load<Bullmq>('bullmq')
+  const connection = { host: '127.0.0.1', port: server.port, password: server.password }
+  const worker = new Worker('add', async ({ data: { a, b } }) => ({ result: a + b }), { connection, concurrency })
+  await worker.waitUntilReady()
+  return worker
 }

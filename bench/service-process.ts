@@ -1,6 +1,7 @@
 // One queue or service in a process of its own; it does what its argument says, and answers.
 import { quantile } from './measure.ts'
 import { type Backlog, bullmqCaller, type Caller, graphileBacklog } from './queue-peers.ts'
+import { callAtRate } from './rate.ts'
 import { gantryBacklog, gantryCaller } from './service-gantry.ts'
 import { httpCaller } from './service-http.ts'
 
@@ -158,37 +159,16 @@ function callerOf(subject: Answerer, url: string, password: string): Promise<Cal
 /** One turn to warm up, then one for each `turn` that it hears; ends with its parent or when it hears `end`. */
 async function takeTurns({ subject, url, password, ...rate }: RateOrder): Promise<TurnFigures> {
   const caller = await callerOf(subject, url, password)
+  const turn = async (): Promise<TurnFigures> => ({ times: await callAtRate(caller.call, rate) })
   process.on('message', async (word: 'turn' | 'end') => {
-    if (word === 'turn') return void process.send?.(await turn(caller, rate).catch(failure))
+    if (word === 'turn') return void process.send?.(await turn().catch(failure))
     await caller.close()
     process.exit()
   })
-  return turn(caller, rate)
+  return turn()
 }
 
 type RateOrder = Extract<ServiceOrder, { kind: 'rate' }>
-
-/**
- * Calls begin at their time, whether or not those before have ended, and their time counts from then: who is slow cannot
- * hide it by being asked less.
- */
-async function turn(caller: Caller, rate: Pick<RateOrder, 'perSecond' | 'seconds'>): Promise<TurnFigures> {
-  const times = new Array<number>(rate.perSecond * rate.seconds)
-  const open: Promise<void>[] = []
-  const start = performance.now()
-  for (let n = 0; n < times.length; n += 1) {
-    const due = start + (n * 1_000) / rate.perSecond
-    const early = due - performance.now()
-    if (early > 0) await new Promise((resolve) => setTimeout(resolve, early))
-    open.push(
-      caller.call(n).then(() => {
-        times[n] = performance.now() - due
-      }),
-    )
-  }
-  await Promise.all(open)
-  return { times }
-}
 
 /** So many callers, each of whom makes his next call when the one before has ended. */
 async function callers(order: Extract<ServiceOrder, { kind: 'callers' }>): Promise<TimeFigures> {

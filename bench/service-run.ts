@@ -118,7 +118,8 @@ async function startSubject(server: string, order: ServiceOrder): Promise<Subjec
   }
 }
 
-async function createDatabase(server: string): Promise<{ readonly url: string; drop(): Promise<void> }> {
+/** A new database of the server, empty. */
+export async function createDatabase(server: string): Promise<{ readonly url: string; drop(): Promise<void> }> {
   const name = `bench_${randomBytes(4).toString('hex')}`
   const asAdmin = async (sql: string): Promise<void> => {
     const admin = await openPostgres({ url: server, connections: 1 })

@@ -185,7 +185,13 @@ const drivers: readonly {
   /** The file of the interface, where that is not the folder in the singular. */
   readonly interface?: string
 }[] = [
-  { pack: 'service', folder: 'artifacts', suite: 'testArtifactStore', files: ['folder', 's3'], interface: 'artifact-store' },
+  {
+    pack: 'service',
+    folder: 'artifacts',
+    suite: 'testArtifactStore',
+    files: ['folder', 's3'],
+    interface: 'artifact-store',
+  },
   { pack: 'service', folder: 'stores', suite: 'testCallStore', files: ['memory', 'sql'], interface: 'call-store' },
   { pack: 'service', folder: 'transports', suite: 'testTransport', files: ['kafka', 'postgres', 'redis'] },
   { pack: 'service', folder: 'databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },

@@ -4,22 +4,12 @@ import { runScenario } from './mcp-conformance/run-scenario.ts'
 
 /** Of each part of the protocol one scenario; `test/soak/mcp-conformance.soak.ts` has all of them. */
 const scenarios: { readonly [revision: string]: readonly string[] } = {
-  '2025-11-25': [
-    'initialize',
-    'tools_call',
-    'elicitation-sep1034-client-defaults',
-    'sse-retry',
-    'auth/metadata-default',
-    'auth/scope-step-up',
-  ],
+  '2025-11-25': ['initialize', 'sse-retry', 'auth/scope-step-up'],
   '2026-07-28': [
     'tools_call',
-    'request-metadata',
     'sep-2322-client-request-state',
-    'http-custom-headers',
     'http-invalid-tool-headers',
     'json-schema-ref-no-deref',
-    'auth/authorization-server-migration',
     'auth/iss-wrong-issuer',
   ],
 }

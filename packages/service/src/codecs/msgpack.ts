@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '@gantry/contract'
 import { JsonError } from '@gantry/core'
-import { encode } from '@msgpack/msgpack'
+import { Encoder } from '@msgpack/msgpack'
 import { defaultMessageLimits, type MessageLimits } from './limits.ts'
 
 interface Reader {
@@ -15,11 +15,13 @@ interface Reader {
 /** Far deeper than any result; a reply is ours, so that this only keeps a mistake from filling the stack. */
 const deepestReply = 500
 const shortText = 24
+/** One for all: each has a buffer of its own, which costs more than a reply. */
+const encoder = new Encoder({ maxDepth: deepestReply })
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /**
  * Reads MessagePack that is JSON by another name, under the rules that `parseJson` has for text: no repeated keys, no
- * `__proto__`, no number that a double cannot hold, no invalid UTF-8, nothing behind the end. Binary data and extension
+ * `__proto__`, no invalid UTF-8, nothing behind the end; an integer that a double cannot hold becomes its digits as text. Binary data and extension
  * types, timestamps too, are refused. What a length promises is compared with the bytes that are there before anything
  * is made of it.
  *
@@ -43,7 +45,18 @@ export function decodeMsgpack(
 
 /** Writes MessagePack as Python's `packb` does; half of a character pair, which no reader takes, becomes U+FFFD. */
 export function encodeMsgpack(value: unknown): Uint8Array {
-  return encode(wellFormed(value), { maxDepth: deepestReply })
+  return encoder.encode(isWellFormed(value) ? value : wellFormed(value))
+}
+
+/** Nearly everything is; then nothing need be copied. */
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed()
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return true
+  if (Array.isArray(value)) return value.every(isWellFormed)
+  for (const key in value) {
+    if (!key.isWellFormed() || !isWellFormed(value[key as keyof typeof value])) return false
+  }
+  return true
 }
 
 function wellFormed(value: unknown): unknown {
@@ -64,8 +77,8 @@ function readValue(reader: Reader): Json {
   if (head === 0xc2 || head === 0xc3) return head === 0xc3
   if (head === 0xca) return finite(reader, reader.bytes.readFloatBE(take(reader, 4)))
   if (head === 0xcb) return finite(reader, reader.bytes.readDoubleBE(take(reader, 8)))
-  if (head === 0xcf) return whole(reader, reader.bytes.readBigUInt64BE(take(reader, 8)))
-  if (head === 0xd3) return whole(reader, reader.bytes.readBigInt64BE(take(reader, 8)))
+  if (head === 0xcf) return whole(reader.bytes.readBigUInt64BE(take(reader, 8)))
+  if (head === 0xd3) return whole(reader.bytes.readBigInt64BE(take(reader, 8)))
   if (head >= 0xcc && head <= 0xce) return readLength(reader, 1 << (head - 0xcc))
   if (head >= 0xd0 && head <= 0xd2) return readSigned(reader, 1 << (head - 0xd0))
   if (head >= 0xd9 && head <= 0xdb) return readText(reader, readLength(reader, 1 << (head - 0xd9)))
@@ -162,10 +175,10 @@ function readSigned(reader: Reader, bytes: number): number {
   return reader.bytes.readIntBE(take(reader, bytes), bytes)
 }
 
-function whole(reader: Reader, value: bigint): number {
+/** Ids of 64 bits are common where integers have no end; as text they keep their digits, and a schema can refuse them. */
+function whole(value: bigint): number | string {
   const number = Number(value)
-  if (Number.isSafeInteger(number)) return number
-  throw fault(reader, 'not-json', `is ${value}, a number that would lose digits; send it as a string`)
+  return Number.isSafeInteger(number) ? number : String(value)
 }
 
 function finite(reader: Reader, value: number): number {

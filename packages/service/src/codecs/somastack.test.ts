@@ -34,7 +34,13 @@ const ended = (more = {}): Reply => ({ kind: 'ended', result: result(more), file
 test('a tool_request is a call, known by its event', () => {
   const { input, session } = called(decode(request))
   assert.deepEqual(input, {
-    ...{ kind: 'call', tool: 'demo:echo', args: { text: 'hi' }, idempotencyKey: request.event_id, traceparent },
+    ...{
+      kind: 'call',
+      tool: 'demo:echo',
+      args: { text: 'hi' },
+      idempotencyKey: `${request.session_id}/${request.event_id}`,
+      traceparent,
+    },
   })
   assert.equal(session, undefined)
 })

@@ -56,16 +56,18 @@ export function somastackCodec(options: SomastackOptions = {}): Codec {
   return {
     kind,
     speaks: ({ bytes }) => hasMember(bytes, ['event_id', 'session_id', 'tool_name']),
-    decode({ bytes }) {
+    decode({ bytes, headers }) {
       const read = readJson(bytes, limits)
       const value = withoutBlanks(read.value)
       const address = addressOf(value, resultsTo)
       const error = read.error ?? wrongShape(value)
       if (error !== undefined) return { kind: 'invalid', error, ...address }
-      const { event_id, tool_name, args, trace_context } = value
-      const traceparent = isObject(trace_context) ? traceOf(trace_context.traceparent) : undefined
+      const { event_id, session_id, tool_name, args, trace_context } = value
+      const header = headers.get('traceparent')
+      const told = isObject(trace_context) ? traceOf(trace_context.traceparent) : undefined
+      const traceparent = told ?? (header === undefined ? undefined : traceOf(Buffer.from(header).toString('latin1')))
       const input = {
-        ...{ kind: 'call' as const, tool: String(tool_name), args, idempotencyKey: String(event_id) },
+        ...{ kind: 'call' as const, tool: String(tool_name), args, idempotencyKey: `${session_id}/${event_id}` },
         ...(traceparent === undefined ? {} : { traceparent }),
       }
       return { kind: 'call', input, ...address }

@@ -4,6 +4,8 @@ const text = { type: 'string', minLength: 1 }
 const texts = { type: 'array', items: text }
 const topic = { type: 'string', pattern: '^[A-Za-z0-9._-]{1,249}$' }
 const key = { type: 'string', minLength: 1, maxLength: 200 }
+/** `discord:1234` */
+const ofPlatform = { pattern: '^[A-Za-z0-9][A-Za-z0-9_-]{0,31}:[\\x21-\\x7e]{1,200}$' }
 const transport = { enum: ['postgres', 'redis', 'kafka'] }
 
 /** An identity that the host gives to whoever comes a certain way. */
@@ -18,7 +20,14 @@ export const identitySchema: JsonSchema = {
 export const brokerProperties: { readonly [name: string]: JsonSchema } = {
   transport: { anyOf: [transport, { type: 'array', items: transport, minItems: 1, uniqueItems: true }] },
   redisUrl: { type: 'string', pattern: '^rediss?://' },
-  kafkaBrokers: { type: 'array', minItems: 1, items: { type: 'string', pattern: '^[^\\s,/:]+:[0-9]{1,5}$' } },
+  kafkaBrokers: {
+    type: 'array',
+    minItems: 1,
+    items: {
+      type: 'string',
+      pattern: '^[^\\s,/:]+:(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$',
+    },
+  },
   kafka: {
     type: 'object',
     properties: {
@@ -35,7 +44,11 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       sessionTimeoutMs: { type: 'integer', minimum: 1_000, maximum: 1_800_000 },
       identity: identitySchema,
     },
-    dependentRequired: { saslMechanism: ['username', 'password'] },
+    dependentRequired: {
+      saslMechanism: ['username', 'password'],
+      username: ['saslMechanism', 'password'],
+      password: ['saslMechanism', 'username'],
+    },
     additionalProperties: false,
   },
   redis: {
@@ -47,9 +60,9 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       messages: key,
       replies: texts,
       tenant: text,
-      tenants: { type: 'object', additionalProperties: text },
+      tenants: { type: 'object', propertyNames: ofPlatform, additionalProperties: text },
       permissions: texts,
-      users: { type: 'object', additionalProperties: texts },
+      users: { type: 'object', propertyNames: ofPlatform, additionalProperties: texts },
       requireHash: { type: 'boolean' },
       claimIdleMs: { type: 'integer', minimum: 1_000, maximum: 3_600_000 },
       identity: identitySchema,

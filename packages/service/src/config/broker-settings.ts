@@ -35,7 +35,7 @@ export interface RedisSettings {
   readonly replies?: readonly string[]
   /** Of those whose sessions are in Redis. */
   readonly tenant: string
-  /** By guild, before `tenant`. */
+  /** By `platform:guild`, before `tenant`. */
   readonly tenants: { readonly [guild: string]: string }
   readonly permissions: readonly string[]
   /** Permissions of users besides, by `platform:user`. */
@@ -88,9 +88,10 @@ const redisDefaults = {
   messages: 'sg:stream:outbound',
   tenant: 'default',
   tenants: {},
-  permissions: ['*'],
+  permissions: [],
   users: {},
   requireHash: true,
+  claimIdleMs: 15_000,
   catalog: true,
 }
 
@@ -123,11 +124,32 @@ export function brokerIssues(document: JsonObject): Issue[] {
   if (transports.includes('redis') && document.redisUrl === undefined) {
     issues.push({ path: '/redisUrl', message: 'is needed for the transport redis (or REDIS_URL=redis://…)' })
   }
+  issues.push(
+    ...loops('/kafka', { ...kafkaDefaults, ...(document.kafka as object) }, [
+      'topic',
+      'results',
+      'deadLetters',
+      'messages',
+    ]),
+  )
+  issues.push(
+    ...loops('/redis', { ...redisDefaults, ...(document.redis as object) }, ['stream', 'deadLetters', 'messages']),
+  )
   const { spool } = (document.service ?? {}) as { readonly spool?: string }
   if (spool === 'redis' && document.redisUrl === undefined) {
     issues.push({ path: '/redisUrl', message: 'is needed for the spool in Redis (or REDIS_URL=redis://…)' })
   }
   return issues
+}
+
+/** What is written where calls are read from would come back as a call, for ever. */
+function loops(
+  path: string,
+  settings: { readonly [name: string]: unknown },
+  [first = '', ...others]: string[],
+): Issue[] {
+  const same = others.filter((name) => settings[name] === settings[first])
+  return same.map((name) => ({ path: `${path}/${name}`, message: `must not be the same as ${path}/${first}` }))
 }
 
 function transportsOf({ transport = 'postgres' }: JsonObject): readonly Broker[] {

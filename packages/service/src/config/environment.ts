@@ -50,7 +50,10 @@ const overriding: { readonly [name: string]: Variable } = {
   },
   KAFKA_BROKERS: {
     path: ['kafkaBrokers'],
-    read: (text) => text.split(',').map((broker) => broker.trim()),
+    read: (text) => {
+      const brokers = text.split(',').map((broker) => broker.trim())
+      return brokers.every((broker) => /^[^\s,/:]+:[0-9]{1,5}$/.test(broker)) ? brokers : undefined
+    },
     words: 'must be host:port, with commas between several',
   },
   KAFKA_TLS: { path: ['kafka', 'tls'], ...flag },

@@ -69,6 +69,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   gauge('gantry_queue_depth', 'Calls that wait.', gauges.depth)
   gauge('gantry_running', 'Calls that run in this process.', async () => gauges.running())
   for (const [name, lag] of Object.entries(gauges.lag ?? {})) {
+    brokers.set({ transport: name }, 1)
     gauge(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
   }
   gauge('gantry_spool_depth', 'Outcomes that wait on disk for the database.', async () => gauges.spooled())

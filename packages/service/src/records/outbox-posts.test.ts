@@ -136,6 +136,23 @@ testOnDatabases({
     assert.deepEqual(states.toSorted(), ['c1 due', 'c2 due', 'c3 due', 'open waits'])
   },
 
+  'an answer that could not be given is for relays at once, unless one has it already': async ({ database }) => {
+    const { unanswered } = outboxPosts(database)
+    const answer = { tenant: 'acme', kind: 'reply', target: 'answers', lease_until: '2999-01-01' }
+    await addRows(database, 'outbox', [
+      { call_id: 'c1', tries: 1, ...answer },
+      { call_id: 'c2', tries: 1, ...answer },
+      { call_id: 'c3', tries: 2, ...answer },
+    ])
+    assert.equal(await told(database, () => unanswered(['c1', 'c3'])), 1)
+    assert.equal(await told(database, () => unanswered([])), 0)
+    const claimed = await outboxRecords(database).claim(10, 60_000)
+    assert.deepEqual(
+      claimed.map(({ callId, tries }) => [callId, tries]),
+      [['c1', 2]],
+    )
+  },
+
   'an answer that was given is forgotten, and no other': async ({ database }) => {
     const { post, answered } = outboxPosts(database)
     for (const callId of ['c1', 'c2']) {

@@ -31,6 +31,8 @@ export interface OutboxPosts {
   wakeWaiting(max: number): Promise<number>
   /** Forgets the answers to these calls, because whoever ended them has given them. Those asked for besides stay. */
   answered(callIds: readonly string[]): Promise<void>
+  /** Lets relays have the answers to these calls, because whoever ended them could not give them. */
+  unanswered(callIds: readonly string[]): Promise<void>
 }
 
 export function outboxPosts(database: Queries): OutboxPosts {
@@ -44,6 +46,9 @@ export function outboxPosts(database: Queries): OutboxPosts {
     },
     async answered(callIds) {
       if (callIds.length > 0) await database.query(answeredSql, [callIds])
+    },
+    async unanswered(callIds) {
+      if (callIds.length > 0) await database.query(unansweredSql, [callIds])
     },
   }
 }
@@ -79,3 +84,12 @@ const wakeSql = `
   from woken`
 
 const answeredSql = `delete from outbox where kind = 'reply' and body is null and call_id = any ($1::text[])`
+
+// One that a relay has by now was taken once more, and is left to it.
+const unansweredSql = `
+  with left_over as (
+    update outbox set lease_until = null
+    where kind = 'reply' and body is null and tries = 1 and sent_at is null and call_id = any ($1::text[])
+    returning id
+  )
+  select pg_notify('gantry_outbox', '') where exists (select from left_over)`

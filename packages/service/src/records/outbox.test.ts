@@ -86,6 +86,15 @@ testOnDatabases({
     assert.deepEqual(await database.query('select last_error from outbox'), [{ last_error: 'down' }])
   },
 
+  'an item that is put off is due later, and its try does not count': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    await outbox.postpone(one(await outbox.claim(1, leaseMs)), 3_600_000, 'closed')
+    assert.deepEqual(await outbox.claim(1, leaseMs), [])
+    await database.query(`update outbox set next_at = next_at - interval '1 hour'`)
+    assert.equal(one(await outbox.claim(1, leaseMs)).tries, 1)
+  },
+
   'an item that is handed back is as it was': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')

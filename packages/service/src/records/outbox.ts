@@ -34,6 +34,8 @@ export interface Outbox {
   claim(max: number, leaseMs: number, except?: readonly string[]): Promise<readonly OutboxItem[]>
   sent(items: readonly Pick<OutboxItem, 'id' | 'tries'>[]): Promise<void>
   later(item: OutboxItem, delayMs: number, error: string): Promise<void>
+  /** As `later`, without counting the try: it says nothing of the item. */
+  postpone(item: OutboxItem, delayMs: number, error: string): Promise<void>
   /** Hands an item back as if it had not been taken. */
   release(item: OutboxItem): Promise<void>
   /** Gives up; in the same statement the dead letter is written. */
@@ -50,10 +52,10 @@ export function outboxRecords(database: Queries): Outbox {
       await database.query(sentSql, [JSON.stringify(items.map(({ id, tries }) => ({ id, tries })))])
     },
     async later({ id, tries }, delayMs, error) {
-      await database.query(
-        `update outbox set next_at = now() + $3 * interval '1 millisecond', lease_until = null, last_error = $4 ${held}`,
-        [id, tries, delayMs, error],
-      )
+      await database.query(laterSql(0), [id, tries, delayMs, error])
+    },
+    async postpone({ id, tries }, delayMs, error) {
+      await database.query(laterSql(1), [id, tries, delayMs, error])
     },
     async release({ id, tries }) {
       await database.query(`update outbox set tries = tries - 1, lease_until = null ${held}`, [id, tries])
@@ -95,6 +97,10 @@ function itemOf(row: ClaimedRow): OutboxItem {
 /** The count of tries tells one lease from another. */
 const held = 'where id = $1 and tries = $2 and sent_at is null and failed_at is null'
 
+const laterSql = (uncounted: number): string => `
+  update outbox set tries = tries - ${uncounted}, next_at = now() + $3 * interval '1 millisecond', lease_until = null,
+    last_error = $4 ${held}`
+
 const claimSql = `
   with due as (
     select o.id from outbox o
@@ -115,10 +121,20 @@ const claimSql = `
   left join results r on r.call_id = o.call_id
   order by o.id`
 
+// What went over a broker need not be shown to anybody; a named message stays, so that it is not sent a second time.
 const sentSql = `
-  update outbox o set sent_at = now(), lease_until = null, last_error = null
-  from json_to_recordset($1::json) as d(id bigint, tries integer)
-  where o.id = d.id and o.tries = d.tries and o.sent_at is null and o.failed_at is null`
+  with d as (
+    select * from json_to_recordset($1::json) as d(id bigint, tries integer)
+  ), gone as (
+    delete from outbox o using d
+    where o.id = d.id and o.tries = d.tries and o.sent_at is null and o.failed_at is null
+      and o.kind <> 'callback' and o.item is null
+  )
+  update outbox o set sent_at = now(), lease_until = null, last_error = null,
+    body = case when o.kind = 'message' then null else o.body end
+  from d
+  where o.id = d.id and o.tries = d.tries and o.sent_at is null and o.failed_at is null
+    and (o.kind = 'callback' or o.item is not null)`
 
 // A letter that was redriven and comes back is open again.
 const failSql = `

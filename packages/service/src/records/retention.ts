@@ -60,6 +60,7 @@ export async function removeExpired(
     removed.letters += letters.length
     return letters.length
   })
+  await repeat(async (queries) => (await queries.query(unsentSql, [callsMs, batch])).length)
   await repeat(async (queries) => {
     const audit = await queries.query(auditSql, [auditMs, batch])
     removed.audit += audit.length
@@ -110,6 +111,14 @@ async function removeUnnamed(queries: Queries, store: ArtifactStore, digests: re
   for (const { digest } of unnamed) await store.remove(digest)
   return unnamed.length
 }
+
+// What could not be sent, and is about no call with which it would go.
+const unsentSql = `
+  delete from outbox where id = any (array(
+    select id from outbox
+    where call_id is null and failed_at < now() - $1 * interval '1 millisecond' limit $2 for update skip locked
+  ))
+  returning id`
 
 // What a person has yet to decide about keeps its call, because a redrive needs it.
 const endedSql = `

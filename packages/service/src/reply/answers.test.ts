@@ -44,6 +44,7 @@ function answersTo(answer: (message: Outgoing) => Sent) {
     outcomes: async (ids) => new Map(ids.filter((id) => id !== 'running').map((id) => [id, resultOf(id)])),
     files: async () => [],
     answered: async (ids) => void marked.push(...ids),
+    unanswered: async (ids) => void marked.push(...ids.map((id) => `left ${id}`)),
     now: () => new Date(0),
   })
   return { answers, sent, marked }
@@ -63,7 +64,7 @@ test('a call that ended here is answered at once and needs no relay; when that f
   const bad = answersTo(() => ({ kind: 'again', error: 'away' }))
   bad.answers.tell('c1', address, resultOf('c1'), 't')
   await bad.answers.settled()
-  assert.deepEqual(bad.marked, [])
+  assert.deepEqual(bad.marked, ['left c1'])
 })
 
 test('a reply of the outbox goes to the address of its call, or to the one that came later with the same key', async () => {

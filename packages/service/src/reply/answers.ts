@@ -20,6 +20,8 @@ export interface AnswersOptions {
   readonly files: (outcome: Outcome, tenant: string) => Promise<readonly ReplyFile[]>
   /** Takes the replies to these calls out of the outbox. */
   readonly answered: (callIds: readonly string[]) => Promise<void>
+  /** Lets a relay have them, at once instead of when our time for them is over. */
+  readonly unanswered: (callIds: readonly string[]) => Promise<void>
   readonly now: () => Date
 }
 
@@ -49,13 +51,15 @@ export function createAnswers(options: AnswersOptions): Answers {
       }),
     ]),
   )
-  const marking = createBatch<string, void>(
-    async (callIds) => {
-      await options.answered(callIds)
-      return callIds.map(() => undefined)
-    },
-    { most: 2_000 },
-  )
+  const marking = (mark: (callIds: readonly string[]) => Promise<void>) =>
+    createBatch<string, void>(
+      async (callIds) => {
+        await mark(callIds)
+        return callIds.map(() => undefined)
+      },
+      { most: 2_000 },
+    )
+  const [answered, unanswered] = [marking(options.answered), marking(options.unanswered)]
   const reading = createBatch<string, Outcome | undefined>(
     async (callIds) => {
       const found = await outcomes(callIds)
@@ -70,7 +74,9 @@ export function createAnswers(options: AnswersOptions): Answers {
   }
   const publish = async (transport: string, message: Outgoing): Promise<Sending> => {
     const batch = sending.get(transport)
-    return batch === undefined ? { kind: 'again', error: `There is no way to ${transport} here.` } : batch.add(message)
+    if (batch === undefined) return { kind: 'again', error: `There is no way to ${transport} here.` }
+    const became = await batch.add(message)
+    return became.kind === 'again' ? { ...became, away: true } : became
   }
   const reply = async (address: ReplyAddress, outcome: Outcome, tenant: string): Promise<Sending> => {
     const those =
@@ -79,7 +85,7 @@ export function createAnswers(options: AnswersOptions): Answers {
   }
   const tell = async (callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): Promise<void> => {
     const { kind } = await reply(address, outcome, tenant)
-    if (kind === 'sent') await marking.add(callId)
+    await (kind === 'sent' ? answered : unanswered).add(callId)
   }
   const sendItem = async (item: OutboxItem): Promise<Sending> => {
     if (item.kind === 'message') {

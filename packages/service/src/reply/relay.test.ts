@@ -239,12 +239,26 @@ function away(times: number, calls: string[], items: OutboxItem[]): Outbox {
     },
     sent: () => step('sent'),
     later: () => step('later'),
+    postpone: () => step('postpone'),
     release: () => step('release'),
     fail: () => step('fail'),
   }
 }
 
 const someItem: OutboxItem = { id: 1, callId: 'c1', tenant: 'acme', kind: 'callback', target: 'x', tries: 1 }
+
+test('an item whose way is closed to all is put off, however often it was tried', async () => {
+  const calls: string[] = []
+  const started = startRelay({
+    outbox: away(0, calls, [{ ...someItem, tries: 12 }]),
+    news: { onOutbox: () => () => {} },
+    pollMs: 1,
+    send: async () => ({ kind: 'again', error: 'The broker is away.', away: true }),
+  })
+  while (!calls.includes('postpone')) await new Promise((resolve) => setTimeout(resolve, 1))
+  await started.stop()
+  assert.equal(calls.includes('fail') || calls.includes('later'), false)
+})
 
 test('a relay whose database is away tries again', async () => {
   const calls: string[] = []

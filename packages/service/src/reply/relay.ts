@@ -8,8 +8,8 @@ import type { CallNews } from './call-news.ts'
 /** What came of one try to send an item. `error` is a sentence for people. */
 export type Sending =
   | { readonly kind: 'sent' }
-  /** To be tried again, not before `afterMs` when its receiver said so. */
-  | { readonly kind: 'again'; readonly error: string; readonly afterMs?: number }
+  /** To be tried again, not before `afterMs` when its receiver said so; soon and uncounted when the way is closed to all. */
+  | { readonly kind: 'again'; readonly error: string; readonly afterMs?: number; readonly away?: boolean }
   /** Trying again would be no use. */
   | { readonly kind: 'never'; readonly error: string }
 
@@ -41,6 +41,8 @@ export interface Relay {
 
 const firstPauseMs = 1_000
 const longestPauseMs = 3_600_000
+/** Until it is looked whether a way that was closed is open again. */
+const awayMs = 4_000
 /** Between two looks while the outbox cannot be reached. */
 const longestPollMs = 30_000
 /** A receiver cannot put off a message for longer. */
@@ -125,6 +127,9 @@ async function deliver(item: OutboxItem, options: Delivering, signal: AbortSigna
   const mark = (): Promise<void> => {
     if (sending === undefined) return outbox.release(item)
     if (sending.kind === 'sent') return sent(item)
+    if (sending.kind === 'again' && sending.away === true) {
+      return outbox.postpone(item, awayMs * (0.25 + random() * 0.75), sending.error)
+    }
     if (sending.kind === 'never' || item.tries >= tries) return outbox.fail(item, sending.error)
     const delayMs = Math.max(pauseAfter(item.tries, random), Math.min(sending.afterMs ?? 0, longestWishMs))
     return outbox.later(item, delayMs, sending.error)

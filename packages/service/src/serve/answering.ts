@@ -30,7 +30,8 @@ export interface Answering {
 export function createAnswering({ brokers, database, artifacts, views, settings, signal }: AnsweringParts): Answering {
   const posts = outboxPosts(database)
   const answers = createAnswers({
-    ...{ codecs: brokers.codecs, publishers: brokers.publishers, answered: posts.answered },
+    ...{ codecs: brokers.codecs, publishers: brokers.publishers },
+    ...{ answered: posts.answered, unanswered: posts.unanswered },
     outcomes: (callIds) => views.outcomes(callIds, signal),
     files: (outcome, tenant) => replyFiles(outcome, tenant, artifacts),
     now: () => new Date(),

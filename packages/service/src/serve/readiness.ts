@@ -14,11 +14,9 @@ export interface WatchOptions {
   /** Resolves when the database answers. */
   readonly ask: () => Promise<unknown>
   readonly spooled: () => number
-  /** Whether a broker that is away is a reason not to be ready; not where callers can still come over HTTP. */
-  readonly needsBrokers: boolean
 }
 
-export function createWatch({ bus, ask, spooled, needsBrokers }: WatchOptions): Watch {
+export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
   let state: Watch['state'] = 'starting'
   let down: string | undefined
   bus.on('store:down', ({ reason }) => {
@@ -45,7 +43,7 @@ export function createWatch({ bus, ask, spooled, needsBrokers }: WatchOptions): 
       if (down !== undefined) problems.push('The database is away, or takes nothing.')
       else await ask().catch(() => problems.push('The database does not answer.'))
       if (spooled() > 0) problems.push(`${spooled()} outcomes wait on disk for the database.`)
-      if (needsBrokers) for (const transport of away) problems.push(`The broker ${transport} is away.`)
+      for (const transport of away) problems.push(`The broker ${transport} is away.`)
       return { ready: problems.length === 0, problems }
     },
   }

@@ -38,6 +38,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const unhear = logEvents(bus, log)
   const { database, files } = await openStorage(settings, say, loaded.options.secrets)
   let unused: LoadedConfig | undefined = loaded
+  let latest = loaded
   const name = workerName()
   const identity = loaded.options.identity ?? owner
   let brokers: Brokers | undefined
@@ -48,10 +49,11 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     })
     const running = await startService({
       ...{ settings, database, files, bus, brokers, name, identity },
+      latest: () => latest.service.brokers,
       async snapshot(additions) {
-        const now = unused ?? (await load())
+        latest = unused ?? (await load())
         unused = undefined
-        return createSnapshot(now, additions, bus)
+        return createSnapshot(latest, additions, bus)
       },
       callbackKey: await callbackKeys(settings, loaded),
     })
@@ -62,7 +64,8 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       if (doors !== undefined) closing.push(doors.close)
       const { metricsHost, metricsPort } = settings
       if (metricsPort !== undefined) closing.push(await serveMetrics(metricsHost, metricsPort, running.service))
-      ready(doors?.url)
+      await running.consuming(signal)
+      if (!signal.aborted) ready(doors?.url)
       await aborted(signal)
       log.info({ graceMs: settings.graceMs }, 'stopping: no more calls are taken')
       await doors?.leave()

@@ -4,6 +4,7 @@ import type { Identity } from '@gantry/contract'
 import type { Audit, DefinedTool, SafeguardOptions } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
+import type { BrokerSettings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
 import { createEventWriter } from '../execute/event-writer.ts'
@@ -30,6 +31,7 @@ import { createUpkeep } from '../worker/upkeep.ts'
 import { createAnswering } from './answering.ts'
 import type { Brokers } from './brokers/open.ts'
 import { startBrokers } from './brokers/start.ts'
+import { untilConsuming } from './brokers/until-consuming.ts'
 import { startChores } from './chores.ts'
 import { createDepthGauge } from './depth.ts'
 import { createDoors } from './doors.ts'
@@ -67,11 +69,15 @@ export interface StartOptions {
   readonly name?: string
   /** What gateways may see. */
   readonly identity?: Identity
+  /** What the configuration says of brokers now; what it said at the start when absent. */
+  readonly latest?: () => BrokerSettings
 }
 
 /** A service at work, in the roles that it was given. */
 export interface RunningService {
   readonly service: Service
+  /** Resolves once every broker that calls come from has answered, or the signal aborts. */
+  consuming(signal: AbortSignal): Promise<void>
   /** Reads the configuration again; calls that run keep the one they began with. Rejects when it is wrong. */
   reload(): Promise<void>
   /** Takes no more calls, hands back or ends those that it has within the grace, and closes everything it opened. */
@@ -98,7 +104,7 @@ export function workerName(): string {
 }
 
 const noBrokers: Brokers = {
-  ...{ doors: [], publishers: new Map(), codecs: new Map(), redis: undefined },
+  ...{ doors: [], publishers: new Map(), codecs: new Map(), redis: undefined, naming: { nameFor: (id: string) => id } },
   close: async () => undefined,
 }
 
@@ -143,7 +149,6 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const { posts, answers, writeBacks, cache } = answering
   const watch = createWatch({
     ...{ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled },
-    needsBrokers: !roles.has('api'),
   })
 
   const claim = { worker: name, leaseMs, labels: settings.labels }
@@ -248,10 +253,12 @@ export async function startService(options: StartOptions): Promise<RunningServic
       : startBrokers({
           ...{ brokers, settings: settings.brokers, database, worker, intake, snapshots, answers, posts, bus, reload },
           identity: options.identity ?? owner,
+          latest: options.latest ?? (() => settings.brokers),
         })
   return {
     service,
     reload,
+    consuming: (signal) => untilConsuming(brokers.doors, signal),
     async stop(graceMs) {
       watch.change('draining')
       const shut = doors?.stop()

@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { Admin, Producer } from '@platformatic/kafka'
 import { type TransportFixture, testTransport } from '../conformance/transport.ts'
-import { testBrokerDown } from './kafka/broker-down.fixture.ts'
 import { countFetches, kafkaServer, nameOf, newPlace, type Place, take, until } from './kafka/kafka.fixture.ts'
 import { testPublisher } from './kafka/publisher.fixture.ts'
 import { type KafkaTransportOptions, kafkaTransport } from './kafka.ts'
@@ -280,7 +279,6 @@ if (typeof server === 'string') {
     })
   })
   testPublisher(server)
-  testBrokerDown(server)
 }
 
 function names(count: number): string[] {

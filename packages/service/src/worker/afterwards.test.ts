@@ -61,6 +61,9 @@ test('an open circuit or a reached rate makes a call wait, as long as it may and
     )
   assert.deepEqual(refused('CIRCUIT_OPEN'), { kind: 'release', delayMs: 2_000, reason: 'CIRCUIT_OPEN' })
   assert.deepEqual(refused('RATE_LIMITED'), { kind: 'release', delayMs: 2_000, reason: 'RATE_LIMITED' })
-  assert.equal(refused('CIRCUIT_OPEN', { deliveries: 10 }).kind, 'record')
+  assert.equal(refused('CIRCUIT_OPEN', { deliveries: 200 }).kind, 'record')
+  assert.deepEqual(refused('CIRCUIT_OPEN', { deliveries: 50 }), {
+    ...{ kind: 'release', delayMs: 5_000, reason: 'CIRCUIT_OPEN' },
+  })
   assert.equal(refused('CIRCUIT_OPEN', { deadlineMs: 1_500 }).kind, 'record')
 })

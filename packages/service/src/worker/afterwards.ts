@@ -10,7 +10,8 @@ export type Afterwards =
   /** Somebody else has the call. */
   | { readonly kind: 'drop' }
 
-const mostDeliveries = 10
+/** Far more than a rest of any backend takes: what never comes back ends at last. */
+const mostDeliveries = 200
 const longestDelayMs = 60_000
 
 /**
@@ -27,7 +28,8 @@ export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwar
   const retryAfterMs = error?.details?.retryAfterMs
   const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
   if (waits && error.effect === 'none' && typeof retryAfterMs === 'number' && claim.deliveries < mostDeliveries) {
-    const delayMs = Math.min(longestDelayMs, Math.max(100, retryAfterMs))
+    // Who came often and in vain comes less often.
+    const delayMs = Math.min(longestDelayMs, Math.max(retryAfterMs, 100 * claim.deliveries))
     if (claim.deadlineMs === undefined || delayMs < claim.deadlineMs) {
       return { kind: 'release', delayMs, reason: error.code }
     }

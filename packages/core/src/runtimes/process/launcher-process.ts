@@ -16,11 +16,18 @@ export interface LauncherProcess {
   hold(on: boolean): void
 }
 
-/** Starts the launcher and sends it the plan; rejects when there is no process to be had, all else shows in `ended`. */
-export async function spawnLauncher(binary: string, plan: LaunchPlan): Promise<LauncherProcess> {
+/**
+ * Sends the plan to the launcher that waits, or else to a new one; rejects when there is no process to be had, all else
+ * shows in `ended`.
+ */
+export async function spawnLauncher(
+  binary: string,
+  plan: LaunchPlan,
+  take?: () => ChildProcess | undefined,
+): Promise<LauncherProcess> {
   const frame = planFrame(plan)
-  const child = await spawnChild(binary)
-  const [, , , initSocket, supervisorSocket] = child.stdio as unknown as [null, null, null, Socket, Socket]
+  const child = take?.() ?? (await spawned(binary))
+  const [initSocket, supervisorSocket] = channelsOf(child)
   const supervisor = connectSupervisor(child, supervisorSocket, plan)
   supervisorSocket.write(frame)
   const init = connectInit(initSocket, supervisor.kill)
@@ -35,11 +42,22 @@ export async function spawnLauncher(binary: string, plan: LaunchPlan): Promise<L
   }
 }
 
+/** Our ends of the channels to the init and to the supervisor. */
+export function channelsOf(child: ChildProcess): [init: Socket, supervisor: Socket] {
+  const [, , , init, supervisor] = child.stdio as unknown as [null, null, null, Socket, Socket]
+  return [init, supervisor]
+}
+
+/** A launcher that waits for its plan; throws, or has no `pid` and says why as an event, when there is none to be had. */
+export function spawnChild(binary: string): ChildProcess {
+  const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe']
+  return spawn(binary, ['supervise'], { stdio, env: {}, cwd: '/' })
+}
+
 /** Without a descriptor or process to spare there is not even a stdio, and the reason comes as an event. */
-async function spawnChild(binary: string): Promise<ChildProcess> {
+async function spawned(binary: string): Promise<ChildProcess> {
   try {
-    const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe']
-    const child = spawn(binary, ['supervise'], { stdio, env: {}, cwd: '/' })
+    const child = spawnChild(binary)
     if (child.pid === undefined) await once(child, 'spawn')
     return child
   } catch (cause) {

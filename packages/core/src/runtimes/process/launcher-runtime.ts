@@ -7,6 +7,7 @@ import type { Refusal, Runtime, Sandbox, SandboxJob, SandboxSpec } from '../runt
 import { type Inside, launchJob, waitingStep } from './launch-job.ts'
 import { launchedSandbox } from './launched-sandbox.ts'
 import { type Launched, startLauncher } from './launcher.ts'
+import { createSpares, type Spares } from './launcher-spares.ts'
 import type { Planned, Planner } from './planner.ts'
 import { egressInside } from './planner-egress.ts'
 import { probeByTrial } from './probe.ts'
@@ -17,6 +18,11 @@ export interface Ground extends Pick<Planner, 'version' | 'enforced' | 'plan' | 
   readonly launcher: string
   /** Where things are for the programs of a sandbox. */
   inside(spec: SandboxSpec, planned: Planned): Inside
+}
+
+/** A machine on which a launcher may wait. */
+interface Machine extends Ground {
+  readonly spares: Spares
 }
 
 export interface LauncherRuntimeOptions {
@@ -46,14 +52,14 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
   const { kind, isolation, cost, found, guarded } = options
   const open = new Set<Promise<unknown>>()
   const closing = new AbortController()
-  let prepared: Promise<Ground> | undefined
-  let ground: Ground | undefined
+  let prepared: Promise<Machine> | undefined
+  let machine: Machine | undefined
 
-  const prepare = async (signal: AbortSignal): Promise<Ground> => {
-    ground = await options.prepare(signal)
-    return ground
+  const prepare = async (signal: AbortSignal): Promise<Machine> => {
+    machine = withSpares(await options.prepare(signal))
+    return machine
   }
-  const grounded = (signal: AbortSignal): Promise<Ground> => {
+  const grounded = (signal: AbortSignal): Promise<Machine> => {
     if (closing.signal.aborted) throw new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`)
     prepared ??= prepare(signal).catch((error: unknown) => {
       prepared = undefined
@@ -63,9 +69,9 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
   }
   const start = async (spec: SandboxSpec, given: AbortSignal): Promise<Sandbox> => {
     given.throwIfAborted()
-    const machine = await grounded(given)
+    const here = await grounded(given)
     const { signal, leave } = follow(given, closing.signal)
-    const sandbox = await startSandbox(machine, spec, signal).finally(leave)
+    const sandbox = await startSandbox(here, spec, signal).finally(leave)
     const ending = () => void sandbox.dispose()
     closing.signal.addEventListener('abort', ending, { once: true })
     void sandbox.ended.then(() => closing.signal.removeEventListener('abort', ending))
@@ -87,7 +93,7 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     idleBytes: ({ language }) => idleBytes[language ?? ''] ?? smallestBytes,
     probe: (signal) =>
       probeByTrial({ start: counted, signal, guarded, languages: found.available, ground: () => grounded(signal) }),
-    refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec, found) ?? ground?.refuses(spec),
+    refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec, found) ?? machine?.refuses(spec),
     open: counted,
     async close() {
       closing.abort(new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`))
@@ -106,10 +112,22 @@ function refusalOf({ network, dial, session, language = '' }: SandboxSpec, found
   return { reason: 'There is no guarded way out for this sandbox.', remedy: 'Give the executor `egress`.' }
 }
 
+function withSpares(ground: Ground): Machine {
+  const spares = createSpares(ground.launcher)
+  return {
+    ...ground,
+    spares,
+    async close() {
+      await spares.close()
+      await ground.close()
+    },
+  }
+}
+
 /** One sandbox, from its plan to its init, and to the interpreter that waits where a language is known. */
-async function startSandbox(ground: Ground, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
+async function startSandbox(machine: Machine, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
   const id = randomBytes(9).toString('base64url')
-  const planned = ground.plan(id, spec)
+  const planned = machine.plan(id, spec)
   let proxy: EgressProxy | undefined
   let launched: Launched | undefined
   const release = async (): Promise<void> => {
@@ -118,10 +136,11 @@ async function startSandbox(ground: Ground, spec: SandboxSpec, signal: AbortSign
   }
   try {
     proxy = await openWayOut(spec, planned)
-    const inside = ground.inside(spec, planned)
+    const inside = machine.inside(spec, planned)
     const step =
       spec.language === undefined ? undefined : waitingStep(inside.languages.get(spec.language), spec, inside)
-    launched = await startLauncher(ground.launcher, planned.plan, { signal, startMs, early: step === undefined })
+    const { launcher, spares } = machine
+    launched = await startLauncher(launcher, planned.plan, { signal, startMs, early: step === undefined, spares })
     if (proxy !== undefined) launched.relay(egressInside.port, egressInside.socket)
     if (step !== undefined) launched.start(step, { keep: spec.session === true })
     const waiting = step === undefined ? 'none' : isCounted(planned) ? 'counted' : 'uncounted'

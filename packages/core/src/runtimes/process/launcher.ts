@@ -3,6 +3,7 @@ import type { Captured, Outcome } from '../runtime.ts'
 import type { LaunchPlan } from './launch-plan.ts'
 import { launchedOf } from './launcher-launched.ts'
 import { spawnLauncher } from './launcher-process.ts'
+import type { Spares } from './launcher-spares.ts'
 
 /**
  * Starts the launcher with a plan and resolves when the init inside is ready for work; with `early` at once, so that the
@@ -13,9 +14,9 @@ import { spawnLauncher } from './launcher-process.ts'
  * - Ownership: the caller disposes it.
  */
 export async function startLauncher(binary: string, plan: LaunchPlan, options: LaunchOptions): Promise<Launched> {
-  const { signal, startMs, early = false } = options
+  const { signal, startMs, early = false, spares } = options
   signal.throwIfAborted()
-  const launcher = await spawnLauncher(binary, plan)
+  const launcher = await spawnLauncher(binary, plan, spares?.take)
   const { supervisor, init } = launcher
   const timer = setTimeout(supervisor.kill, startMs)
   void Promise.race([init.ready, supervisor.ended]).then(() => clearTimeout(timer))
@@ -51,6 +52,8 @@ export interface LaunchOptions {
   readonly startMs: number
   /** Does not wait for the init. */
   readonly early?: boolean
+  /** Where a launcher may wait; always a new one when absent. */
+  readonly spares?: Spares
 }
 
 /**

@@ -21,12 +21,19 @@ export interface BrokerDoor {
   readonly identity: Identity | undefined
 }
 
+/** Gateways know tools by names of their own; until those are known, a tool goes by its id. */
+export interface Naming {
+  nameFor: (id: string) => string
+}
+
 /** What the settings name, connected. Whoever opened them closes them. */
 export interface Brokers {
   readonly doors: readonly BrokerDoor[]
   readonly publishers: ReadonlyMap<string, Publisher>
   /** By the name that an address calls it. */
   readonly codecs: ReadonlyMap<string, Codec>
+  /** What gateways call a tool; set once there is a catalog. */
+  readonly naming: Naming
   /** Also where no calls come from: for what else is kept there. */
   readonly redis: RedisConnections | undefined
   close(): Promise<void>
@@ -58,13 +65,14 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
   }
   try {
     const doors: BrokerDoor[] = []
+    const naming: Naming = { nameFor: (id) => id }
     const codecs: Codec[] = []
     const publishers = new Map<string, Publisher>()
     const redis = settings.redis === undefined ? undefined : keep(await connectRedis(settings.redis, options.say))
     if (transports.includes('redis') && settings.redis !== undefined && redis !== undefined) {
       const { redisPublisher } = await import('../../transports/redis/publisher.ts')
       publishers.set('redis', keep(redisPublisher({ redis })))
-      const spoken = redisCodecs(settings.redis)
+      const spoken = redisCodecs(settings.redis, naming)
       codecs.push(...spoken)
       if (options.takes) doors.push(await redisDoor(settings.redis, redis, spoken, options.name, keep))
     }
@@ -74,17 +82,22 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
       const connection = await kafkaConnection(kafka, options)
       const { kafkaPublisher } = await import('../../transports/kafka.ts')
       publishers.set('kafka', keep(await kafkaPublisher(connection)))
-      const identity = kafka.identity ?? { ...options.identity, principal: `kafka:${kafka.topic}` }
-      const spoken = kafkaCodecs(kafka, identity)
+      const identity = kafka.identity ?? senderOf(options.identity, kafka.topic)
+      const spoken = kafkaCodecs(kafka, identity, naming)
       codecs.push(...spoken)
       if (options.takes) doors.push(await kafkaDoor(kafka, connection, spoken, identity, keep))
     }
     const byKind = new Map(codecs.map((codec) => [codec.kind, codec]))
-    return { doors, publishers, codecs: byKind, redis, close: closeAll }
+    return { doors, publishers, codecs: byKind, naming, redis, close: closeAll }
   } catch (error) {
     await closeAll()
     throw error
   }
+}
+
+/** Whoever may write to a topic is one and the same, and holds no permission that nobody gave him. */
+function senderOf({ tenant }: Identity, topic: string): Identity {
+  return { principal: `kafka:${topic}`, tenant, permissions: [] }
 }
 
 type Keep = <T extends { close(): Promise<void> }>(one: T) => T
@@ -95,10 +108,16 @@ async function connectRedis({ url }: RedisSettings, say: (line: string) => void)
   return openRedis({ url })
 }
 
-function redisCodecs({ stream, deadLetters, messages, replies }: RedisSettings): readonly Codec[] {
-  const mayReplyTo = replies === undefined ? stargazerReplyRule([stream, deadLetters, messages]) : oneOf(replies)
+function redisCodecs({ stream, deadLetters, messages, replies }: RedisSettings, naming: Naming): readonly Codec[] {
+  const ours = [stream, deadLetters, messages]
+  const wanted = replies === undefined ? stargazerReplyRule(ours) : oneOf(replies)
+  // An answer among the calls would come back as a message, whatever the settings say.
+  const mayReplyTo = (to: string): boolean => wanted(to) && !ours.includes(to)
   return [
-    stargazerCodec({ mayReplyTo, messagesTo: messages, deadLettersTo: deadLetters }),
+    stargazerCodec({
+      ...{ mayReplyTo, messagesTo: messages, deadLettersTo: deadLetters },
+      toolName: (id) => naming.nameFor(id),
+    }),
     nativeCodec({ transport: 'redis', mayReplyTo, deadLettersTo: deadLetters }),
   ]
 }
@@ -117,9 +136,16 @@ async function redisDoor(
 }
 
 /** Whoever may write to the topic is one and the same; what messages say of themselves counts for nothing. */
-function kafkaCodecs({ results, deadLetters, messages }: KafkaSettings, { tenant }: Identity): readonly Codec[] {
+function kafkaCodecs(
+  { results, deadLetters, messages }: KafkaSettings,
+  { tenant }: Identity,
+  naming: Naming,
+): readonly Codec[] {
   return [
-    somastackCodec({ resultsTo: results, messagesTo: messages, deadLettersTo: deadLetters, tenant }),
+    somastackCodec({
+      ...{ resultsTo: results, messagesTo: messages, deadLettersTo: deadLetters, tenant },
+      toolName: (id) => naming.nameFor(id),
+    }),
     nativeCodec({
       ...{ transport: 'kafka', mayReplyTo: (to) => to === results },
       ...{ defaultReplyTo: results, deadLettersTo: deadLetters },

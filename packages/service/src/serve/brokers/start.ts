@@ -1,7 +1,7 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import { createGatewayView } from '../../admit/gateway-names.ts'
 import type { Decoded } from '../../codecs/codec.ts'
-import type { BrokerSettings } from '../../config/broker-settings.ts'
+import type { BrokerSettings, RedisSettings } from '../../config/broker-settings.ts'
 import type { Database } from '../../databases/database.ts'
 import type { Snapshots } from '../../execute/snapshots.ts'
 import type { OutboxPosts } from '../../records/outbox-posts.ts'
@@ -17,7 +17,9 @@ import { createRefuse } from './refuse.ts'
 
 export interface StartBrokersOptions {
   readonly brokers: Brokers
+  /** As they were at the start, and as the configuration has them now. */
   readonly settings: BrokerSettings
+  readonly latest: () => BrokerSettings
   readonly database: Database
   readonly worker: Worker
   readonly intake: Intake
@@ -46,7 +48,7 @@ export function startBrokers(options: StartBrokersOptions): RunningBrokers {
   const redis =
     brokers.redis === undefined || settings.redis === undefined || !settings.transports.includes('redis')
       ? undefined
-      : startRedisParts({ ...options, redis: brokers.redis, settings: settings.redis, view })
+      : startRedisParts({ ...options, redis: brokers.redis, settings: () => redisOf(options), view })
   const tenants = new Map([
     [settings.kafka?.topic, settings.kafka?.identity?.tenant ?? identity.tenant],
     [settings.redis?.stream, settings.redis?.tenant],
@@ -67,13 +69,26 @@ export function startBrokers(options: StartBrokersOptions): RunningBrokers {
       transportOf: (source) => (source === settings.kafka?.topic ? 'kafka' : 'redis'),
     }),
   })
+  const name = async (): Promise<void> => {
+    const names = await view.names(snapshots.current.executor)
+    brokers.naming.nameFor = (id) => names.nameFor(id.split(':').slice(0, 2).join(':'))
+  }
+  void name().catch(() => undefined)
   return {
-    changed: () => redis?.changed(),
+    changed() {
+      void name().catch(() => undefined)
+      redis?.changed()
+    },
     async stop() {
       await open.stop()
       await redis?.stop()
     },
   }
+}
+
+/** As the configuration has it now; where calls come from stays as it was at the start. */
+function redisOf({ latest, settings }: Pick<StartBrokersOptions, 'latest' | 'settings'>): RedisSettings {
+  return (latest().redis ?? settings.redis) as RedisSettings
 }
 
 async function sessionOf(redis: RedisParts | undefined, session: string): Promise<Identity> {

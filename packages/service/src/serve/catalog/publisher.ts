@@ -1,5 +1,5 @@
 import type { RedisConnections } from '../../transports/redis/connection.ts'
-import { listOf, numberOf } from '../../transports/redis/reply.ts'
+import { listOf, numberOf, textOf } from '../../transports/redis/reply.ts'
 import type { WrittenCatalog } from './write-catalog.ts'
 
 /** What is needed of Redis here. */
@@ -26,6 +26,8 @@ const hour = 3_600_000
 const fieldsAtOnce = 500
 /** However often the tools change, there are no more old versions than these. */
 const versionsKept = 16
+/** Whoever has a catalog says so several times in this time. */
+const aliveMs = 20_000
 
 /** Under which the digests of a catalog are kept, by `namespace:name`. */
 export function digestsKey(hash: string, prefix = usualPrefix): string {
@@ -54,17 +56,18 @@ return { seq, 1 }
 `
 
 /**
- * Whether somebody stands for what is current: its version is there, and the digests of its hash, which those who
- * publish it keep alive. The digests of our own are kept alive by the way.
+ * Whether somebody stands for what is current: its version is there, and somebody has said of late that he has it. We
+ * say so of our own, and keep its digests from being forgotten.
  */
 const keepScript = `
 local own = redis.call('PEXPIRE', KEYS[3], ARGV[2])
+redis.call('SET', KEYS[4], 1, 'PX', ARGV[4])
 local current = redis.call('GET', KEYS[1])
 local state = redis.call('GET', KEYS[2])
 if not current or not state or redis.call('EXISTS', ARGV[1] .. current) == 0 then return { own, 0 } end
 local seq, fingerprint, hash = string.match(state, '^(%d+) (%x+):(%x+)$')
 if seq ~= current then return { own, 1 } end
-return { own, redis.call('EXISTS', ARGV[3] .. hash) }
+return { own, redis.call('EXISTS', ARGV[3] .. hash .. ':alive') }
 `
 
 /**
@@ -79,7 +82,9 @@ export async function publishCatalog(
   options: PublishOptions = {},
 ): Promise<Published> {
   const { prefix = usualPrefix, channel = usualChannel, keepMs = hour } = options
-  await keepDigests(redis, written, digestsKey(written.hash, prefix), keepMs)
+  const own = digestsKey(written.hash, prefix)
+  await keepDigests(redis, written, own, keepMs)
+  await redis.call(['SET', `${own}:alive`, 1, 'PX', Math.min(aliveMs, keepMs)])
   const keys = [`${prefix}:seq`, `${prefix}:current`, `${prefix}:state`]
   const content = Buffer.from(written.bytes.buffer, written.bytes.byteOffset, written.bytes.byteLength)
   const state = `${written.fingerprint}:${written.hash}`
@@ -98,12 +103,18 @@ export async function keepCatalog(
   { prefix = usualPrefix, keepMs = hour }: PublishOptions = {},
 ): Promise<boolean> {
   const own = digestsKey(written.hash, prefix)
-  const keys = [`${prefix}:current`, `${prefix}:state`, own]
-  const parameters = [`${prefix}:v`, keepMs, digestsKey('', prefix)]
+  const keys = [`${prefix}:current`, `${prefix}:state`, own, `${own}:alive`]
+  const parameters = [`${prefix}:v`, keepMs, digestsKey('', prefix), Math.min(aliveMs, keepMs)]
   const [kept, alive] = listOf(await redis.call(['EVAL', keepScript, keys.length, ...keys, ...parameters]))
   // Whoever slept for too long says again what he knows, and leaves the pointer to those who were awake.
   if (numberOf(kept) === 0) await keepDigests(redis, written, own, keepMs)
   return numberOf(alive) === 1
+}
+
+/** Whether a hash is that of the catalog that gateways are shown now, whoever has published it. */
+export async function isCurrent(redis: CatalogRedis, hash: string, prefix = usualPrefix): Promise<boolean> {
+  const state = textOf(await redis.call(['GET', `${prefix}:state`]))
+  return /^[0-9a-f]{64}$/.test(hash) && state.endsWith(`:${hash}`)
 }
 
 /** An empty catalog has a hash as well, and a key without fields would not be there. */

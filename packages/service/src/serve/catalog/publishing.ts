@@ -37,7 +37,7 @@ export interface CatalogPublishing {
   stop(): Promise<void>
 }
 
-const usualTimes: PublishingTimes = { keepEveryMs: 60_000, firstPauseMs: 500, longestPauseMs: 30_000, readyMs: 10_000 }
+const usualTimes: PublishingTimes = { keepEveryMs: 5_000, firstPauseMs: 500, longestPauseMs: 30_000, readyMs: 10_000 }
 
 /**
  * Publishes the catalog, and again whenever it changes. Nobody waits for it.

@@ -44,9 +44,10 @@ export interface Piece {
   readonly bytes: Uint8Array
 }
 
-/** What a thread says; `done`, with the last of the output, and `broken` end a job. */
+/** What a thread says; `done`, with the last of the output, and `broken` end a job. `practised` follows on `ready`. */
 export type ThreadMessage =
   | { readonly kind: 'ready' }
+  | { readonly kind: 'practised' }
   | { readonly kind: 'output'; readonly pieces: readonly Piece[] }
   | { readonly kind: 'done'; readonly pieces: readonly Piece[]; readonly result: ThreadResult }
   | { readonly kind: 'broken'; readonly reason: string }

@@ -10,6 +10,8 @@ export type ThreadListener = (stream: Stream, bytes: Uint8Array) => void
 export interface Thread {
   /** Resolves when it can take jobs; rejects with SANDBOX_INIT_FAILED. */
   readonly ready: Promise<void>
+  /** Resolves when it has run enough to be fast, or is asked for something, or will never be ready; does not reject. */
+  readonly practised: Promise<void>
   readonly ended: Promise<void>
   readonly alive: boolean
   /** Rejects with ThreadLost when the thread ended before the job. */
@@ -51,6 +53,7 @@ export function startThread(): Thread {
     trackUnmanagedFds: true,
   })
   const ready = Promise.withResolvers<void>()
+  const practised = Promise.withResolvers<void>()
   const ended = Promise.withResolvers<void>()
   let running: Running | undefined
   let alive = true
@@ -65,11 +68,13 @@ export function startThread(): Thread {
     alive = false
     const outOfMemory = cause instanceof Error && 'code' in cause && cause.code === 'ERR_WORKER_OUT_OF_MEMORY'
     const lost = new ThreadLost('The thread ended.', { outOfMemory, cause })
+    practised.resolve()
     ready.reject(new ToolError('SANDBOX_INIT_FAILED', 'The thread of the sandbox did not start.', { cause: lost }))
     settle((job) => job.reject(lost))
   }
   worker.on('message', (message: ThreadMessage) => {
     if (message.kind === 'ready') return ready.resolve()
+    if (message.kind === 'practised') return practised.resolve()
     if (message.kind === 'broken') {
       lose(new Error(message.reason))
       return void worker.terminate()
@@ -91,6 +96,7 @@ export function startThread(): Thread {
   )
   return {
     ready: ready.promise,
+    practised: practised.promise,
     ended: ended.promise,
     get alive() {
       return alive

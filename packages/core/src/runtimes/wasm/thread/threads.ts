@@ -30,7 +30,7 @@ const processors = availableParallelism()
 
 export function createThreads(most: number): Threads {
   const all = new Set<Thread>()
-  /** The one that has been idle for longest is the first, because it has had time to prepare itself. */
+  /** The one that has been idle for longest is the first. */
   const idle = new Map<Thread, { readonly timer: NodeJS.Timeout; readonly since: number }>()
   const waiting = new Set<(thread: Thread | undefined) => void>()
   let [shared, lastStart] = [0, 0]
@@ -55,24 +55,28 @@ export function createThreads(most: number): Threads {
     void thread.kill()
   }
   const takeIdle = (): Thread | undefined => {
-    for (const [thread, { timer, since }] of idle) {
+    for (const [thread, { timer }] of idle) {
+      if (thread.alive) continue
       clearTimeout(timer)
       idle.delete(thread)
-      if (thread.alive) {
-        if (performance.now() - since < preparingMs) startAhead()
-        return thread
-      }
       leave(thread)
     }
-    return undefined
+    // Of those that have prepared themselves the last one, whose memory is still at hand; else the one that is nearest to it.
+    const now = performance.now()
+    const prepared = [...idle].findLast(([, { since }]) => now - since >= preparingMs)
+    const [thread, rest] = prepared ?? [...idle][0] ?? []
+    if (thread === undefined) return undefined
+    clearTimeout(rest?.timer)
+    idle.delete(thread)
+    if (prepared === undefined) startAhead()
+    return thread
   }
   /** One more for the next, as long as there are processors; nobody is to wait for its start. */
   const startAhead = (): void => {
     if (closed || shared >= Math.min(most, processors)) return
     shared += 1
     const thread = start()
-    const admit = (): void => give(thread)
-    thread.ready.then(admit, admit)
+    void thread.practised.then(() => give(thread))
   }
   const takeAny = async (signal: AbortSignal): Promise<Thread> => {
     const ready = takeIdle()

@@ -2,6 +2,7 @@ import { parentPort } from 'node:worker_threads'
 import { lazily } from '../lazily.ts'
 import type { ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
 import { createOutlet, type Outlet } from './outlet.ts'
+import { practise } from './practice.ts'
 
 /** The thread that runs scripts and WASI modules, one at a time; whoever started it ends it when a program does not. */
 const now = performance.now.bind(performance)
@@ -26,16 +27,24 @@ async function take(job: ThreadJob): Promise<void> {
   }
 }
 
+async function begin(isAsked: () => boolean): Promise<void> {
+  try {
+    const loaded = await scripts.get()
+    await loaded.prepare()
+    post({ kind: 'ready' })
+    await practise(loaded, now, isAsked)
+    post({ kind: 'practised' })
+  } catch (error) {
+    post({ kind: 'broken', reason: String(error) })
+  }
+}
+
 /** Takes jobs in turn; the next one waits until the instance for it is made. */
 function serve(): void {
-  let last = scripts
-    .get()
-    .then((loaded) => loaded.prepare())
-    .then(
-      () => post({ kind: 'ready' }),
-      (error: unknown) => post({ kind: 'broken', reason: String(error) }),
-    )
+  let asked = false
+  let last = begin(() => asked)
   parentPort?.on('message', (job: ThreadJob) => {
+    asked = true
     last = last.then(() => take(job))
   })
 }

@@ -1,0 +1,26 @@
+export interface Rate {
+  readonly perSecond: number
+  readonly seconds: number
+}
+
+/**
+ * Milliseconds of each call. Calls begin at their time, whether or not those before have ended, and their time counts
+ * from then: who is slow cannot hide it by being asked less.
+ */
+export async function callAtRate(call: (n: number) => Promise<unknown>, rate: Rate): Promise<readonly number[]> {
+  const times = new Array<number>(rate.perSecond * rate.seconds)
+  const open: Promise<void>[] = []
+  const start = performance.now()
+  for (let n = 0; n < times.length; n += 1) {
+    const due = start + (n * 1_000) / rate.perSecond
+    const early = due - performance.now()
+    if (early > 0) await new Promise((resolve) => setTimeout(resolve, early))
+    open.push(
+      call(n).then(() => {
+        times[n] = performance.now() - due
+      }),
+    )
+  }
+  await Promise.all(open)
+  return times
+}

@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { brokerProperties } from './broker-schema.ts'
+import { type BrokerSettings, brokerSettings } from './broker-settings.ts'
+import { folderWith } from './config.fixture.ts'
+import { loadConfig } from './load.ts'
+
+const signal = new AbortController().signal
+
+/** What the service is told of brokers by a file, if there is one, and by the environment. */
+async function settings(config: object | undefined, environment: NodeJS.ProcessEnv = {}): Promise<BrokerSettings> {
+  using folder = folderWith(config === undefined ? {} : { 'gantry.config.json': JSON.stringify(config) })
+  return (await loadConfig({ folder: folder.path, environment, signal })).service.brokers
+}
+
+/** What is wrong, a line for each issue. */
+async function wrong(config: object | undefined, environment?: NodeJS.ProcessEnv): Promise<string[]> {
+  try {
+    await settings(config, environment)
+  } catch (error) {
+    assert.ok(ToolError.is(error) && error.code === 'CONFIG_INVALID', String(error))
+    return (error.details?.issues ?? []).map(({ path, message }) => `${path} ${message}`)
+  }
+  return assert.fail('it was accepted')
+}
+
+test('without a word of brokers there are none', async () => {
+  assert.deepEqual(await settings({}), { transports: [] })
+  assert.deepEqual(await settings(undefined), { transports: [] })
+  assert.deepEqual(await settings({ transport: 'postgres' }), { transports: [] })
+})
+
+test('an address is all that a broker needs; names are those of the two gateways', async () => {
+  const { transports, redis, kafka } = await settings({
+    ...{ transport: ['redis', 'kafka', 'postgres'], redisUrl: 'redis://127.0.0.1', kafkaBrokers: ['127.0.0.1:9092'] },
+  })
+  assert.deepEqual(transports, ['kafka', 'redis'])
+  assert.deepEqual(redis, {
+    ...{ url: 'redis://127.0.0.1', stream: 'sg:stream:tools', group: 'sg:tools', deadLetters: 'sg:stream:dlq' },
+    ...{ messages: 'sg:stream:outbound', tenant: 'default', tenants: {}, permissions: [], users: {} },
+    ...{ requireHash: true, claimIdleMs: 15_000, catalog: true },
+  })
+  assert.deepEqual(kafka, {
+    ...{ brokers: ['127.0.0.1:9092'], topic: 'somastack.tools', results: 'somastack.tool_results', tls: false },
+    ...{ deadLetters: 'somastack.tools.dlq', messages: 'conversation.outbound', group: 'tool-executor' },
+  })
+})
+
+test('every key of the file is taken over', async () => {
+  const identity = { principal: 'p', tenant: 't', permissions: ['x'], roles: ['r'] }
+  const redis = {
+    ...{ stream: 's', group: 'g', deadLetters: 'd', messages: 'm', replies: ['r:*'], tenant: 't', catalog: false },
+    ...{ tenants: { 'discord:1': 'a' }, permissions: ['a:*'], users: { 'discord:2': ['b'] }, requireHash: false },
+    ...{ claimIdleMs: 5_000, identity },
+  }
+  const kafka = {
+    ...{
+      topic: 't',
+      results: 'r',
+      deadLetters: 'd',
+      messages: 'm',
+      group: 'g',
+      tls: true,
+      caFile: '/ca.pem',
+      identity,
+    },
+    ...{ saslMechanism: 'SCRAM-SHA-512', username: 'u', password: 'secret:P', sessionTimeoutMs: 9_000 },
+  }
+  const s3 = {
+    ...{ endpoint: 'https://s3.example.com', region: 'eu', bucket: 'files', accessKeyId: 'id', secretAccessKey: 'k' },
+    ...{ sessionToken: 't', forcePathStyle: true, prefix: 'a/b' },
+  }
+  const said = { redisUrl: 'rediss://h', kafkaBrokers: ['a:1', 'b:2'], redis, kafka, s3 }
+  const found = await settings({ transport: 'kafka', ...said })
+  assert.deepEqual(found, {
+    ...{ transports: ['kafka'], s3, redis: { url: 'rediss://h', ...redis } },
+    kafka: { brokers: ['a:1', 'b:2'], ...kafka },
+  })
+  const known = (key: string) => Object.keys((brokerProperties[key] as { properties: object }).properties)
+  assert.deepEqual(Object.keys(redis).sort(), known('redis').sort())
+  assert.deepEqual(Object.keys(kafka).sort(), known('kafka').sort())
+  assert.deepEqual(Object.keys(s3).sort(), known('s3').sort())
+})
+
+test('the environment says as much without a file, and more than one', async () => {
+  const environment = {
+    ...{ GANTRY_TRANSPORT: 'redis,kafka', REDIS_URL: 'redis://r', KAFKA_BROKERS: 'a:1, b:2', KAFKA_TLS: 'true' },
+    ...{ KAFKA_CA_FILE: '/ca.pem', KAFKA_SASL_MECHANISM: 'PLAIN', KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' },
+    ...{ S3_ENDPOINT: 'http://s3', S3_REGION: 'eu', S3_BUCKET: 'files', S3_ACCESS_KEY_ID: 'id', S3_PREFIX: 'x' },
+    ...{ S3_SECRET_ACCESS_KEY: 'k', S3_SESSION_TOKEN: 't', S3_FORCE_PATH_STYLE: '1' },
+  }
+  const expected = {
+    ...{ transport: ['redis', 'kafka'], redisUrl: 'redis://r', kafkaBrokers: ['a:1', 'b:2'] },
+    kafka: { tls: true, caFile: '/ca.pem', saslMechanism: 'PLAIN', username: 'u', password: 'p' },
+    s3: {
+      ...{ endpoint: 'http://s3', region: 'eu', bucket: 'files', accessKeyId: 'id', secretAccessKey: 'k' },
+      ...{ sessionToken: 't', forcePathStyle: true, prefix: 'x' },
+    },
+  }
+  assert.deepEqual(await settings(undefined, environment), brokerSettings(expected))
+  const { kafka, redis } = await settings(
+    { redisUrl: 'redis://file', redis: { group: 'mine' }, kafka: { group: 'ours', tls: false } },
+    environment,
+  )
+  assert.deepEqual([redis?.url, redis?.group], ['redis://r', 'mine'])
+  assert.deepEqual([kafka?.tls, kafka?.group], [true, 'ours'])
+})
+
+test('a transport without its address, and a spool in Redis without one, say what is missing', async () => {
+  const redisUrl = '/redisUrl is needed for the transport redis (or REDIS_URL=redis://…)'
+  const kafkaBrokers = '/kafkaBrokers is needed for the transport kafka (or KAFKA_BROKERS=host:port)'
+  assert.deepEqual(await wrong({ transport: 'redis' }), [redisUrl])
+  assert.deepEqual(await wrong({ transport: ['kafka', 'redis'] }), [kafkaBrokers, redisUrl])
+  assert.deepEqual(await wrong(undefined, { GANTRY_TRANSPORT: 'kafka' }), [kafkaBrokers])
+  assert.deepEqual(await wrong({ service: { spool: 'redis' } }), [
+    '/redisUrl is needed for the spool in Redis (or REDIS_URL=redis://…)',
+  ])
+  assert.equal((await settings({ service: { spool: 'redis' } }, { REDIS_URL: 'redis://r' })).redis?.url, 'redis://r')
+})
+
+test('keys that are misspelled are told with the nearest, values that are wrong with their path', async () => {
+  const told = await wrong({
+    ...{ transport: 'rabbit', redisUrl: 'http://x', kafkaBrokers: ['no-port'], kafkas: {} },
+    redis: { streem: 'x', claimIdleMs: 1, users: { 'discord:1': 'admin' } },
+    kafka: { topic: 'with space', saslMechanism: 'GSSAPI', identity: { principal: 'p' } },
+    s3: { bucket: 'UPPER', prefix: '/x' },
+  })
+  const paths = told.map((line) => line.split(' ')[0])
+  const expected = [
+    ...['/kafka/identity', '/kafka/saslMechanism', '/kafka/topic', '/kafkaBrokers/0', '/kafkas', '/redis/claimIdleMs'],
+    ...['/redis/streem', '/redis/users/discord:1', '/redisUrl', '/s3', '/s3/bucket', '/s3/prefix', '/transport'],
+  ]
+  for (const path of expected)
+    assert.ok(
+      paths.some((one) => one?.startsWith(path)),
+      `${path} in\n${told.join('\n')}`,
+    )
+  assert.ok(told.includes('/redis/streem is not a known key; did you mean stream?'))
+  assert.ok(told.includes('/kafkas is not a known key; did you mean kafka?'))
+})
+
+test('a mechanism without its name and password is refused, and wrong variables are named', async () => {
+  const kafka = { kafkaBrokers: ['a:1'], kafka: { saslMechanism: 'PLAIN', username: 'u' } }
+  assert.match((await wrong(kafka)).join(), /password/)
+  const told = await wrong(undefined, { GANTRY_TRANSPORT: 'rabbit', REDIS_URL: 'localhost', KAFKA_TLS: 'yes' })
+  assert.match(told.join('\n'), /\/transport must be .* \(from the variable GANTRY_TRANSPORT\)/)
+  assert.match(told.join('\n'), /\/redisUrl must be .* \(from the variable REDIS_URL\)/)
+  assert.match(told.join('\n'), /\/kafka\/tls must be true or false \(from the variable KAFKA_TLS\)/)
+  assert.match((await wrong(undefined, { KAFKA_BROKERS: 'a' })).join(), /\/kafkaBrokers .*KAFKA_BROKERS/)
+  assert.match((await wrong(undefined, { KAFKA_BROKERS: 'a:70000' })).join(), /\/kafkaBrokers\/0/)
+  assert.match(
+    (await wrong({ kafkaBrokers: ['a:1'], kafka: { username: 'u', password: 'p' } })).join(),
+    /saslMechanism/,
+  )
+})
+
+test('what would come back as a call for ever is refused, and so is a user without a platform', async () => {
+  const told = await wrong({
+    ...{ kafka: { results: 'somastack.tools' }, redis: { deadLetters: 's', stream: 's', users: { admin: ['x'] } } },
+  })
+  assert.ok(told.includes('/kafka/results must not be the same as /kafka/topic'), told.join('\n'))
+  assert.ok(told.includes('/redis/deadLetters must not be the same as /redis/stream'), told.join('\n'))
+  assert.ok(
+    told.some((line) => line.startsWith('/redis/users')),
+    told.join('\n'),
+  )
+})
+
+test('every key of brokers, and every variable, is in the documentation', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../../docs/configuration.md'), 'utf8')
+  const { kafka, redis, s3 } = brokerProperties as { [key: string]: { properties?: object } }
+  const keys = [
+    ...Object.keys(brokerProperties),
+    ...[kafka, redis, s3].flatMap((one) => Object.keys(one?.properties ?? {})),
+  ]
+  for (const key of keys) assert.ok(page.includes(`\`${key}\``), `docs/configuration.md does not name ${key}`)
+  const source = readFileSync(join(import.meta.dirname, 'environment.ts'), 'utf8')
+  const variables = [...source.matchAll(/^ {2}((?:GANTRY|REDIS|KAFKA|S3|DATABASE)_\w+): \{/gm)].map(
+    ([, name]) => `${name}`,
+  )
+  assert.ok(variables.length > 20)
+  for (const name of variables) assert.ok(page.includes(`\`${name}\``), `docs/configuration.md does not name ${name}`)
+})

@@ -1,0 +1,335 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { JsonObject } from '@gantry/contract'
+import { decode, ExtData, encode } from '@msgpack/msgpack'
+import { redisForFile } from '../src/transports/redis/redis.fixture.ts'
+import { listOf, numberOf } from '../src/transports/redis/reply.ts'
+import { answersTo, eventually, jobs, native, openBrokerSite, secretValue, user } from './broker-site.fixture.ts'
+import { pgliteDatabase } from './databases.fixture.ts'
+
+/** The numbers are those of the attack list that SECURITY.md speaks of. */
+
+const file = redisForFile()
+const red = { principal: 'operator', tenant: 'red', permissions: ['*'] }
+const blue = { principal: 'operator', tenant: 'blue', permissions: ['*'] }
+const signal = new AbortController().signal
+/** Nobody holds a right but whom the host names. */
+const strict: JsonObject = { permissions: [], users: { 'discord:9': ['admin'] } }
+
+test('attacks by messages', async (t) => {
+  const { url, password } = await file.server(t)
+  const database = await pgliteDatabase(t)
+  const site = await openBrokerSite(t, { redisUrl: url, database, redis: strict })
+  await site.session('trace-2', { ...user, user_id: '2' })
+  await site.session('trace-9', { ...user, user_id: '9' })
+  await site.session('trace-blue', { ...user, guild_id: 'blue' })
+  const codeOf = async (members: object): Promise<string | undefined> => {
+    const { code, status } = await site.reply(await site.call(members))
+    return code ?? status
+  }
+  const letterCount = async (): Promise<number> =>
+    Number((await database.query<{ n: number }>('select count(*)::int as n from dead_letters'))[0]?.n)
+  const untilLetters = (count: number): Promise<true> =>
+    eventually(async () => (await letterCount()) >= count || undefined, `${count} dead letters`)
+  const isServed = async (): Promise<void> => assert.match((await site.reply(await site.call())).result, /^discord:1 /)
+  const length = async (stream: string): Promise<number> => numberOf(await site.redis.call(['XLEN', stream])) ?? 0
+
+  await t.test('107: what a message says of users, tenants, roles and rights counts for nothing', async () => {
+    const forged = {
+      ...{ user_id: '9', tenant: 'blue', tenant_id: 'blue', principal: 'discord:9', roles: ['admin'] },
+      ...{ permissions: ['*'], identity: { principal: 'discord:9', tenant: 'blue', permissions: ['*'] } },
+    }
+    const ctx = { ...forged, trace_id: 'trace-1', guild_id: 'blue', platform: 'slack' }
+    assert.equal(await codeOf({ ...forged, tool_name: 'test:admin', ctx }), 'DENIED')
+    const { result } = await site.reply(await site.call({ ...forged, ctx }))
+    assert.match(result, /^discord:1 /)
+    const { identity } = site.notes.at(-1) ?? assert.fail()
+    assert.deepEqual([identity.tenant, identity.permissions], ['red', []])
+    // Fields beside the envelope are headers.
+    const envelope = { correlation_id: 'h-1', reply_to: answersTo, tool_name: 'test:admin', ctx }
+    const data = Buffer.from(encode({ ...envelope, schema_hash: await site.hash() }))
+    await site.redis.call(['XADD', jobs, '*', 'principal', 'discord:9', 'tenant_id', 'blue', 'data', data])
+    assert.equal((await site.reply('h-1')).code, 'DENIED')
+    // The right itself is real, and so is the other tenant: whose session it is decides.
+    assert.equal(await codeOf({ tool_name: 'test:admin', ctx: { trace_id: 'trace-9' } }), undefined)
+    assert.equal(await codeOf({ ctx: { trace_id: 'trace-blue' } }), undefined)
+    assert.equal(site.notes.at(-1)?.identity.tenant, 'blue')
+  })
+
+  await t.test('108: without a session that is there and says who it is of, nothing is called', async () => {
+    const before = site.notes.length
+    await site.session('over')
+    await site.redis.call(['PEXPIRE', 'sg:tools:session:over', 1])
+    await eventually(
+      async () => (await site.redis.call(['EXISTS', 'sg:tools:session:over'])) === 0 || undefined,
+      'its end',
+    )
+    await site.redis.call(['HSET', 'sg:tools:session:hash', 'user_id', '9'])
+    await site.redis.call(['SET', 'sg:tools:session:text', '{"user_id":"9","platform":"discord"}'])
+    await site.session('large', { ...user, padding: 'x'.repeat(20_000) })
+    await site.session('broken', { ...user, user_id: '9\nadmin' })
+    await site.session('nobody', { platform: 'discord' })
+    await site.session('listed', { ...user, user_id: ['9'] })
+    const wrong = ['over', 'hash', 'text', 'large', 'broken', 'nobody', 'listed', 'never', '*', 'trace-?', '../trace-1']
+    const odd = ['trace-1\r\nFLUSHALL', ' trace-1', 'trace-1\0', 'x'.repeat(150)]
+    for (const trace_id of [...wrong, ...odd])
+      assert.equal(await codeOf({ ctx: { trace_id } }), 'UNAUTHENTICATED', trace_id)
+    for (const ctx of [undefined, {}, { trace_id: '' }, { trace_id: 7 }, { trace_id: null }]) {
+      assert.equal(await codeOf({ ctx }), 'UNAUTHENTICATED', JSON.stringify(ctx))
+    }
+    assert.equal(site.notes.length, before)
+    await isServed()
+  })
+
+  await t.test('108: a request under a session that is made later is not run when that is there', async () => {
+    const before = site.notes.length
+    const early = await site.call({ tool_name: 'test:admin', ctx: { trace_id: 'later' } })
+    assert.equal((await site.reply(early)).code, 'UNAUTHENTICATED')
+    await site.session('later', { ...user, user_id: '9' })
+    await isServed()
+    assert.equal(site.notes.length, before + 1)
+    assert.equal(await codeOf({ tool_name: 'test:admin', ctx: { trace_id: 'later' } }), undefined)
+  })
+
+  await t.test('109: the same envelope again is answered from the record, where it was answered before', async () => {
+    const before = site.notes.length
+    const envelope = { correlation_id: 'r-1', idem_key: 'pay-1', schema_hash: await site.hash(), reply_to: answersTo }
+    const bytes = encode({
+      ...envelope,
+      tool_name: 'test:note',
+      tool_args: { text: 'pay' },
+      ctx: { trace_id: 'trace-1' },
+    })
+    for (let n = 0; n < 5; n++) await site.sendBytes(bytes)
+    const replies = await site.replies('r-1', 5)
+    assert.equal(new Set(replies.map(({ result }) => result)).size, 1)
+    assert.equal(site.notes.length, before + 1)
+    // Under another key it would run again: it is the key that holds.
+    await site.reply(await site.call({ idem_key: 'pay-2', tool_args: { text: 'pay' } }))
+    assert.equal(site.notes.length, before + 2)
+  })
+
+  await t.test('112: a key that somebody else used leads to a call of one’s own, never to his result', async () => {
+    const asked = { idem_key: 'mine', tool_args: { text: 'secret question' } }
+    const { result } = await site.reply(await site.call(asked))
+    const others = ['trace-2', 'trace-blue']
+    for (const trace_id of others) {
+      const reply = await site.reply(await site.call({ ...asked, ctx: { trace_id } }))
+      assert.notEqual(reply.result, result)
+      const { identity } = site.notes.at(-1) ?? assert.fail()
+      assert.equal(
+        `${identity.principal} ${identity.tenant}`,
+        trace_id === 'trace-2' ? 'discord:2 red' : 'discord:1 blue',
+      )
+    }
+    assert.equal((await site.reply(await site.call(asked))).result, result)
+  })
+
+  await t.test('112: calls, artifacts and dead letters of a tenant are not there for another', async () => {
+    const reply = await site.reply(await site.call({ tool_name: 'test:report' }))
+    const { artifact } = reply.writeback.sent_files[1]
+    await assert.rejects(site.service.artifact(artifact, undefined, blue, signal), { code: 'NOT_FOUND' })
+    assert.equal((await site.service.artifact(artifact, undefined, red, signal)).artifact.bytes, 300_000)
+    const [call] = (await site.service.calls({}, red)).items
+    await assert.rejects(site.service.call(call?.callId ?? '', blue), { code: 'NOT_FOUND' })
+    assert.equal((await site.service.call(call?.callId ?? '', red)).callId, call?.callId)
+  })
+
+  await t.test('113: answers go to streams of replies, and nowhere else', async () => {
+    const [before, letters, sizes] = [site.notes.length, await letterCount(), await length('sg:stream:outbound')]
+    const foreign = [
+      ...[jobs, 'sg:stream:dlq', 'sg:stream:outbound', 'sg:tools:session:replies', 'sg:tools:catalog:replies'],
+      ...['sg:pubsub:replies', 'other:replies', 'sg:stream:secrets', 'sg:repl*', 'sg:repl\r\nx', 'sg:repliés'],
+    ]
+    for (const reply_to of foreign) await site.call({ reply_to })
+    await site.sendJson({ tool: 'test:note', replyTo: jobs })
+    await untilLetters(letters + foreign.length + 1)
+    assert.equal(site.notes.length, before)
+    const codes = await database.query<{ code: string }>(
+      `select code from dead_letters order by created_at desc limit ${foreign.length + 1}`,
+    )
+    assert.deepEqual([...new Set(codes.map(({ code }) => code))], ['DENIED'])
+    for (const name of foreign.filter((one) => !one.startsWith('sg:stream:'))) {
+      assert.equal(await site.redis.call(['EXISTS', name]), 0, name)
+    }
+    assert.equal(await length('sg:stream:outbound'), sizes)
+    const other = await site.call({ reply_to: 'sg:stream:replies:other' })
+    const [answer] = await eventually(async () => {
+      const heard = await site.heard('sg:stream:replies:other')
+      return heard.length === 0 ? undefined : heard
+    }, 'an answer elsewhere')
+    assert.equal(answer.correlation_id, other)
+  })
+
+  await t.test('113: an answer that its stream does not take keeps nobody else from being answered', async () => {
+    await site.redis.call(['SET', 'sg:replies:text', 'x'])
+    for (let n = 0; n < 20; n++) await site.call({ reply_to: 'sg:replies:text' })
+    await isServed()
+    assert.equal(String(await site.redis.call(['GET', 'sg:replies:text'])), 'x')
+    const letter = await eventually(async () => {
+      const { items } = await site.service.deadLetters({}, red)
+      return items.find(({ id }) => id.startsWith('callback-'))
+    }, 'a dead letter of an answer')
+    await site.redis.call(['DEL', 'sg:replies:text'])
+    await site.service.redrive(letter.id, red)
+    await eventually(async () => ((await length('sg:replies:text')) > 0 ? true : undefined), 'the answer')
+  })
+
+  await t.test('114: an artifact is found by its id and by nothing that looks like a path', async () => {
+    for (const id of ['../../key', '..%2f..%2fkey', '/etc/passwd', 'a\0b', '', 'x'.repeat(5_000), 'sha256:../../key']) {
+      await assert.rejects(site.service.artifact(id, undefined, red, signal), { code: 'NOT_FOUND' }, id)
+    }
+  })
+
+  await t.test('117, 122: what names hold breaks no line of the log and makes no metric', async () => {
+    const from = site.log.length
+    const names = Array.from(
+      { length: 50 },
+      (_, n) => `x${n}\n{"level"${n % 2 ? ':' : ' '}"error"}\r\u2028\u2029\u001b[31m\u0085`,
+    )
+    const asked = await Promise.all(
+      names.map((tool_name) => site.call({ tool_name, correlation_id: `l-${tool_name}` })),
+    )
+    for (const correlation of asked)
+      assert.match((await site.reply(correlation)).code, /^TOOL_(?:NOT_FOUND|ID_INVALID)$/)
+    await site.call({ reply_to: 'sg:\n\u2028\u001b[31m', tool_name: names[0] })
+    await site.sendJson({ 'tool\n\u2028': 1, replyTo: answersTo, correlationId: 'l-json' })
+    assert.equal((await site.reply('l-json')).error.code, 'PAYLOAD_INVALID')
+    const lines = site.log.slice(from)
+    assert.ok(lines.length > names.length)
+    for (const line of lines) {
+      assert.ok(typeof JSON.parse(line) === 'object')
+      assert.doesNotMatch(line.replace(/\n$/, ''), /[\p{Cc}\u2028\u2029]/u)
+    }
+    assert.doesNotMatch((await site.service.metrics()).text, /x1\b|u2028|\[31m/)
+  })
+
+  await t.test('119: a hash of the catalog that is missing, made up or misspelled is stale', async () => {
+    const before = site.notes.length
+    const hash = await site.hash()
+    for (const schema_hash of [undefined, '', null, '0'.repeat(64), hash.toUpperCase(), `${hash} `, '*', '../x']) {
+      assert.equal(await codeOf({ schema_hash }), 'CATALOG_STALE', String(schema_hash))
+    }
+    assert.equal(site.notes.length, before)
+    await isServed()
+  })
+
+  await t.test(
+    'what is too large, or claims to be, or is no JSON in MessagePack is a dead letter; others are served',
+    async () => {
+      const head = { correlation_id: 'm-1', reply_to: answersTo, tool_name: 'test:note', ctx: { trace_id: 'trace-1' } }
+      const withArgs = (args: Uint8Array): Buffer => {
+        const start = Buffer.from(encode({ ...head, tool_args: 0 }))
+        return Buffer.concat([start.subarray(0, -1), args])
+      }
+      const twice = Buffer.from([0x82, 0xa1, 0x61, 1, 0xa1, 0x61, 2])
+      const bombs: { readonly [name: string]: Uint8Array } = {
+        list: Buffer.from('ddffffffff', 'hex'),
+        map: Buffer.from('dfffffffff', 'hex'),
+        text: Buffer.from('dbffffffff', 'hex'),
+        binary: encode(new Uint8Array(10)),
+        extension: encode(new ExtData(7, new Uint8Array(4))),
+        time: encode(new Date(0)),
+        twice,
+        proto: Buffer.concat([Buffer.from('81a9', 'hex'), Buffer.from('__proto__'), Buffer.from([0x80])]),
+        deep: Buffer.alloc(100_000, 0x91),
+        many: encode(Array.from({ length: 20_000 }, () => 1)),
+        number: encode(Number.NaN),
+        big: encode(2n ** 60n, { useBigInt64: true }),
+      }
+      // A reader that is not so strict takes some of them.
+      assert.deepEqual(decode(twice), { a: 2 })
+      assert.ok(decode(bombs.extension ?? new Uint8Array()) instanceof ExtData)
+      const [before, letters] = [site.notes.length, await letterCount()]
+      for (const bomb of Object.values(bombs)) await site.sendBytes(withArgs(bomb))
+      const replies = await site.replies('m-1', Object.keys(bombs).length)
+      assert.deepEqual([...new Set(replies.map(({ code }) => code))], ['PAYLOAD_INVALID'])
+      const member = JSON.stringify({ replyTo: answersTo, correlationId: 'm-2', tool: 'test:note' }).slice(1, -1)
+      const texts = [
+        `{"tool":"test:admin",${member}}`,
+        `{${member},"args":{"__proto__":{}}}`,
+        `{${member},"args":{"n":1e999}}`,
+      ]
+      for (const text of texts) await site.sendBytes(Buffer.from(text))
+      for (const { error } of await site.replies('m-2', texts.length)) assert.equal(error.code, 'PAYLOAD_INVALID')
+      for (let n = 0; n < 5; n++) await site.sendBytes(withArgs(encode('x'.repeat(1_100_000))))
+      for (let n = 0; n < 5; n++) await site.sendJson({ tool: 'test:note', args: { text: 'x'.repeat(1_100_000) } })
+      await untilLetters(letters + Object.keys(bombs).length + texts.length + 10)
+      assert.equal(site.notes.length, before)
+      const [most] = await database.query<{ bytes: number }>(
+        'select max(length(payload))::int as bytes from dead_letters',
+      )
+      assert.ok((most?.bytes ?? 0) <= 22_000)
+      await isServed()
+    },
+  )
+
+  await t.test('a flood of what nobody can read keeps nobody from being served, and each is kept', async () => {
+    const letters = await letterCount()
+    const flood = Array.from({ length: 1_000 }, (_, n) => site.sendBytes(Buffer.from(`garbage ${n}`)))
+    await isServed()
+    await Promise.all(flood)
+    await isServed()
+    await untilLetters(letters + 1_000)
+    assert.equal(await letterCount(), letters + 1_000)
+  })
+
+  await t.test('125: a dead letter is redriven as its first caller’s, by its own tenant only', async () => {
+    const asked = { tool: 'test:again', args: {}, correlationId: 'd-1', replyTo: answersTo, delayMs: 3_600_000 }
+    await site.sendJson(asked)
+    await eventually(async () => {
+      const dead = `update queue set lost = 3, deaths = 3, lane = 'ready', run_at = now()
+        where call_id in (select call_id from calls where reply like '%d-1%') returning call_id`
+      return (await database.query(dead)).length === 0 ? undefined : true
+    }, 'a call that waits')
+    const id = (await site.reply('d-1')).callId
+    await assert.rejects(site.service.redrive(id, blue), { code: 'NOT_FOUND' })
+    await site.service.redrive(id, red)
+    const [, again] = await site.replies('d-1', 2)
+    assert.match(again.result.output, /^native /)
+    assert.deepEqual(site.notes.at(-1)?.identity.principal, native.principal)
+  })
+
+  await t.test('77: a secret is in no answer, message, dead letter or log line', async () => {
+    const reply = await site.reply(await site.call({ tool_name: 'test:leak' }))
+    assert.ok(site.notes.some(({ text }) => text === secretValue))
+    assert.match(reply.error, /cannot use/)
+    await eventually(async () => ((await length('sg:stream:outbound')) > 1 ? true : undefined), 'a message')
+    const streams = [answersTo, 'sg:stream:outbound', 'sg:stream:dlq']
+    const everything = await Promise.all(
+      streams.map(async (name) =>
+        listOf(await site.redis.call(['XRANGE', name, '-', '+']))
+          .map(bytesOf)
+          .join(),
+      ),
+    )
+    assert.match(everything.join(), /I am on it/)
+    for (const text of [...everything, site.log.join('')]) {
+      assert.ok(!text.includes(secretValue))
+      assert.ok(!text.includes(password))
+    }
+  })
+})
+
+test('without the guards the same messages are taken: the hash may be missing, and answers go where they are wanted', async (t) => {
+  const { url } = await file.server(t)
+  const open = { requireHash: false, replies: ['*'] }
+  const site = await openBrokerSite(t, { redisUrl: `${url}/2`, database: await pgliteDatabase(t), redis: open })
+  assert.match((await site.reply(await site.call({ schema_hash: undefined }))).result, /^discord:1 /)
+  await site.call({ reply_to: 'other:stream' })
+  await eventually(async () => ((await site.heard('other:stream')).length > 0 ? true : undefined), 'an answer')
+  // But never among the calls, whatever the settings say: an answer would come back as a message.
+  const notes = site.notes.length
+  for (const reply_to of [jobs, 'sg:stream:dlq', 'sg:stream:outbound']) await site.call({ reply_to })
+  await eventually(async () => ((await site.heard('sg:stream:dlq')).length === 3 ? true : undefined), 'dead letters')
+  assert.equal(site.notes.length, notes)
+})
+
+/** What an entry holds, with its nested lists. */
+function bytesOf(value: unknown): string {
+  return Array.isArray(value)
+    ? value.map(bytesOf).join()
+    : Buffer.isBuffer(value)
+      ? value.toString('latin1')
+      : String(value)
+}
