@@ -15,7 +15,7 @@ import { startProxy } from './tcp-proxy.ts'
 import { readLedger } from './tools.ts'
 
 /** A server that nobody else uses, so that it may be killed. */
-async function ownServer(
+export async function ownServer(
   t: TestContext,
   settings: { readonly [name: string]: string | number } = {},
 ): Promise<{ readonly server: PostgresServer; readonly database: Database }> {

@@ -17,19 +17,23 @@ export interface Effect {
   readonly at: number
 }
 
-/** A request that was answered with 2xx. */
+/** A request that was answered with 2xx, or that a broker has. */
 export interface Request {
   readonly id: string
   readonly tool: string
-  readonly callId: string
+  /** Absent when its sender was told none; its call is the one with its id as the key. */
+  readonly callId?: string
 }
 
 /** An outcome that somebody heard. */
 export interface Reply {
   readonly id: string
-  readonly callId: string
+  readonly callId?: string
   readonly status: string
   readonly code: string | undefined
+  /** All of it, as it came over a broker, and what it answers. */
+  readonly text?: string
+  readonly answers?: string
 }
 
 /** What stands outside of the system under test. */
@@ -70,7 +74,7 @@ export async function readStored(database: Queries): Promise<Stored> {
   }
 }
 
-/** The invariants, as the calls that break them; a sound run has none in the first eight. */
+/** The invariants, as the calls that break them; a sound run has none in any of these lists. */
 export interface Verdict {
   /** Requests without an outcome. */
   readonly lost: readonly string[]
@@ -88,6 +92,10 @@ export interface Verdict {
   readonly left: readonly string[]
   /** What was accepted under one key more than once. */
   readonly forked: readonly string[]
+  /** Requests over a broker that nobody answered. */
+  readonly unanswered: readonly string[]
+  /** Requests over a broker whose answers are not all the same. */
+  readonly unlike: readonly string[]
   /** Reported only. */
   readonly counts: {
     readonly requests: number
@@ -100,6 +108,7 @@ export interface Verdict {
     /** Of tools that were asked first: a holder who is late but lives may act after somebody asked. */
     readonly reconciledTwice: number
     readonly attemptsLost: number
+    readonly replies: number
   }
 }
 
@@ -112,12 +121,16 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
   const results = new Map(stored.results.map((row) => [row.call_id, row]))
   const heard = groupBy(replies, ({ id }) => id)
   const ids = groupBy(requests, ({ id }) => id)
-  const each = [...ids.values()].map(([first]) => first as Request)
+  // A gateway may put the session before the id.
+  const named = new Map(stored.calls.map(({ call_id, idem_key }) => [idem_key?.split('/').at(-1), call_id]))
+  const each = [...ids.values()].map(([first]) => placed(first as Request, named))
   const timesOf = (id: string, tool: string): number =>
     tool === 'keyed' || tool === 'alone' ? (done.get(id)?.length ?? 0) : (acts.get(id)?.length ?? 0)
 
   return {
-    lost: each.filter(({ callId }) => !results.has(callId)).map(({ id }) => id),
+    lost: each
+      .filter(({ callId, id }) => !results.has(callId) && !(callId === '' && isRefused(heard.get(id))))
+      .map(({ id }) => id),
     doubled: each
       .filter(({ tool }) => ['once', 'keyed', 'alone'].includes(tool))
       .filter(({ id, tool }) => timesOf(id, tool) > 1)
@@ -134,7 +147,12 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
     disorder: disorderOf(effects, killed),
     unaudited: unauditedOf(stored, effects),
     left: stored.queue.filter(({ call_id }) => results.has(call_id)).map(({ call_id }) => call_id),
-    forked: [...ids].flatMap(([id, same]) => (new Set(same.map(({ callId }) => callId)).size > 1 ? [id] : [])),
+    forked: [...ids].flatMap(([id, same]) => (new Set(same.flatMap((one) => one.callId ?? [])).size > 1 ? [id] : [])),
+    unanswered: [...ids].flatMap(([id, same]) => {
+      const waits = same.some(({ callId }) => callId === undefined)
+      return waits && (heard.get(id)?.length ?? 0) === 0 ? [id] : []
+    }),
+    unlike: unlikeOf(replies),
     counts: {
       requests: each.length,
       ok: stored.results.filter(({ status }) => status === 'ok').length,
@@ -144,8 +162,29 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
       repeated: [...acts.values()].reduce((sum, { length }) => sum + length - 1, 0),
       reconciledTwice: each.filter(({ id, tool }) => tool === 'reconcilable' && timesOf(id, tool) > 1).length,
       attemptsLost: stored.attempts.filter(({ outcome }) => outcome === 'lost').length,
+      replies: replies.length,
     },
   }
+}
+
+function placed({ callId, ...rest }: Request, named: ReadonlyMap<string | undefined, string>): Required<Request> {
+  return { ...rest, callId: callId ?? named.get(rest.id) ?? '' }
+}
+
+/** Whether it was answered that there is no such call, and why. */
+function isRefused(replies: readonly Reply[] = []): boolean {
+  return replies.some(({ code, text }) => code !== undefined && text !== undefined)
+}
+
+function unlikeOf(replies: readonly Reply[]): string[] {
+  const texts = new Map<string, Set<string>>()
+  for (const { answers, text } of replies) {
+    if (answers === undefined || text === undefined) continue
+    const known = texts.get(answers)
+    if (known === undefined) texts.set(answers, new Set([text]))
+    else known.add(text)
+  }
+  return [...texts].flatMap(([id, all]) => (all.size > 1 ? [`${id}: ${[...all].join(' | ').slice(0, 500)}`] : []))
 }
 
 /** Nothing may be wrong, and a part of the calls must have been done, or nothing was shown; tells all of it at once. */

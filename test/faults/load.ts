@@ -66,13 +66,17 @@ export async function drive(site: Site, plans: readonly Plan[], atOnce: number):
   return results
 }
 
-export async function pooled<T, R>(items: readonly T[], atOnce: number, work: (item: T) => Promise<R>): Promise<R[]> {
+export async function pooled<T, R>(
+  items: readonly T[],
+  atOnce: number,
+  work: (item: T, place: number) => Promise<R>,
+): Promise<R[]> {
   const results: R[] = []
   let next = 0
   const lane = async (): Promise<void> => {
     while (next < items.length) {
       const place = next++
-      results[place] = await work(items[place] as T)
+      results[place] = await work(items[place] as T, place)
     }
   }
   await Promise.all(Array.from({ length: Math.min(atOnce, items.length) }, lane))

@@ -50,7 +50,9 @@ export function startNode(options: NodeOptions): ServiceNode {
   const roleFlags = (roles ?? []).flatMap((role) => ['--role', role])
   const command = [...under, process.execPath, '--no-warnings', ...flags, bin, 'serve', '--json']
   const [program = '', ...args] = [...command, '--data', data, '--port', String(port), ...roleFlags]
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GANTRY_|NODE_|DATABASE_URL)/.test(name))
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !/^(?:GANTRY_|NODE_|DATABASE_URL|REDIS_URL|KAFKA_|S3_)/.test(name),
+  )
   const child = spawn(program, args, {
     cwd: folder,
     env: {

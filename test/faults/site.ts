@@ -27,6 +27,8 @@ export interface SiteOptions {
   /** Instead of a fresh database on the shared server. */
   readonly url?: string
   readonly database?: Database
+  /** Of every node, such as which brokers it takes calls from. */
+  readonly environment?: NodeJS.ProcessEnv
 }
 
 /** Where one fault is tried: a configuration, a database, ledgers outside of both, and the processes that use them. */
@@ -88,7 +90,8 @@ export default { tools, builtins: false, service, ${more} }
   const start = async (more: Partial<NodeOptions> = {}): Promise<ServiceNode> => {
     const port = more.port ?? (await freePort())
     roles[port] = more
-    const node = startNode({ folder, data, port, databaseUrl: url, mark, ...more })
+    const environment = { ...options.environment, ...more.environment }
+    const node = startNode({ folder, data, port, databaseUrl: url, mark, ...more, environment })
     nodes.push(node)
     await node.ready
     return node

@@ -15,6 +15,8 @@ const inputSchema = {
     /** Lets the tool do something worse than waiting once its effect is there. */
     then: { enum: ['die', 'block', 'throw', 'hog'] },
     note: {},
+    /** So many characters more in its answer. */
+    fill: { type: 'integer' },
   },
   required: ['id'],
 } as const
@@ -24,6 +26,7 @@ interface Args {
   readonly beforeMs?: number
   readonly afterMs?: number
   readonly then?: 'die' | 'block' | 'throw' | 'hog'
+  readonly fill?: number
 }
 
 /** Writes a line that outlives this process, whatever becomes of it. */
@@ -52,7 +55,7 @@ export function faultTools(folder: string): DefinedTool[] {
       at: commonClock(),
     } satisfies Effect)
   }
-  const act = async (args: Args, context: ToolContext, effect: () => unknown): Promise<{ id: string }> => {
+  const act = async (args: Args, context: ToolContext, effect: () => unknown): Promise<object> => {
     if (args.beforeMs) await sleep(args.beforeMs, undefined, { signal: context.signal })
     effect()
     note(context, args.id, 'act')
@@ -61,7 +64,7 @@ export function faultTools(folder: string): DefinedTool[] {
     if (args.then === 'hog') hog()
     if (args.then === 'throw') throw new Error('It went wrong after its effect.')
     if (args.afterMs) await sleep(args.afterMs, undefined, { signal: context.signal })
-    return { id: args.id }
+    return args.fill === undefined ? { id: args.id } : { id: args.id, text: args.id[0]?.repeat(args.fill) }
   }
   const tool = (name: string, effect: EffectClass, rest: object = {}): DefinedTool =>
     defineTool({
