@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallView } from '@gantry/client'
-import { handTo, plansOf } from './crash.ts'
-import type { Verdict } from './ledgers.ts'
-import { hear, pooled } from './load.ts'
-import { type ServiceNode, until } from './processes.ts'
-import { openSite } from './site.ts'
-import { readLedger } from './tools.ts'
+import { handTo, plansOf } from '../faults/crash.ts'
+import type { Verdict } from '../faults/ledgers.ts'
+import { hear, pooled } from '../faults/load.ts'
+import { type ServiceNode, until } from '../faults/processes.ts'
+import { openSite } from '../faults/site.ts'
+import { readLedger } from '../faults/tools.ts'
 
 interface Mutant {
   /** What the ledgers must show. */
@@ -34,7 +34,7 @@ for (const [name, { shows, pause = false, answered = false }] of Object.entries(
   test(`the ledgers tell of a build with this fault: ${name}`, async (t) => {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs } })
     const broken = {
-      flags: ['--import', join(import.meta.dirname, 'mutate.ts')],
+      flags: ['--import', join(import.meta.dirname, '../faults/mutate.ts')],
       environment: { FAULT_MUTANT: name },
     }
     const [victim, other] = await Promise.all([site.start(broken), site.start(broken)])

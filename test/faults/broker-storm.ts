@@ -1,0 +1,147 @@
+import type { TestContext } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { openPostgres } from '../../packages/service/src/databases/postgres.ts'
+import { createRandom } from '../../packages/service/test/simulator/world.ts'
+import { driveGate, type Gate } from './brokers-gates.ts'
+import { type BrokerKind, openBrokerSite, type Place, placeOf } from './brokers-places.ts'
+import type { Verdict } from './ledgers.ts'
+import { mixed } from './load.ts'
+import type { ServiceNode } from './processes.ts'
+import type { Site } from './site.ts'
+
+export interface BrokerStormOptions {
+  readonly kind: BrokerKind
+  readonly workers: number
+  readonly calls: number
+  /** Nodes that are killed, at least. */
+  readonly kills: number
+  /** The longest time that a node lives once it takes calls. */
+  readonly lifeMs: number
+  readonly slots: number
+  readonly seed: number
+  /** How often the broker dies meanwhile. */
+  readonly brokerKills?: number
+  /** Whether one more worker comes and goes, every so often. */
+  readonly rebalanceMs?: number
+}
+
+/** Calls of every class by way of a broker, to workers that are killed with no warning again and again. */
+export async function brokerStorm(t: TestContext, options: BrokerStormOptions): Promise<Verdict> {
+  const { kind, workers, calls, kills, lifeMs, slots, seed, brokerKills = 0, rebalanceMs } = options
+  t.diagnostic(`seed ${seed}`)
+  const random = createRandom(seed)
+  const place = await placeOf(kind)
+  const service = { leaseMs: 4_000, slots, logLevel: 'warn', maxDeaths: 20 }
+  const site = await openBrokerSite(t, [place], { service })
+  await Promise.all(Array.from({ length: workers }, () => site.start()))
+  const gate = await place.open(site)
+  t.after(() => gate.close())
+  const done = new AbortController()
+  const began = performance.now()
+  const load = drivePaced(gate, options, random)
+    .catch(async (error: Error) => {
+      throw new Error(`${error.message}; ${await whereabouts(site)}`)
+    })
+    .finally(() => done.abort())
+  const counts = { kills: 0, broker: 0, rebalances: 0 }
+  await Promise.all([
+    load,
+    ...site.nodes.map((node) => killAgain(site, node, { kills, lifeMs, random, done: done.signal, counts })),
+    killBroker(place, brokerKills, random, done.signal, counts),
+    ...(rebalanceMs === undefined ? [] : [comeAndGo(site, rebalanceMs, done.signal, counts)]),
+  ])
+  const seconds = ((performance.now() - began) / 1_000).toFixed(1)
+  const verdict = await site.verdict()
+  t.diagnostic(`${calls} calls in ${seconds} s, ${JSON.stringify(counts)} killed: ${JSON.stringify(verdict.counts)}`)
+  return verdict
+}
+
+/** So many at a time that there is always more than the workers can do at once. */
+async function drivePaced(gate: Gate, { calls, slots, workers }: BrokerStormOptions, random: () => number) {
+  await driveGate(gate, mixed(calls, random, 100), 4 * slots * workers)
+}
+
+/** Where the calls are that nobody has answered. */
+async function whereabouts(site: Site): Promise<string> {
+  const database = await openPostgres({ url: site.url ?? '', connections: 1 })
+  const answered = new Set(site.ledgers.replies.map(({ id }) => id))
+  const open = site.ledgers.requests.map(({ id }) => id).filter((id) => !answered.has(id))
+  const rows = await database.query(
+    `select c.idem_key, q.lease_until, q.fence, q.run_at, r.status, o.tries, o.next_at, o.lease_until as outbox_lease,
+       o.sent_at, o.last_error
+     from calls c left join queue q using (call_id) left join results r using (call_id) left join outbox o using (call_id)
+     where split_part(c.idem_key, '/', -1) = any ($1) order by c.idem_key`,
+    [open],
+  )
+  await database.close()
+  const living = site.nodes.filter(({ alive }) => alive).length
+  return `${open.length} open, ${living} nodes live, ${rows.length} kept: ${JSON.stringify(rows.slice(0, 5))}`
+}
+
+interface Killing {
+  readonly kills: number
+  readonly lifeMs: number
+  readonly random: () => number
+  readonly done: AbortSignal
+  readonly counts: { kills: number; broker: number; rebalances: number }
+}
+
+/** Kills a node again and again, some while they start, until there is no work or it was often enough. */
+async function killAgain(site: Site, first: ServiceNode, { kills, lifeMs, random, done, counts }: Killing) {
+  let node = first
+  while (!done.aborted && counts.kills < kills) {
+    await rest(random() * lifeMs, done)
+    if (done.aborted || counts.kills >= kills) break
+    counts.kills += 1
+    await node.kill()
+    node = await startAgain(site, node, random() < 0.2)
+  }
+  // One that was not waited for may have found no broker.
+  await node.ready.catch(() => (done.aborted ? undefined : startAgain(site, node)))
+}
+
+/** A node does not start while its broker is away; whoever looks after it tries again. */
+async function startAgain(site: Site, gone: ServiceNode, impatient = false): Promise<ServiceNode> {
+  for (;;) {
+    const starting = site.again(gone)
+    const node = site.nodes.findLast(({ port }) => port === gone.port) ?? gone
+    const isUp = await Promise.race([starting.then(() => true).catch(() => false), ...(impatient ? [rest(100)] : [])])
+    if (isUp !== false) return node
+    await rest(100)
+  }
+}
+
+async function killBroker(
+  { server }: Place,
+  times: number,
+  random: () => number,
+  done: AbortSignal,
+  counts: Killing['counts'],
+): Promise<void> {
+  while (counts.broker < times) {
+    await rest(1_000 + random() * 2_000, done)
+    if (done.aborted) return
+    counts.broker += 1
+    server.kill()
+    await rest(random() * 1_000)
+    await server.restart()
+  }
+}
+
+/** One more worker, then one less, so that the work is shared out anew each time. */
+async function comeAndGo(site: Site, everyMs: number, done: AbortSignal, counts: Killing['counts']): Promise<void> {
+  while (!done.aborted) {
+    const guest = await site.start()
+    counts.rebalances += 1
+    await rest(everyMs, done)
+    await guest.stop()
+    counts.rebalances += 1
+    await rest(everyMs, done)
+  }
+}
+
+/** True always: whoever was interrupted goes on. */
+async function rest(ms: number, done?: AbortSignal): Promise<true> {
+  await sleep(ms, undefined, done === undefined ? {} : { signal: done }).catch(() => undefined)
+  return true
+}

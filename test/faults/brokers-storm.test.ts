@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createRandom } from '../../packages/service/test/simulator/world.ts'
+import { brokerStorm } from './broker-storm.ts'
+import { openGate } from './brokers-away.ts'
+import { driveGate } from './brokers-gates.ts'
+import { kafkaPlace, missingEngines, openBrokerSite, redisPlace } from './brokers-places.ts'
+import { seed } from './fault.ts'
+import { assertSound } from './ledgers.ts'
+import { drive, mixed } from './load.ts'
+
+const skip = await missingEngines('redis', 'kafka')
+
+for (const kind of ['redis', 'kafka'] as const) {
+  test(`150 calls by ${kind} survive workers that are killed again and again`, { skip }, async (t) => {
+    const verdict = await brokerStorm(t, { kind, workers: 3, calls: 150, kills: 5, lifeMs: 1_500, slots: 4, seed })
+    assertSound(verdict, kind)
+  })
+}
+
+test('one worker serves both gateways, unchanged, and callers by HTTP, all at once', { skip }, async (t) => {
+  t.diagnostic(`seed ${seed}`)
+  const [redis, kafka] = [await redisPlace(), await kafkaPlace()]
+  const site = await openBrokerSite(t, [redis, kafka], { service: { slots: 16 } })
+  await site.start()
+  const [byRedis, byKafka] = [await openGate(t, redis, site), await openGate(t, kafka, site)]
+  const load = (prefix: string) => mixed(60, createRandom(seed), 50, prefix)
+  await Promise.all([
+    driveGate(byRedis, load('redis-'), 20),
+    driveGate(byKafka, load('kafka-'), 20),
+    drive(site, load('http-'), 20),
+  ])
+  for (const door of ['redis', 'kafka', 'http']) {
+    const answered = new Set(site.ledgers.replies.map(({ id }) => id).filter((id) => id.startsWith(`${door}-`)))
+    assert.equal(answered.size, 60, door)
+  }
+  const { counts } = await site.sound('both gateways and HTTP', 1)
+  assert.deepEqual([counts.requests, counts.effects, counts.attemptsLost], [180, 180, 0])
+})
