@@ -113,7 +113,7 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
   const keepHold = (): void => {
     if (inHand.size > 0) void group.touch([...inHand], claimIdleMs).catch(() => {})
   }
-  await group.create()
+  await group.create().catch(unlessAway)
   const holding = setInterval(keepHold, claimIdleMs / 3).unref()
   return {
     kind: 'redis',
@@ -148,4 +148,9 @@ function checkTimes(times: { readonly [name: string]: number }): void {
     if (Number.isSafeInteger(ms) && ms > 0) continue
     throw new ToolError('CONFIG_INVALID', `${name} of the Redis transport must be a whole number of milliseconds.`)
   }
+}
+
+/** A group that cannot be made now is made when it is missed. */
+function unlessAway(error: unknown): void {
+  if (!ToolError.is(error) || error.code !== 'STORE_UNAVAILABLE' || error.retryable === false) throw error
 }

@@ -105,7 +105,7 @@ type Keep = <T extends { close(): Promise<void> }>(one: T) => T
 async function connectRedis({ url }: RedisSettings, say: (line: string) => void): Promise<RedisConnections> {
   say(`connecting to Redis at ${new URL(url).host}`)
   const { openRedis } = await import('../../transports/redis/connection.ts')
-  return openRedis({ url })
+  return openRedis({ url, mayBeAway: true })
 }
 
 function redisCodecs({ stream, deadLetters, messages, replies }: RedisSettings, naming: Naming): readonly Codec[] {

@@ -9,6 +9,8 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { createServer as createTlsServer } from 'node:tls'
 import { inspect } from 'node:util'
 import { ToolError } from '@gantry/contract'
+import { redisTransport } from '../redis.ts'
+import type { Delivery } from '../transport.ts'
 import { openRedis } from './connection.ts'
 import { freshKey, redisForFile } from './redis.fixture.ts'
 import { textOf } from './reply.ts'
@@ -108,6 +110,31 @@ test('nobody there is STORE_UNAVAILABLE', async () => {
   const { port } = server.address() as AddressInfo
   await new Promise((resolve) => server.close(resolve))
   await assert.rejects(openRedis({ url: `redis://127.0.0.1:${port}` }), isCode('STORE_UNAVAILABLE'))
+})
+
+test('a server that may be away is used once it is there, and a stream of it is read from then on', async (t) => {
+  const server = await file.server(t)
+  server.kill()
+  const redis = await file.open(t, { mayBeAway: true })
+  const stream = freshKey()
+  const transport = await redisTransport({ redis, stream, group: 'g', consumer: 'c' })
+  t.after(() => transport.close())
+  await assert.rejects(redis.call(['PING']), isCode('STORE_UNAVAILABLE'))
+  await assert.rejects(transport.receive(1, new AbortController().signal), isCode('STORE_UNAVAILABLE'))
+  await server.restart()
+  await until(() =>
+    redis.call(['XADD', stream, '*', 'data', 'x']).then(
+      () => true,
+      () => false,
+    ),
+  )
+  let taken: readonly Delivery[] = []
+  await until(async () => {
+    taken = await transport.receive(1, AbortSignal.timeout(5_000)).catch(() => [])
+    return taken.length > 0
+  })
+  assert.equal(taken.length, 1)
+  await transport.settle(taken)
 })
 
 test('a silent server makes commands fail in time, and then at once, until it answers again', async (t) => {

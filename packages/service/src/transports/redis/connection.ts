@@ -32,7 +32,7 @@ const oldest = [6, 2] as const
 /**
  * Connects to a Redis server.
  * Rejects with CONFIG_INVALID for a wrong URL, a wrong password or a server that is too old, and with
- * STORE_UNAVAILABLE when it cannot be reached now.
+ * STORE_UNAVAILABLE when it cannot be reached now, unless it may be away; then its version is not looked at.
  */
 export async function openRedis(options: OpenRedisOptions): Promise<RedisConnections> {
   const settings = redisSettings(options)
@@ -42,8 +42,11 @@ export async function openRedis(options: OpenRedisOptions): Promise<RedisConnect
     await connect(client)
     checkVersion(await call(client, ['HELLO']).catch(withoutHello))
   } catch (error) {
-    await end(client)
-    throw error
+    const away = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+    if (!away || options.mayBeAway !== true) {
+      await end(client)
+      throw error
+    }
   }
   const subscriber = createSubscriber(() => client.duplicate())
   return {

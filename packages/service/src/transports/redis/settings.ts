@@ -11,6 +11,8 @@ export interface OpenRedisOptions {
   readonly connectMs?: number
   /** How long an answer may take; 5 seconds when absent. */
   readonly commandMs?: number
+  /** A server that cannot be reached now is waited for in the background, as one that goes away later is. */
+  readonly mayBeAway?: boolean
 }
 
 type Settings = Omit<RedisOptions, 'replyMapping'>
