@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -20,9 +20,10 @@ before(() => {
   mkdirSync(scope, { recursive: true })
   for (const name of ['contract', 'core', 'client', 'service'])
     cpSync(join(root, 'build', name), join(scope, name), { recursive: true })
-  mkdirSync(join(project, 'node_modules/@electric-sql'))
-  const service = ['fastify', 'pg', 'pino', 'prom-client', '@electric-sql/pglite']
-  for (const name of ['yaml', 'fast-check', 'pure-rand', ...service]) {
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'packages/service/package.json'), 'utf8'))
+  const wanted = Object.keys(dependencies).filter((name) => !name.startsWith('@gantry/'))
+  for (const name of ['fast-check', 'pure-rand', ...wanted]) {
+    mkdirSync(dirname(join(project, 'node_modules', name)), { recursive: true })
     symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
   }
   writeFileSync(join(project, 'package.json'), '{"type":"module"}')
