@@ -7,9 +7,5 @@ import { tryFaults } from './fault.ts'
 
 const missing = await missingEngines('redis', 'kafka')
 
-/** These take longest; the soak has them. */
-const slow = [8, 12]
-const quick = [...brokerFaults, ...fileFaults, ...keptFaults].filter(({ number }) => !slow.includes(number))
-
-if (missing === false) tryFaults(quick, 'quick')
+if (missing === false) tryFaults([...brokerFaults, ...fileFaults, ...keptFaults], 'quick')
 else test('faults of brokers', { skip: missing }, () => undefined)
