@@ -1,4 +1,4 @@
 import { backendFaults } from './backends.ts'
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 
-tryFaults(backendFaults, 'quick')
+tryQuickly(backendFaults)

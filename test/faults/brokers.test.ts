@@ -3,9 +3,9 @@ import { brokerFaults } from './brokers-away.ts'
 import { fileFaults } from './brokers-files.ts'
 import { keptFaults } from './brokers-kept.ts'
 import { missingEngines } from './brokers-places.ts'
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 
 const missing = await missingEngines('redis', 'kafka')
 
-if (missing === false) tryFaults([...brokerFaults, ...fileFaults, ...keptFaults], 'quick')
+if (missing === false) tryQuickly([...brokerFaults, ...fileFaults, ...keptFaults])
 else test('faults of brokers', { skip: missing }, () => undefined)

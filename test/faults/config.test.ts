@@ -1,4 +1,4 @@
 import { configFaults } from './config.ts'
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 
-tryFaults(configFaults, 'quick')
+tryQuickly(configFaults)

@@ -1,4 +1,4 @@
 import { crashFaults } from './crash.ts'
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 
-tryFaults(crashFaults, 'quick')
+tryQuickly(crashFaults)

@@ -1,4 +1,4 @@
 import { databaseFaults } from './database.ts'
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 
-tryFaults(databaseFaults, 'quick')
+tryQuickly(databaseFaults)

@@ -1,4 +1,4 @@
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 import { keyFaults } from './keys.ts'
 
-tryFaults(keyFaults, 'quick')
+tryQuickly(keyFaults)

@@ -1,4 +1,4 @@
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 import { payloadFaults } from './payloads.ts'
 
-tryFaults(payloadFaults, 'quick')
+tryQuickly(payloadFaults)

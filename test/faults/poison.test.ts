@@ -1,4 +1,4 @@
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 import { poisonFaults } from './poison.ts'
 
-tryFaults(poisonFaults, 'quick')
+tryQuickly(poisonFaults)

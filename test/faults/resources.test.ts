@@ -1,4 +1,4 @@
-import { tryFaults } from './fault.ts'
+import { tryQuickly } from './fault.ts'
 import { resourceFaults } from './resources.ts'
 
-tryFaults(resourceFaults, 'quick')
+tryQuickly(resourceFaults)

@@ -2,13 +2,12 @@ import { backendFaults } from '../faults/backends.ts'
 import { configFaults } from '../faults/config.ts'
 import { crashFaults } from '../faults/crash.ts'
 import { databaseFaults } from '../faults/database.ts'
-import { tryFaults } from '../faults/fault.ts'
+import { tryAtLength } from '../faults/fault.ts'
 import { keyFaults } from '../faults/keys.ts'
 import { payloadFaults } from '../faults/payloads.ts'
 import { poisonFaults } from '../faults/poison.ts'
 import { resourceFaults } from '../faults/resources.ts'
 
-/** Every fault with as many calls and injections as the list of faults asks for. */
 const all = [crashFaults, databaseFaults, keyFaults, configFaults, poisonFaults, payloadFaults, resourceFaults]
 
-tryFaults([...all.flat(), ...backendFaults], 'full')
+tryAtLength([...all.flat(), ...backendFaults])

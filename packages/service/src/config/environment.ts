@@ -101,6 +101,7 @@ const plain: readonly string[] = ['GANTRY_CONFIG', 'GANTRY_DATA', 'GANTRY_SECRET
 const elsewhere: readonly string[] = [
   'GANTRY_BUNDLE',
   'GANTRY_ENGINES',
+  'GANTRY_FAULTS',
   'GANTRY_MATRIX',
   'GANTRY_SOAK_SEED',
   'GANTRY_STARTER',
