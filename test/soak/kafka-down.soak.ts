@@ -1,4 +1,7 @@
+import { after } from 'node:test'
 import { testBrokerDown } from '../../packages/service/src/transports/kafka/broker-down.fixture.ts'
 import { startKafka } from '../../scripts/engines/kafka.ts'
 
-testBrokerDown(await startKafka())
+const server = await startKafka()
+after(() => server.stop())
+testBrokerDown(server)
