@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { createExecutor, defineTool } from '@gantry/core'
 import { ExtData, encode } from '@msgpack/msgpack'
-import type { Decoded } from '../codecs/codec.ts'
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import { freshKey, redisForFile } from '../transports/redis/redis.fixture.ts'
-import { createSenders } from './sender.ts'
+import { createTextReader } from '../transports/redis/text-reader.ts'
 import { holdersOf, redisSessions, type SessionOptions, type Sessions } from './session-identity.ts'
 
 const engine = redisForFile()
@@ -26,7 +25,7 @@ async function rigOf(t: TestContext, options: Partial<SessionOptions> = {}): Pro
   return {
     redis,
     prefix,
-    sessions: redisSessions({ redis, prefix, tenant: 'main', ...options }),
+    sessions: redisSessions({ read: createTextReader(redis), prefix, tenant: 'main', ...options }),
     async write(session, record, ...how) {
       const bytes = Buffer.isBuffer(record) ? record : Buffer.from(encode(record))
       await redis.call(['SET', `${prefix}${session}`, bytes, ...how])
@@ -97,13 +96,11 @@ test('a record that cannot be read, or does not say who it is of, is nobody', as
 test('a session that cannot be a name is refused before Redis hears of it, even if there is such a key', async (t) => {
   const { redis, prefix, write } = await rigOf(t)
   const asked: unknown[] = []
-  const counted = {
-    call: (command: Parameters<RedisConnections['call']>[0]) => {
-      asked.push(command[1])
-      return redis.call(command)
-    },
+  const read: SessionOptions['read'] = (key, last) => {
+    asked.push(key)
+    return createTextReader(redis)(key, last)
   }
-  const sessions = redisSessions({ redis: counted, prefix, tenant: 'main' })
+  const sessions = redisSessions({ read, prefix, tenant: 'main' })
   const names = [
     '',
     '*',
@@ -129,56 +126,13 @@ test('a session that cannot be a name is refused before Redis hears of it, even 
 test('a guild has its tenant on its own platform only, and who has none is refused where there is no other', async (t) => {
   const guilds = { 'discord:7': 'seven' }
   const { redis, prefix, write } = await rigOf(t)
-  const sessions = redisSessions({ redis, prefix, guilds })
+  const sessions = redisSessions({ read: createTextReader(redis), prefix, guilds })
   await write('trace-1', alice)
   assert.equal((await sessions.identify('trace-1', signal)).tenant, 'seven')
   for (const other of [{ platform: 'matrix' }, { guild_id: '8' }, { guild_id: '' }, { guild_id: 'constructor' }]) {
     await write('trace-2', { ...alice, ...other })
     await assert.rejects(sessions.identify('trace-2', signal), refused, JSON.stringify(other))
   }
-})
-
-test('what the message says of its sender counts for nothing', async (t) => {
-  const { sessions, write } = await rigOf(t)
-  await write('trace-1', alice)
-  const senders = createSenders(new Map([['tools', { kind: 'sessions', sessions }]]))
-  const forged = { user_id: '1', platform: 'discord', tenant: 'other', roles: ['admin'], permissions: ['*'] }
-  const call = (session?: string): Decoded => ({
-    kind: 'call',
-    input: { kind: 'call', tool: 'add', args: { ...forged, ctx: forged }, idempotencyKey: 'k' },
-    ...forged,
-    ...(session === undefined ? {} : { session }),
-  })
-  const identity = await senders.identify(call('trace-1'), { source: 'tools' }, signal)
-  assert.deepEqual([identity.principal, identity.tenant, identity.permissions], ['discord:1001', 'main', []])
-  await assert.rejects(senders.identify(call(), { source: 'tools' }, signal), refused)
-  await assert.rejects(senders.identify(call('trace-1'), { source: 'elsewhere' }, signal), refused)
-})
-
-test('a source that is of some tenants takes no session of another one', async (t) => {
-  const { sessions, write } = await rigOf(t, { guilds: { 'discord:8': 'eight' } })
-  await write('trace-seven', alice)
-  await write('trace-eight', { ...alice, guild_id: '8' })
-  const senders = createSenders(
-    new Map([
-      ['mine', { kind: 'sessions', sessions, tenants: ['main'] }],
-      ['any', { kind: 'sessions', sessions }],
-    ]),
-  )
-  const ask = (session: string, source: string) =>
-    senders.identify({ kind: 'call', input: { kind: 'call', args: {}, tool: 'add' }, session }, { source }, signal)
-  assert.equal((await ask('trace-seven', 'mine')).tenant, 'main')
-  assert.equal((await ask('trace-eight', 'any')).tenant, 'eight')
-  await assert.rejects(ask('trace-eight', 'mine'), refused)
-})
-
-test('the senders of a source with a fixed identity are that one, whatever session they name', async (t) => {
-  const { write } = await rigOf(t)
-  await write('trace-1', alice)
-  const identity = { principal: 'somastack', tenant: 'main', permissions: ['demo'] }
-  const senders = createSenders(new Map([['topic', { kind: 'fixed', identity }]]))
-  const decoded: Decoded = { kind: 'call', input: { kind: 'call', args: {}, tool: 'add' }, session: 'trace-1' }
-  assert.equal(await senders.identify(decoded, { source: 'topic' }, signal), identity)
 })
 
 test('permissions come from the configuration by principal, and the executor holds callers to them', async (t) => {
@@ -205,10 +159,10 @@ test('permissions come from the configuration by principal, and the executor hol
   assert.equal(holdersOf({}, { holders }), undefined)
 })
 
-test('a holder without a platform is refused, because he would be somebody else on another one', async (t) => {
-  const redis = await engine.open(t)
-  assert.throws(() => redisSessions({ redis, holders: { shell: ['1001'] } }), { code: 'CONFIG_INVALID' })
-  assert.ok(redisSessions({ redis, holders: { shell: ['discord:1001'] } }))
+test('a holder without a platform is refused, because he would be somebody else on another one', () => {
+  const read = async () => new Uint8Array()
+  assert.throws(() => redisSessions({ read, holders: { shell: ['1001'] } }), { code: 'CONFIG_INVALID' })
+  assert.ok(redisSessions({ read, holders: { shell: ['discord:1001'] } }))
 })
 
 test('while Redis is away nobody is known, and nobody is refused for good', async (t) => {

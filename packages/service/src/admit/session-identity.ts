@@ -1,12 +1,11 @@
 import { type Identity, type Json, type Tool, ToolError } from '@gantry/contract'
 import { decodeMsgpack } from '../codecs/msgpack.ts'
-import type { RedisConnections } from '../transports/redis/connection.ts'
-import { refusalOf } from '../transports/redis/errors.ts'
 import { untilAborted } from './until-aborted.ts'
 
 /** Whom the sessions of a gateway stand for. */
 export interface SessionOptions {
-  readonly redis: Pick<RedisConnections, 'call'>
+  /** The first bytes of a text in Redis, up to and with `last`; empty when there is none. */
+  readonly read: (key: string, last: number) => Promise<Uint8Array>
   /** What the names of records begin with; `sg:tools:session:` when absent. */
   readonly prefix?: string
   /** Tenant of everybody whose guild has none of its own. Without it such a session is refused. */
@@ -46,16 +45,12 @@ const limits = { bytes: 16_384, depth: 8, nodes: 500, stringBytes: 4_096 }
  * The trace id is a name, not a secret; who may write records and requests is for the access rules of Redis to say.
  */
 export function redisSessions(options: SessionOptions): Sessions {
-  const { redis, prefix = 'sg:tools:session:', holders = {} } = options
+  const { prefix = 'sg:tools:session:', holders = {} } = options
   checkHolders(holders)
   /** One byte more than there may be tells that there is too much, without fetching it. */
   const read = async (session: string, signal: AbortSignal): Promise<Json | undefined> => {
-    const asking = redis.call(['GETRANGE', `${prefix}${session}`, 0, limits.bytes])
-    const bytes = await untilAborted(asking, signal).catch((error: unknown) => {
-      if (refusalOf(error) === 'WRONGTYPE') throw unknown('What stands for the session is no record.', error)
-      throw error
-    })
-    if (!Buffer.isBuffer(bytes) || bytes.length === 0) return undefined
+    const bytes = await untilAborted(options.read(`${prefix}${session}`, limits.bytes), signal)
+    if (bytes.length === 0) return undefined
     try {
       return decodeMsgpack(bytes, limits)
     } catch (error) {

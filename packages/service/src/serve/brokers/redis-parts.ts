@@ -4,10 +4,9 @@ import type { GatewayView } from '../../admit/gateway-names.ts'
 import { holdersOf, redisSessions, type SessionOptions, type Sessions } from '../../admit/session-identity.ts'
 import type { RedisSettings } from '../../config/broker-settings.ts'
 import type { Snapshots } from '../../execute/snapshots.ts'
-import { createBatch } from '../../stores/batch.ts'
 import type { Bus } from '../../stores/bus.ts'
 import type { RedisConnections } from '../../transports/redis/connection.ts'
-import { listOf, type Reply } from '../../transports/redis/reply.ts'
+import { createTextReader } from '../../transports/redis/text-reader.ts'
 import { listenConfigUpdates } from '../catalog/config-updates.ts'
 import { isCurrent } from '../catalog/publisher.ts'
 import { startCatalogPublishing } from '../catalog/publishing.ts'
@@ -41,11 +40,11 @@ export interface RedisPartsOptions {
 const never = new AbortController().signal
 
 export function startRedisParts({ redis, settings, snapshots, view, bus, reload }: RedisPartsOptions): RedisParts {
-  const crowd = together(redis)
+  const read = createTextReader(redis)
   let known: { readonly settings: RedisSettings; readonly sessions: Sessions } | undefined
   const sessions = (): Sessions => {
     const now = settings()
-    if (known?.settings !== now) known = { settings: now, sessions: redisSessions(sessionOptions(crowd, now)) }
+    if (known?.settings !== now) known = { settings: now, sessions: redisSessions(sessionOptions(read, now)) }
     return known.sessions
   }
   const failed = (what: string) => (error: unknown) => {
@@ -56,7 +55,7 @@ export function startRedisParts({ redis, settings, snapshots, view, bus, reload 
     ? startCatalogPublishing({
         ...{ redis, view, failed: failed('catalog') },
         executor: () => snapshots.current.executor,
-        usersOf: (tool) => holdersOf(tool, sessionOptions(crowd, settings())),
+        usersOf: (tool) => holdersOf(tool, sessionOptions(read, settings())),
       })
     : undefined
   const isStale =
@@ -82,40 +81,10 @@ export function startRedisParts({ redis, settings, snapshots, view, bus, reload 
   }
 }
 
-/** What is no text counts as none. */
-const readTexts = `
-  local found = {}
-  for n, key in ipairs(KEYS) do
-    local text = redis.pcall('GETRANGE', key, 0, ARGV[1])
-    found[n] = type(text) == 'string' and text or ''
-  end
-  return found`
-
-/**
- * Messages come in crowds, each with a session. Those that are asked for in one turn of the event loop are read by one
- * command, which costs a tenth of what as many commands do, also when they travel together.
- */
-function together(redis: RedisConnections): Pick<RedisConnections, 'call'> {
-  const reading = createBatch<{ readonly key: string; readonly last: number }, Reply>(
-    async (asked) => {
-      const last = Math.max(...asked.map((one) => one.last))
-      return listOf(await redis.call(['EVAL', readTexts, asked.length, ...asked.map(({ key }) => key), last]))
-    },
-    { atOnce: 4 },
-  )
-  return {
-    async call(command) {
-      const [name, key, first, last] = command
-      const isReading = name === 'GETRANGE' && typeof key === 'string' && first === 0 && typeof last === 'number'
-      return isReading ? reading.add({ key, last }) : redis.call(command)
-    },
-  }
-}
-
 /** Whom the sessions stand for, as the settings say. */
-function sessionOptions(redis: Pick<RedisConnections, 'call'>, settings: RedisSettings): SessionOptions {
+function sessionOptions(read: SessionOptions['read'], settings: RedisSettings): SessionOptions {
   const { tenant, tenants: guilds, permissions, users } = settings
-  return { redis, tenant, guilds, permissions, holders: byPermission(users) }
+  return { read, tenant, guilds, permissions, holders: byPermission(users) }
 }
 
 /** Permissions by user, as users by permission. */
