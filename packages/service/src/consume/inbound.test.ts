@@ -112,6 +112,12 @@ test('while the store is away or full the message goes back to its broker, later
   assert.deepEqual(await full.take(delivery('a')), ['release a 1500'])
 })
 
+test('a message that is left to another worker is refused when none comes for it', async () => {
+  const elsewhere = { submit: failing('SERVICE_UNAVAILABLE') }
+  assert.deepEqual(await door(elsewhere).take(delivery('a', 49)), ['release a 10000'])
+  assert.deepEqual(await door(elsewhere).take(delivery('a', 50)), ['refuse SERVICE_UNAVAILABLE', 'settle a'])
+})
+
 test('a refusal that cannot be kept leaves the message with its broker', async () => {
   const lost = door({ submit: failing('TOOL_NOT_FOUND'), refuse: failing('STORE_UNAVAILABLE') })
   assert.deepEqual(await lost.take(delivery('a')), ['release a 200'])

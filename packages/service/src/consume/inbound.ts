@@ -145,10 +145,15 @@ async function keep(decoded: Decoded & { kind: 'call' }, message: Message, ports
 
 /** What waiting will mend; everything else is a refusal. */
 const passing: readonly string[] = ['STORE_UNAVAILABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED', 'SECRET_UNAVAILABLE']
+/** So often a message is left to another worker, who may not be there. */
+const mostLeft = 50
 
 /** Undefined for what may go well the next time. */
 function finalError(error: unknown, deliveries: number): ToolError | undefined {
-  if (ToolError.is(error) && error.code !== 'INTERNAL') return passing.includes(error.code) ? undefined : error
+  if (ToolError.is(error) && error.code !== 'INTERNAL') {
+    const waits = error.code !== 'SERVICE_UNAVAILABLE' || deliveries < mostLeft
+    return waits && passing.includes(error.code) ? undefined : error
+  }
   if (deliveries < mostFaults) return undefined
   const text = `The message could not be handled, ${deliveries} times.`
   return new ToolError('INTERNAL', text, { cause: error, effect: 'none' })
