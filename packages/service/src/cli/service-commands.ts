@@ -8,9 +8,10 @@ const needsService = 'Asks the service that runs here, or the one that GANTRY_UR
 /** The commands that are the service, or that ask one: rows of the table of commands. */
 export const serviceCommands = {
   serve: {
-    summary: 'Take calls over HTTP, keep them until they have their one outcome, and work on them.',
+    summary: 'Take calls over HTTP and from brokers, keep them until they have their one outcome, and work on them.',
     notes: [
       'Everything is kept in one folder, or with DATABASE_URL in a PostgreSQL that several processes can share.',
+      'With GANTRY_TRANSPORT=redis or kafka, or both, and REDIS_URL or KAFKA_BROKERS, calls come from there too.',
       'Prints where it listens, then `ready`, on stdout; its log is one line of JSON each on stderr.',
       'The first SIGTERM or SIGINT lets running calls end or hands them back; a second one ends it at once.',
     ],

@@ -1,4 +1,5 @@
 import type { Identity, Issue, JsonObject } from '@gantry/contract'
+import type { S3Options } from '../artifacts/s3/options.ts'
 
 export type Broker = 'kafka' | 'redis'
 
@@ -50,18 +51,8 @@ export interface RedisSettings {
   readonly catalog: boolean
 }
 
-/** Where files are kept instead of a folder. */
-export interface S3Settings {
-  readonly endpoint?: string
-  readonly region: string
-  readonly bucket: string
-  readonly accessKeyId: string
-  /** The text itself, or `secret:name`. */
-  readonly secretAccessKey: string
-  readonly sessionToken?: string
-  readonly forcePathStyle?: boolean
-  readonly prefix?: string
-}
+/** Where files are kept instead of a folder; its secret is the text itself, or `secret:name`. */
+export type S3Settings = Omit<S3Options, 'timeoutMs'>
 
 export interface BrokerSettings {
   /** The brokers that calls are taken from, besides the queue in the database. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { ErrorCode } from '@gantry/contract'
 import type { Queries } from '../databases/database.ts'
+import { storable } from '../stores/storable.ts'
 
 /** A message that did not become a call. */
 export interface RefusedMessage {
@@ -54,9 +55,4 @@ function letterOf({ tenant, source, position, deliveries, code, reason, tool, de
     tool: tool === undefined ? undefined : storable(tool.slice(0, 300)),
     payload: dead?.payload === undefined ? undefined : storable(dead.payload),
   }
-}
-
-/** Anything may be quoted, and SQL text cannot hold all of it. */
-function storable(text: string): string {
-  return text.replaceAll('\0', '\ufffd').toWellFormed()
 }

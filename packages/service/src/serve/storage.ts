@@ -7,7 +7,7 @@ import type { S3Settings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
 import { migrate } from '../databases/migrate.ts'
-import { resolveText } from './brokers/secret-text.ts'
+import { resolveText } from './secret-text.ts'
 
 export interface Storage {
   readonly database: Database
@@ -41,7 +41,7 @@ async function openS3(s3: S3Settings, data: string, say: (line: string) => void,
   say(`keeping artifacts in the bucket ${s3.bucket} of ${s3.endpoint ?? 'Amazon S3'}`)
   const { s3Artifacts } = await import('../artifacts/s3.ts')
   const { spooledArtifacts } = await import('../artifacts/fallback.ts')
-  const secretAccessKey = await resolveText(s3.secretAccessKey, secrets, '/s3/secretAccessKey')
+  const secretAccessKey = await resolveText(s3.secretAccessKey, secrets, '/s3/secretAccessKey names')
   return spooledArtifacts(s3Artifacts({ ...s3, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
 }
 

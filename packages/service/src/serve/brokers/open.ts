@@ -9,7 +9,7 @@ import type { KafkaConnection } from '../../transports/kafka.ts'
 import type { Publisher } from '../../transports/message.ts'
 import type { RedisConnections } from '../../transports/redis/connection.ts'
 import type { Transport } from '../../transports/transport.ts'
-import { resolveText } from './secret-text.ts'
+import { resolveText } from '../secret-text.ts'
 
 /** A broker that calls come from. */
 export interface BrokerDoor {
@@ -175,7 +175,7 @@ async function kafkaConnection(
   const sasl =
     mechanism === undefined || username === undefined || password === undefined
       ? {}
-      : { sasl: { mechanism, username, password: await resolveText(password, secrets, '/kafka/password') } }
+      : { sasl: { mechanism, username, password: await resolveText(password, secrets, '/kafka/password names') } }
   const secured = tls || ca !== undefined ? { tls: ca === undefined ? {} : { ca } } : {}
   return { brokers: [...brokers], clientId: `gantry-${name}`, ...sasl, ...secured }
 }

@@ -1,5 +1,6 @@
 import type { Database } from '../../databases/database.ts'
 import type { Ending } from '../call-store.ts'
+import { storable } from '../storable.ts'
 import { holderColumns, inOrder } from './holders.ts'
 
 /**
@@ -98,9 +99,4 @@ function rowOf({ callId, fence, result, text, ref, bytes, dead, config }: Ending
   const { status, error } = result
   const reason = dead === undefined ? undefined : storable(dead.reason)
   return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason }
-}
-
-/** A reason may quote anything, and SQL text cannot hold all of it. */
-function storable(text: string): string {
-  return text.replaceAll('\0', '\ufffd').toWellFormed()
 }
