@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
-import { randomBytes, randomInt } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
@@ -10,6 +9,7 @@ import type { JsonObject } from '@gantry/contract'
 import type { Database } from '../../packages/service/src/databases/database.ts'
 import { openPglite } from '../../packages/service/src/databases/pglite.ts'
 import { pgliteFolder, postgresDatabase } from '../../packages/service/test/databases.fixture.ts'
+import { freePort } from '../../scripts/engines/keeper.ts'
 import { assertSound, judge, type Reply, type Request, readStored, type Stored, type Verdict } from './ledgers.ts'
 import { marked, type NodeOptions, type ServiceNode, startNode, until } from './processes.ts'
 import { readDownstream, readLedger } from './tools.ts'
@@ -180,19 +180,4 @@ function leftovers(data: string, killed: ReadonlyMap<number, number>): string[] 
 function figure(text: string, name: string): number {
   const lines = text.split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
   return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
-}
-
-/** Outside the range of ports that outgoing connections get: a client must not meet itself while the node is down. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(10_000, 32_000)
-    const probe = createServer()
-    const free = await new Promise<boolean>((resolve) => {
-      probe.once('error', () => resolve(false))
-      probe.listen(port, '127.0.0.1', () => resolve(true))
-    })
-    if (!free) continue
-    await new Promise((resolve) => probe.close(resolve))
-    return port
-  }
 }

@@ -7,7 +7,7 @@ for (const [engine, workers, kills] of [
   ['pglite', 1, 30],
   ['postgres', 3, 60],
 ] as const) {
-  test(`2,000 calls survive processes that are killed every second: ${engine}, ${workers} at work`, async (t) => {
+  test(`2,000 calls survive processes that are killed within a second of being ready: ${engine}, ${workers} at work`, async (t) => {
     const verdict = await killStorm(t, { engine, workers, calls: 2_000, kills, lifeMs: 1_000, slots: 6, seed })
     assertSound(verdict, engine)
   })
