@@ -43,6 +43,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     transports: 2,
     records: 2,
     codecs: 3,
+    authenticators: 4,
     consume: 4,
     admit: 4,
     execute: 4,

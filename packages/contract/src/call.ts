@@ -31,4 +31,6 @@ export interface Identity {
   /** Exact names, `prefix:*`, or `*` for all. */
   readonly permissions: readonly string[]
   readonly roles?: readonly string[]
+  /** Of the tools only those that fit one of these (`ns:*`, `ns:name`) are there for it; all of them when absent. */
+  readonly tools?: readonly string[]
 }

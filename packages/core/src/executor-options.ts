@@ -62,9 +62,12 @@ export const defaultLimits: PipelineLimits = {
 export const localOwner: Identity = ownIdentity({ principal: 'local', tenant: 'local', permissions: ['*'] })
 
 /** A frozen copy, so that no tool can give itself rights through the identity it is shown. */
-export function ownIdentity({ principal, tenant, permissions, roles }: Identity): Identity {
-  const own = { principal, tenant, permissions: Object.freeze([...permissions]) }
-  return Object.freeze(roles === undefined ? own : { ...own, roles: Object.freeze([...roles]) })
+export function ownIdentity({ principal, tenant, permissions, roles, tools }: Identity): Identity {
+  return Object.freeze({
+    ...{ principal, tenant, permissions: Object.freeze([...permissions]) },
+    ...(roles === undefined ? {} : { roles: Object.freeze([...roles]) }),
+    ...(tools === undefined ? {} : { tools: Object.freeze([...tools]) }),
+  })
 }
 
 /** Refuses options nobody reads, parts that are not what they should be and limits that are no limits. */
