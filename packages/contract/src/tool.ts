@@ -94,6 +94,8 @@ export interface Tool {
   readonly retry?: RetryRule
   readonly approval?: 'never' | 'always'
   readonly placement?: { readonly [label: string]: string }
+  /** Units that a call takes of the budgets of its tenant and its caller; none when absent. */
+  readonly cost?: number
   /** Of a `read` tool: its results may be kept for so long, and given to the same caller, or to everybody of the tenant. */
   readonly cache?: { readonly ttlMs: number; readonly scope?: 'principal' | 'tenant' }
 }

@@ -42,6 +42,7 @@ const invalid: { readonly [K in Name]: readonly unknown[] } = {
     { ...minimalTool, retry: {} },
     { ...minimalTool, limits: { bytes: 1 } },
     { ...minimalTool, placement: { cores: 2 } },
+    { ...minimalTool, cost: -1 },
   ],
   call: [
     { ...minimalCall, identity: { principal: 'root' } },

@@ -43,6 +43,10 @@ class Source {
     return this.#failed?.error
   }
 
+  get isKnown(): boolean {
+    return this.#known
+  }
+
   /** Never rejects; undefined when there is nothing to wait for. */
   ask(signal: AbortSignal, now: number): Promise<void> | undefined {
     if (this.#known || this.#asking !== undefined) return this.#asking
@@ -106,6 +110,7 @@ export function createSources(
   }
   return {
     pending: (id) => askAll(of(id)),
+    unasked: (id) => of(id).find(({ isKnown, failure }) => !isKnown && failure === undefined)?.key,
     refusal(id) {
       const key = keyOf(id)
       if (isQuarantined(key)) return quarantined(key)

@@ -1,4 +1,5 @@
 import type { ChainResult, ChainStep, Identity, Result, StreamEvent, Warning } from '@gantry/contract'
+import type { Audit } from './audits/audit.ts'
 import type { SourceFault } from './backend-sources.ts'
 import type { Health } from './backends/backend.ts'
 import type { ApproveOptions, QuarantinedTool } from './brought-tools.ts'
@@ -9,8 +10,10 @@ import type { Egress } from './egress/egress.ts'
 import type { FoundTool } from './executor-parts.ts'
 import type { CheckedCall } from './pipeline/check.ts'
 import type { Events } from './pipeline/events.ts'
+import type { Explanation } from './pipeline/explain.ts'
 import type { Reconciled } from './pipeline/reconcile.ts'
 import type { BackendInfo } from './pipeline/registry.ts'
+import type { Policy } from './policies/policy.ts'
 import type { RunOptions } from './run-options.ts'
 import type { CircuitControl } from './safeguards.ts'
 import type { RuntimeControl } from './sandboxes.ts'
@@ -42,6 +45,19 @@ export interface Executor {
    * for those who keep a call to make it later. Rejects with the ToolError that would have ended it.
    */
   check(tool: string, args?: unknown, options?: RunOptions): Promise<CheckedCall>
+  /**
+   * What would be decided on a call of an identity, and why, without running it. `asker` is who hears it, when it is
+   * somebody else: only of tools that are there for him is anything told. Rejects when no decision can be made.
+   */
+  explain(
+    tool: string,
+    args?: unknown,
+    options?: {
+      readonly identity?: Identity | undefined
+      readonly asker?: Identity | undefined
+      readonly signal?: AbortSignal | undefined
+    },
+  ): Promise<Explanation>
   /** Checks the shape of a chain without running it: resolves when it could begin, rejects with CHAIN_INVALID. */
   checkChain(steps: unknown, options?: Pick<ChainOptions, 'input' | 'limits'>): Promise<void>
   /**
@@ -59,6 +75,18 @@ export interface Executor {
   describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity | undefined }): Promise<ToolDoc>
   /** Tools by id, of those the caller may use. */
   tools(query?: ListQuery & { readonly identity?: Identity | undefined }): Page<CatalogEntry>
+  /**
+   * The entry that a call of the caller would reach, as far as the catalog knows it already. Throws TOOL_NOT_FOUND, alike
+   * for a tool that is not there and for one that is not there for him.
+   */
+  find(tool: string, options?: { readonly identity?: Identity | undefined }): CatalogEntry
+  /** Hash of what a caller sees of the catalog: the same as long as that does not change. */
+  hashFor(identity?: Identity): string
+  /**
+   * The same executor under a further policy, which can only narrow its own, or with its calls on another record. Tools,
+   * backends, circuits and slots are shared, and whoever closes one closes all. Calls that run keep what they began with.
+   */
+  under(parts: { readonly policy?: Policy | undefined; readonly audit?: Audit | undefined }): Executor
   register(tool: DefinedTool): CatalogEntry
   /** Replaces a version, or adds it. Calls that already run are not touched. */
   update(tool: DefinedTool): CatalogEntry

@@ -16,6 +16,7 @@ import type { SafeguardOptions } from './safeguards.ts'
 import { didYouMean } from './search/did-you-mean.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
+import type { Tracer } from './tracing/tracer.ts'
 
 export type ExecutorLimits = PipelineLimits & { readonly chain: Partial<ChainLimits> }
 
@@ -42,6 +43,8 @@ export interface ExecutorOptions {
   readonly identity?: Identity
   readonly catalog?: Catalog
   readonly embedder?: Embedder
+  /** Takes note of calls, their stages and their sandboxes; without one nothing is noted. */
+  readonly tracer?: Tracer | undefined
   /** Whether `format` in a schema is checked or only noted; noted by default, as JSON Schema 2020-12 says. */
   readonly format?: 'annotate' | 'assert'
   /** Source of randomness for retry delays. */
@@ -121,6 +124,7 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
   identity: { fits: isIdentity, words: 'an identity with principal, tenant and a list of permissions' },
   catalog: { fits: (value) => isObject(value) && isFunction(value.find), words: 'a catalog' },
   embedder: { fits: (value) => isObject(value) && isFunction(value.embed), words: 'an embedder with id and embed' },
+  tracer: { fits: (value) => isObject(value) && isFunction(value.start), words: 'a tracer with start' },
   format: { fits: (value) => value === 'annotate' || value === 'assert', words: "'annotate' or 'assert'" },
   random: { fits: isFunction, words: 'a function' },
 }

@@ -4,13 +4,15 @@ import type { CatalogEntry } from './catalogs/catalog.ts'
 import type { Egress, EgressEvent } from './egress/egress.ts'
 import type { ExecutorOptions } from './executor-options.ts'
 import { lazyEgress } from './lazy-egress.ts'
-import { holds } from './pipeline/authorize.ts'
-import type { CallRequest } from './pipeline/ports.ts'
+import { missingPermissions } from './pipeline/authorize.ts'
+import type { CallRequest, Ports } from './pipeline/ports.ts'
 import type { Policy } from './policies/policy.ts'
 import { rules } from './policies/rules.ts'
+import { toolScope } from './policies/tool-scope.ts'
 import type { RunOptions } from './run-options.ts'
 import { memorySecrets } from './secrets/memory.ts'
 import type { SecretSource } from './secrets/secret.ts'
+import { readTraceparent } from './tracing/traceparent.ts'
 
 /** A tool as search shows it. */
 export interface FoundTool {
@@ -41,12 +43,14 @@ export function requestOf(
     idempotencyKey: given.idempotencyKey,
     fence: given.fence,
     schemaDigest: given.schemaDigest,
+    traceparent: given.traceparent === undefined ? undefined : readTraceparent(given.traceparent),
     signal: given.signal,
     timeoutMs: given.timeoutMs,
     retry: given.retry,
     backend: given.backend,
     report: hear?.report ?? given.report,
     writeBack: given.writeBack,
+    recorded: given.recorded,
     failed: hear?.failed,
   }
 }
@@ -62,10 +66,22 @@ export function closed(): ToolError {
   return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
 }
 
-/** Discovery shows what the identity may call as far as that is known without arguments. */
-export function isVisible(policy: Policy | undefined, identity: Identity, { id, tool }: CatalogEntry): boolean {
-  const permitted = (tool.permissions ?? []).every((permission) => holds(identity, permission))
-  return permitted && (policy?.visible?.({ identity, id, tool }) ?? true)
+/** What of the ports follows from the policy. Discovery shows what the identity may call as far as is known without arguments. */
+export function policyPorts(policy: Policy | undefined): Pick<Ports, 'policy' | 'there' | 'visible'> {
+  const there = toolScope(policy)
+  return {
+    policy,
+    there,
+    visible: (identity, { id, tool }) =>
+      there(identity, tool) &&
+      missingPermissions(identity, tool).length === 0 &&
+      (policy?.visible?.({ identity, id, tool }) ?? true),
+  }
+}
+
+/** Whether any tool of a backend may be there for an identity; `backend` is its key. */
+export function isThereAny({ there }: Pick<Ports, 'there'>, identity: Identity, backend: string): boolean {
+  return there(identity, { namespace: backend.slice(backend.indexOf(':') + 1), name: '', version: '' })
 }
 
 export function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {

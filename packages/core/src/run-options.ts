@@ -1,6 +1,7 @@
 import { type Identity, type Issue, type Report, type RetryRule, ToolError } from '@gantry/contract'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
 import type { WriteBack } from './pipeline/ports.ts'
+import type { Recorded } from './pipeline/recorded.ts'
 
 /** How one call differs from the executor's defaults. */
 export interface RunOptions {
@@ -13,6 +14,8 @@ export interface RunOptions {
   readonly identity?: Identity | undefined
   /** Digest of the tool the caller saw; another one is CATALOG_STALE. */
   readonly schemaDigest?: string | undefined
+  /** The trace that the call belongs to, as W3C writes it; what is none is ignored. */
+  readonly traceparent?: string | undefined
   readonly retry?: RetryRule | undefined
   readonly callId?: string | undefined
   /** Which of the tool's backends to use, by key: `http:github`. Without it the first that can. */
@@ -21,6 +24,12 @@ export interface RunOptions {
   readonly report?: ((report: Report) => void | Promise<void>) | undefined
   /** Takes what the tool writes back to its caller while it runs. */
   readonly writeBack?: WriteBack | undefined
+  /**
+   * Runs the call dry: what was recorded stands in for the tool, and null where nothing is known of such a call. No
+   * backend is reached, no secret fetched, nobody asked to approve, and nothing put on record. Left out, or the tool
+   * runs: a value of undefined is refused, so that a record that was not found cannot become a call.
+   */
+  readonly recorded?: Recorded | null
 }
 
 export const noOptions: RunOptions = Object.freeze({})
@@ -41,18 +50,20 @@ const known = [
   'idempotencyKey',
   'identity',
   'schemaDigest',
+  'traceparent',
   'retry',
   'callId',
   'backend',
   'report',
   'fence',
   'writeBack',
+  'recorded',
 ]
 
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
   if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
-  const { timeoutMs, signal, identity, retry, report, fence, writeBack, ...texts } = options
+  const { timeoutMs, signal, identity, retry, report, fence, writeBack, recorded, traceparent, ...texts } = options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -66,9 +77,15 @@ function firstIssue(options: RunOptions): Issue | undefined {
     return { path: '/retry', message: 'must have attempts from 1 to 100, and delays of 0 ms or more' }
   }
   if (fence !== undefined && !Number.isSafeInteger(fence)) return { path: '/fence', message: 'must be a whole number' }
+  if (traceparent !== undefined && typeof traceparent !== 'string') {
+    return { path: '/traceparent', message: 'must be a text' }
+  }
   if (report !== undefined && typeof report !== 'function') return { path: '/report', message: 'must be a function' }
   if (writeBack !== undefined && !isWriteBack(writeBack)) {
     return { path: '/writeBack', message: 'must have the functions send or keep' }
+  }
+  if ('recorded' in options && !isRecorded(recorded)) {
+    return { path: '/recorded', message: 'must be a result, or null when there is none' }
   }
   for (const key of ['idempotencyKey', 'schemaDigest', 'callId', 'backend'] as const) {
     const text: unknown = texts[key]
@@ -76,6 +93,10 @@ function firstIssue(options: RunOptions): Issue | undefined {
     return { path: `/${key}`, message: `must be a text of 1 to ${longestKey} characters` }
   }
   return undefined
+}
+
+function isRecorded(value: RunOptions['recorded']): boolean {
+  return value === null || (typeof value === 'object' && 'output' in value && Array.isArray(value.content))
 }
 
 function isWriteBack(value: WriteBack): boolean {

@@ -1,12 +1,14 @@
 import { ToolError } from '@gantry/contract'
 import type { RuntimesSource } from './backends/sandboxed.ts'
-import type { RuntimeInfo } from './runtimes/runtimes.ts'
+import type { RuntimeInfo, RuntimesLoad } from './runtimes/runtimes.ts'
 import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './runtimes/sandbox-options.ts'
 
 /** What an executor tells of its sandboxes. */
 export interface RuntimeControl {
   /** Starts and attacks each runtime, once, and says what works here and what would help where one does not. */
   list(options?: { readonly signal?: AbortSignal | undefined }): Promise<readonly RuntimeInfo[]>
+  /** How many programs run, and how many sandboxes wait for one; nothing is started for it. */
+  load(): RuntimesLoad
 }
 
 /** The sandboxes of an executor, loaded and made with the first program that needs one. */
@@ -19,21 +21,31 @@ export interface Sandboxes {
 export function lazySandboxes(options: SandboxOptions | SandboxRuntimes | undefined, life: AbortSignal): Sandboxes {
   if (options !== undefined && !isRuntimes(options)) checkSandboxOptions(options)
   let made: Promise<SandboxRuntimes> | undefined
+  let known = isRuntimes(options) ? options : undefined
   let closed = false
   const source: RuntimesSource = () => {
     if (closed) return Promise.reject(new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.'))
     made ??= isRuntimes(options) ? Promise.resolve(options) : make(options)
+    if (known === undefined) made.then(know, () => undefined)
     return made
+  }
+  const know = (runtimes: SandboxRuntimes): void => {
+    known = runtimes
   }
   return {
     source,
-    control: { list: async ({ signal = life } = {}) => (await source()).list(signal) },
+    control: {
+      list: async ({ signal = life } = {}) => (await source()).list(signal),
+      load: () => known?.load() ?? idle,
+    },
     async close() {
       closed = true
       if (made !== undefined && !isRuntimes(options)) await (await made).close()
     },
   }
 }
+
+const idle: RuntimesLoad = Object.freeze({ running: 0, waiting: 0 })
 
 /** Runtimes that the host made are shared, and stay the host's to close. */
 function isRuntimes(options: SandboxOptions | SandboxRuntimes | undefined): options is SandboxRuntimes {

@@ -106,6 +106,7 @@ export const toolSchema = {
     retry,
     approval: { enum: ['never', 'always'] },
     placement: textMap,
+    cost: count,
     cache,
   },
   required: ['namespace', 'name', 'version', 'description', 'inputSchema', 'backends', 'effect'],

@@ -27,6 +27,8 @@ export interface AuditEnd {
   readonly tenant: string
   readonly status: ResultStatus
   readonly code?: ErrorCode
+  /** Of a call that was denied, why, as its caller was told. */
+  readonly reason?: string
   readonly attempts: number
   readonly durationMs: number
 }

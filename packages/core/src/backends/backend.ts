@@ -2,6 +2,7 @@ import type {
   ArtifactRef,
   BackendBinding,
   Identity,
+  Isolation,
   Json,
   JsonObject,
   LogLevel,
@@ -11,6 +12,7 @@ import type {
   Usage,
 } from '@gantry/contract'
 import type { Egress } from '../egress/egress.ts'
+import type { Span } from '../tracing/tracer.ts'
 
 /** One progress report, when the positional form does not fit. */
 export interface ProgressReport {
@@ -34,6 +36,8 @@ export interface ToolContext {
   readonly attempt: number
   /** Rises with every holder of a durable call: a store that keeps the highest can refuse one that came back late. */
   readonly fence: number | undefined
+  /** The call's place in a trace, as W3C writes it; pass it downstream. Undefined when it belongs to none. */
+  readonly traceparent?: string | undefined
   /** Aborted on cancel, timeout and when the caller goes away; its reason says which. */
   readonly signal: AbortSignal
   /** Only the secrets the tool declares. */
@@ -77,6 +81,10 @@ export interface BackendContext extends ToolContext {
   secret(name: string): Promise<string>
   /** Keeps a text that was made of secrets, such as basic credentials, out of everything that leaves the call. */
   conceal(value: string): void
+  /** The least isolation that the policy demands of a program; only backends that enforce it get such calls. */
+  readonly floor?: Isolation | undefined
+  /** The attempt as a tracer sees it, for backends that take several steps. */
+  readonly span?: Span | undefined
   /** Says what is known of the run besides its output, once, before the output is returned. */
   measured(facts: Measured): void
 }
@@ -127,8 +135,8 @@ export interface Health {
   readonly message?: string
 }
 
-/** Fields of a tool that confine it where it runs. */
-export type Demand = 'profile' | 'runtime' | 'egress'
+/** What confines a call where it runs: fields of its tool, and the floor that the policy sets. */
+export type Demand = 'profile' | 'runtime' | 'egress' | 'floor'
 
 /** A call that passed lookup, validation and policy. */
 export interface BackendCall {
@@ -153,7 +161,7 @@ export interface Backend {
   /** As written in a tool's binding: `local`, `http`, `mcp`. */
   readonly kind: string
   readonly name: string
-  /** What of a tool's demands this backend holds it to; a tool with another demand is refused, never run without it. */
+  /** What of the demands on a call this backend holds it to; one with another demand is refused, never run without it. */
   readonly enforces?: readonly Demand[]
   /** Its tools are described by somebody else, so their definitions are pinned and a change is quarantined. */
   readonly pinned?: boolean

@@ -59,7 +59,9 @@ export function grpc(options: GrpcOptions): Backend {
   async function* answers(call: BackendCall, context: BackendContext, known: Types, method: MethodType) {
     const message = encodeArguments(known, method.input, call.args)
     const lists = [options.metadata, call.binding.metadata as GrpcOptions['metadata']]
-    const metadata = await fillMetadata(lists, context.idempotencyKey, context.secret)
+    const filled = await fillMetadata(lists, context.idempotencyKey, context.secret)
+    const { traceparent } = context
+    const metadata = traceparent === undefined ? filled : { traceparent, ...filled }
     const maxBytes = options.maxResponseBytes ?? defaultMaxBytes
     const request = { method: methodKey(method), message, metadata, maxBytes, signal: context.signal }
     for await (const bytes of channel.call(request)) {

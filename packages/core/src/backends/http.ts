@@ -7,7 +7,7 @@ import { createExcerpt } from './http/excerpt.ts'
 import { statusFailure } from './http/failure.ts'
 import { type HttpOptions, readOptions, type Settings } from './http/options.ts'
 import { urlBelow } from './http/path.ts'
-import { draftRequest, type Fixed, fixedOf, sealRequest } from './http/request.ts'
+import { draftRequest, type Fixed, fixedOf, type SealedRequest, sealRequest } from './http/request.ts'
 import { isStreaming, readingOf, readWhole } from './http/response.ts'
 import { readStream } from './http/stream.ts'
 
@@ -93,7 +93,7 @@ async function answer({ hostOf, planOf, settings, scope, call, context }: Exchan
   if (secrets.size > 0) concealBasic(headers.authorization, context)
   const excerpt = secrets.size === 0 ? plainExcerpt : createExcerpt([...secrets.values()])
   const only = call.tool.egress === undefined ? scope : { ...scope, only: call.tool.egress }
-  const asked = { ...only, url, method, headers, signal: context.signal }
+  const asked = { ...only, url, method, headers: withTrace(headers, context), signal: context.signal }
   const response = await egress.request(body === undefined ? asked : { ...asked, body })
   const { status } = response
   if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)
@@ -104,6 +104,11 @@ async function answer({ hostOf, planOf, settings, scope, call, context }: Exchan
 
 const none: ReadonlyMap<string, string> = new Map()
 const plainExcerpt = createExcerpt([])
+
+/** Where the tool stands in a trace, unless the configuration says otherwise. */
+function withTrace(headers: SealedRequest['headers'], { traceparent }: BackendContext): SealedRequest['headers'] {
+  return traceparent === undefined ? headers : { traceparent, ...headers }
+}
 
 /** Basic credentials are made of secrets, and look like none of them. */
 function concealBasic(authorization = '', context: BackendContext): void {

@@ -1,5 +1,7 @@
 import type { Egress } from '../egress/egress.ts'
+import type { SandboxRequest } from '../runtimes/request.ts'
 import type { SandboxRuntimes } from '../runtimes/sandbox-options.ts'
+import { codeOf } from '../tracing/traced.ts'
 import type { Backend, BackendCall, BackendContext } from './backend.ts'
 import { answerOf } from './sandboxed/answer.ts'
 import { readBinding, type SandboxedPlan } from './sandboxed/binding.ts'
@@ -30,7 +32,7 @@ export function sandboxedBackend(runtimes: RuntimesSource): Backend {
   return {
     kind: 'sandboxed',
     name: 'sandboxed',
-    enforces: ['profile', 'runtime', 'egress'],
+    enforces: ['profile', 'runtime', 'egress', 'floor'],
     attach(host) {
       egress = host.egress
     },
@@ -50,21 +52,25 @@ interface Run {
 /** One program, start to end: its output streams while it runs, and what it became is the answer. */
 async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenerator<unknown, unknown> {
   const ready = await runtimes()
-  const request = requestOf(plan, call, egress, ready.languages)
+  const asked = requestOf(plan, call, egress, ready.languages)
+  const request = context.floor === undefined ? asked : { ...asked, least: context.floor }
   const feed = createFeed(context)
+  const traced = tracedRequest(request, context)
   const work = ready
-    .run({ ...request, onOutput: feed.output, onMessage: feed.message }, context.signal)
+    .run({ ...traced, onOutput: feed.output, onMessage: feed.message }, context.signal)
     .finally(feed.end)
   const { signal } = context
   const tellPartial = (): void => context.measured({ partial: feed.written() })
   signal.addEventListener('abort', tellPartial, { once: true })
   // The work is waited for below; this keeps a failure before that from counting as unhandled.
-  work.catch(() => undefined)
+  work.catch((error: unknown) => traced.span?.end(codeOf(error)))
   yield* feed.chunks()
   const { outcome, runtime } = await work
   signal.removeEventListener('abort', tellPartial)
   const { output, failure } = answerOf(plan, request, outcome)
   const { usage, enforced, hit } = outcome
+  traced.span?.note({ 'gantry.runtime': runtime.kind, 'gantry.isolation': runtime.isolation })
+  traced.span?.end(failure?.code)
   context.measured({
     runtime,
     usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
@@ -72,4 +78,12 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
     plain: true,
   })
   return output
+}
+
+/** A program learns of its place in a trace by the variable that others use too; the tool's own environment goes first. */
+function tracedRequest(request: SandboxRequest, context: BackendContext): SandboxRequest {
+  const span = context.span?.child('sandbox')
+  const traceparent = span?.traceparent ?? context.traceparent
+  if (traceparent === undefined) return request
+  return { ...request, env: { TRACEPARENT: traceparent, ...request.env }, ...(span === undefined ? {} : { span }) }
 }

@@ -76,6 +76,14 @@ export interface NamespaceInfo {
   readonly tools: number
 }
 
+/** Who asks for a tool, where not everybody may know of all of them. */
+export interface Onlooker {
+  /** Whether there is such an entry for him; where there is none, the answer is that of a name nobody has. */
+  finds(entry: CatalogEntry): boolean
+  /** Whether he may be told of the entry, as of one that he may have meant. */
+  sees(entry: CatalogEntry): boolean
+}
+
 /**
  * Which tools exist.
  * - Concurrency: every method but `search` is synchronous and whole; `search` sees one state of the catalog per call.
@@ -100,8 +108,9 @@ export interface Catalog {
    * The entry that an id or alias names: the exact version, the newest in a range, or the newest stable one.
    * Deprecated versions count like others, so that a deprecation never changes what runs.
    * Throws TOOL_ID_INVALID, or TOOL_NOT_FOUND with `details.nearest` and, for a missing version, `details.versions`.
+   * To an onlooker the answer is, to the letter, what it would be without the entries that are not there for him.
    */
-  find(id: string): CatalogEntry
+  find(id: string, onlooker?: Onlooker): CatalogEntry
   /** All registered versions of the tool that an id or alias names, newest first; empty when there is none. */
   versions(id: string): readonly string[]
   list(query?: ListQuery): Page<CatalogEntry>

@@ -10,6 +10,7 @@ import type {
   CatalogEntry,
   ListQuery,
   NamespaceInfo,
+  Onlooker,
   Page,
   RegisterOptions,
   SearchOptions,
@@ -115,15 +116,17 @@ class MemoryCatalog implements Catalog {
     return true
   }
 
-  find(id: string): CatalogEntry {
+  find(id: string, onlooker?: Onlooker): CatalogEntry {
     const known = this.#found.get(id)
-    if (known !== undefined) return known
+    if (known !== undefined && (onlooker === undefined || onlooker.finds(known))) return known
     const parsed = parseToolId(id)
-    const versions = this.#named(parsed)
-    if (versions === undefined) throw this.#notFound(id, parsed)
+    const all = this.#named(parsed)
+    const versions = onlooker === undefined ? all : foundBy(onlooker, all, keyOf(parsed))
+    if (versions === undefined) throw this.#notFound(id, parsed, onlooker)
     const range = parsed.version === undefined ? undefined : parseRange(parsed.version)
     const entry = range === undefined ? versions.stable : versions.match(range)
-    if (entry === undefined) throw noVersion(id, versions)
+    if (entry === undefined) throw this.#noVersion(id, parsed, versions, onlooker)
+    if (versions !== all) return entry
     if (this.#found.size >= maxRemembered) this.#found.clear()
     this.#found.set(id, entry)
     return entry
@@ -234,8 +237,16 @@ class MemoryCatalog implements Catalog {
     return this.#versions.get(key) ?? this.#versions.get(this.#names.target(key) ?? '')
   }
 
-  #notFound(id: string, parsed: ToolId): ToolError {
-    const near = nearestKeys(parsed, this.namespaces(), this.#sortedKeys(), (key) => this.#versions.has(key))
+  #noVersion(id: string, parsed: ToolId, versions: Versions, onlooker: Onlooker | undefined): ToolError {
+    const shown = onlooker === undefined ? versions : versions.only((entry) => onlooker.sees(entry))
+    return shown === undefined ? this.#notFound(id, parsed, onlooker) : noVersion(id, shown)
+  }
+
+  #notFound(id: string, parsed: ToolId, onlooker: Onlooker | undefined): ToolError {
+    const near = nearestKeys(parsed, this.namespaces(), this.#sortedKeys(), (key) => {
+      const versions = this.#versions.get(key)
+      return (onlooker === undefined ? versions : versions?.only((entry) => onlooker.sees(entry))) !== undefined
+    })
     const hint = near.length === 0 ? 'search the catalog' : `did you mean ${near.join(', ')}?`
     return new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; ${hint}`, { details: { nearest: near } })
   }
@@ -271,6 +282,13 @@ function embedTime(ms = 10_000): number {
 
 function keyOf({ namespace, name }: ToolId): string {
   return `${namespace}:${name}`
+}
+
+/** Of versions that a name finds, those that an onlooker finds by it: an alias that only others declare is not there. */
+function foundBy(onlooker: Onlooker, all: Versions | undefined, name: string): Versions | undefined {
+  const found = all?.only((entry) => onlooker.finds(entry))
+  const declares = ({ key, tool }: CatalogEntry): boolean => key === name || (tool.aliases?.includes(name) ?? false)
+  return found === all || found?.entries.some(declares) ? found : undefined
 }
 
 function noVersion(id: string, held: Versions): ToolError {

@@ -7,7 +7,8 @@ const nearNamespace = 3
 
 /**
  * The keys that somebody who wrote this id may have meant: those spelled nearly so, then the same name elsewhere.
- * Only namespaces spelled nearly so are walked, which keeps a wrong id cheap in a large catalog.
+ * Only namespaces spelled nearly so are walked, which keeps a wrong id cheap in a large catalog. Keys that `has` says no
+ * to are as if they were not there.
  */
 export function nearestKeys(
   { namespace, name }: ToolId,
@@ -21,15 +22,15 @@ export function nearestKeys(
     if (editDistance(other.toLowerCase(), namespace.toLowerCase(), nearNamespace) <= nearNamespace) near.push(other)
     else if (has(`${other}:${name}`)) elsewhere.push(`${other}:${name}`)
   }
-  const spelled = nearest(`${namespace}:${name}`, keysOf(near, keys), { limit })
+  const spelled = nearest(`${namespace}:${name}`, keysOf(near, keys, has), { limit })
   return [...spelled, ...elsewhere].slice(0, limit)
 }
 
-function* keysOf(namespaces: readonly string[], keys: SortedStrings): Generator<string> {
+function* keysOf(namespaces: readonly string[], keys: SortedStrings, has: (key: string) => boolean): Generator<string> {
   for (const namespace of namespaces) {
     for (const key of keys.from(`${namespace}:`)) {
       if (!key.startsWith(`${namespace}:`)) break
-      yield key
+      if (has(key)) yield key
     }
   }
 }

@@ -43,6 +43,7 @@ test('a full definition is kept as it is, frozen to the last member', () => {
     retry: { attempts: 2, delayMs: 0 },
     approval: 'always',
     placement: { zone: 'a' },
+    cost: 5,
     cache: { ttlMs: 60_000, scope: 'tenant' },
   })
   const { tool: checked } = checkTool(tool)
@@ -81,6 +82,7 @@ for (const [title, changes, path] of [
   ['an alias that is no id', { aliases: ['../x'] }, '/aliases/0'],
   ['a cache for a tool that changes something', { effect: 'once', cache: { ttlMs: 1_000 } }, '/cache'],
   ['a cache without a time', { cache: {} }, '/cache/ttlMs'],
+  ['a cost below nothing', { cost: -1 }, '/cost'],
   ['a placement with something that is no text', { placement: { gpu: true } }, '/placement/gpu'],
   ['a replacement that is no id', { deprecated: { message: 'Old.', replacement: 'x' } }, '/deprecated/replacement'],
   ['an unknown property', { timeoutMS: 5 }, '/timeoutMS'],

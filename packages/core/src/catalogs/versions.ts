@@ -30,6 +30,16 @@ export class Versions {
     return this.stable ?? this.#held[0]?.entry
   }
 
+  /** Those of a sort: these themselves when all are, undefined when none is. */
+  only(isWanted: (entry: CatalogEntry) => boolean): Versions | undefined {
+    const wanted = this.#held.filter(({ entry }) => isWanted(entry))
+    if (wanted.length === 0) return undefined
+    if (wanted.length === this.#held.length) return this
+    const some = new Versions()
+    some.#held.push(...wanted)
+    return some
+  }
+
   /** The entry of exactly this version. */
   get(version: Version): CatalogEntry | undefined {
     const held = this.#held[this.#position(version)]

@@ -39,6 +39,8 @@ export interface ChainOptions {
   /** Stands around every call: what it resolves with is the call's Result, whether it made the call or not. */
   readonly around?: Around | undefined
   readonly chainId?: string | undefined
+  /** The trace that the chain belongs to, as W3C writes it; what is none is ignored. */
+  readonly traceparent?: string | undefined
   readonly now?: (() => number) | undefined
 }
 

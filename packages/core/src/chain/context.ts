@@ -1,5 +1,6 @@
 import { type JsonObject, type Result, type RetryRule, type StepResult, ToolError } from '@gantry/contract'
 import type { WriteBack } from '../pipeline/ports.ts'
+import type { Recorded } from '../pipeline/recorded.ts'
 import { type Failure, failureOfThrown } from './failure.ts'
 import type { ChainLimits } from './limits.ts'
 import type { PlannedStep } from './plan.ts'
@@ -34,6 +35,8 @@ export interface CallNames {
   readonly idempotencyKey?: string | undefined
   readonly callId?: string | undefined
   readonly writeBack?: WriteBack | undefined
+  /** Stands in for the tool of the call, as in the options of `run`. */
+  readonly recorded?: Recorded | null
 }
 
 /** What every step of one chain shares. */

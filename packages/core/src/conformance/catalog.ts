@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import type { Catalog, CatalogChange } from '../catalogs/catalog.ts'
+import { ToolError } from '@gantry/contract'
+import type { Catalog, CatalogChange, CatalogEntry } from '../catalogs/catalog.ts'
 import { testLists, testSearch } from './catalog-pages.ts'
 import { refuses, sampleTool } from './catalog-samples.ts'
 
@@ -130,6 +131,24 @@ function testNames(create: () => Catalog): void {
     refuses(() => catalog.find('sum:plus'), 'TOOL_NOT_FOUND')
   })
 
+  test('to an onlooker the answers are those of a catalog without what is not there for him', () => {
+    const [all, some] = [create(), create()]
+    for (const catalog of [all, some]) catalog.register(sampleTool())
+    all.register(sampleTool({ version: '2.0.0', aliases: ['sum:plus'] }))
+    all.register(sampleTool({ name: 'adds' }))
+    const isThere = ({ id }: CatalogEntry): boolean => id === 'math:add:1.0.0'
+    const onlooker = { finds: isThere, sees: isThere }
+    assert.equal(all.find('math:add', onlooker).id, 'math:add:1.0.0')
+    assert.equal(all.find('math:add').id, 'math:add:2.0.0')
+    for (const id of ['math:adds', 'math:addd', 'math:add:2.0.0', 'math:add:^^', 'sum:plus', 'math:x']) {
+      assert.deepEqual(
+        thrownBy(() => all.find(id, onlooker)),
+        thrownBy(() => some.find(id)),
+        id,
+      )
+    }
+  })
+
   test('neither an alias nor a tool can take a name that the other has', () => {
     const catalog = create()
     catalog.register(sampleTool({ aliases: ['sum:plus'] }))
@@ -223,4 +242,13 @@ function testChanges(create: () => Catalog): void {
     assert.equal(catalog.register(sampleTool()).id, 'math:add:1.0.0')
     assert.equal(heard, 1)
   })
+}
+
+function thrownBy(work: () => unknown): unknown {
+  try {
+    return work()
+  } catch (error) {
+    assert.ok(ToolError.is(error))
+    return { code: error.code, message: error.message, details: error.details }
+  }
 }

@@ -25,7 +25,11 @@ type ToolPattern =
 const forms = 'write `*`, `namespace:*`, `namespace:prefix*`, `namespace:name` or `namespace:name:1.0.0`'
 
 /** Tells whether a tool is one of those that somebody means. */
-export type ToolMatcher = (tool: NamedTool) => boolean
+export interface ToolMatcher {
+  (tool: NamedTool): boolean
+  /** Tools of other namespaces, in lower case, are certainly none of them; absent when any may be. */
+  readonly namespaces?: ReadonlySet<string>
+}
 
 /**
  * Reads a list of patterns from outside into one test, which costs a few look-ups a tool however many there are.
@@ -79,7 +83,7 @@ function matcherOf(patterns: readonly ToolPattern[]): ToolMatcher {
     else if (pattern.kind === 'tool') keys.add(pattern.key)
     else push(versions, pattern.key, pattern.version)
   }
-  return (tool) => {
+  const matches = (tool: NamedTool): boolean => {
     const namespace = tool.namespace.toLowerCase()
     if (namespaces.has(namespace)) return true
     const name = tool.name.toLowerCase()
@@ -90,6 +94,8 @@ function matcherOf(patterns: readonly ToolPattern[]): ToolMatcher {
       isAmong(tool.version, versions.get(key))
     )
   }
+  const named = [...keys, ...versions.keys()].map((key) => key.slice(0, key.indexOf(':')))
+  return Object.assign(matches, { namespaces: new Set([...namespaces, ...prefixes.keys(), ...named]) })
 }
 
 /** Versions that differ only in build metadata are one, as they are in a catalog. */

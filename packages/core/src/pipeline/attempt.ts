@@ -1,7 +1,9 @@
 import type { JsonObject } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
+import { traced } from '../tracing/traced.ts'
 import { CallContext } from './context.ts'
 import { drain, isGenerator } from './drain.ts'
+import { failureOf } from './failure.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Target } from './resolve.ts'
 import type { Run } from './run.ts'
@@ -13,15 +15,29 @@ export type Hold = (until: PromiseLike<unknown>) => void
 export function attempt(
   run: Run,
   tool: PreparedTool,
-  { backend, binding }: Target,
+  target: Target,
   args: JsonObject,
   secrets: ToolContext['secrets'],
   hold?: Hold,
 ): unknown {
-  const { entry } = tool
   run.attempts += 1
   run.begun = true
-  const context = new CallContext(run, run.attempts, secrets)
+  const span = run.trace?.attempt(target.backend, run.attempts)
+  const context = new CallContext(run, run.attempts, secrets, span)
+  if (span === undefined) return callBackend(run, tool, target, args, context, hold)
+  const codeOf = (error: unknown): string => failureOf(run, error).code
+  return traced(span, () => callBackend(run, tool, target, args, context, hold), codeOf)
+}
+
+function callBackend(
+  run: Run,
+  tool: PreparedTool,
+  { backend, binding }: Target,
+  args: JsonObject,
+  context: CallContext,
+  hold: Hold | undefined,
+): unknown {
+  const { entry } = tool
   const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
   if (typeof raw !== 'object' || raw === null) return raw
   if (isGenerator(raw)) return drain(run, tool, raw, (until) => leave(run, entry.id, until, hold))

@@ -4,6 +4,7 @@ import { type Identity, ToolError } from '@gantry/contract'
 import { memoryAudit } from '../audits/memory.ts'
 import { createExecutor } from '../executor.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
+import type { ApprovalRequest, Approver } from '../policies/policy.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, anything, runIt, tool } from './pipeline.fixture.ts'
 
@@ -78,6 +79,53 @@ test('a call that needs approval waits for it, and without an approver is refuse
   )
   assert.equal(rejected.error?.code, 'DENIED')
   assert.match(rejected.error?.message ?? '', /too dear/)
+})
+
+test('an approver that waits for nobody ends the call as pending, with what finds the decision later', async () => {
+  const asked: ApprovalRequest[] = []
+  const approver: Approver = {
+    async approve(request) {
+      asked.push(request)
+      // A pending answer is no approval, whatever else it says.
+      return { approved: true, pending: { id: 'a1', expiresMs: 1_000 } }
+    },
+  }
+  const policy = { rules: [{ ask: '*', reason: 'costs money', approvers: ['managers'] }] }
+  let ran = 0
+  const it = tool(() => ran++)
+  const { status, error } = await runIt(it, { a: 1 }, { policy, approver, limits: { approvalMs: 5_000 } })
+  assert.deepEqual(
+    [status, error?.code, error?.stage, error?.effect],
+    ['denied', 'APPROVAL_REQUIRED', 'authorize', 'none'],
+  )
+  assert.deepEqual(error?.details, { approvalId: 'a1', expiresMs: 1_000 })
+  assert.equal(ran, 0)
+  const [request] = asked
+  assert.deepEqual(
+    [request?.args, request?.reason, request?.approvers, request?.withinMs],
+    [...[{ a: 1 }, 'costs money', ['managers'], 5_000]],
+  )
+  assert.ok((request?.callId ?? '') !== '' && (request?.digest ?? '') !== '')
+})
+
+test('an approver that keeps questions may take longer to answer than a person may', async () => {
+  const approve = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 30))
+    return { approved: true }
+  }
+  const it = tool(() => 1, { approval: 'always' })
+  const limits = { approvalMs: 1 }
+  assert.equal((await runIt(it, {}, { approver: { approve, pends: true }, limits })).status, 'ok')
+  assert.equal((await runIt(it, {}, { approver: { approve }, limits })).error?.code, 'APPROVAL_REQUIRED')
+})
+
+test('a tool cannot say of its own call that a person must decide first', async () => {
+  const details = { approvalId: 'a1', expiresMs: 1_000 }
+  const forged = tool(() => {
+    throw new ToolError('APPROVAL_REQUIRED', 'Wait.', { stage: 'authorize', details })
+  })
+  const { error } = await runIt(forged, {})
+  assert.deepEqual([error?.code, error?.stage], ['APPROVAL_REQUIRED', 'execute'])
 })
 
 test('an approver that fails or answers nonsense lets nothing pass', async () => {

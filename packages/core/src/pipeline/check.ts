@@ -24,6 +24,8 @@ export interface CheckedCall {
   readonly concurrency?: { readonly key: string; readonly limit: number }
   /** Only where there are these labels may the call run; absent when anywhere will do. */
   readonly placement?: { readonly [label: string]: string }
+  /** Units that the call takes of budgets; absent when it costs nothing. */
+  readonly cost?: number
   /** Somebody must approve the call before it runs. */
   readonly asks: boolean
   /** A plain copy of the arguments as they were given, to call with. */
@@ -51,7 +53,7 @@ export async function checkCall(request: CallRequest, ports: Ports): Promise<Che
 }
 
 /** No secret was fetched and nothing ran, so there is nothing to hide and nothing can have happened. */
-function harmless({ code, message, stage, retryable, details, cause }: ToolError): ToolError {
+export function harmless({ code, message, stage, retryable, details, cause }: ToolError): ToolError {
   return new ToolError(code, message, { stage, retryable, effect: 'none', cause, ...(details && { details }) })
 }
 
@@ -62,8 +64,21 @@ function givenArgs(run: Run, { input, argsCopy }: PreparedTool, checked: JsonObj
 
 function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks: boolean): CheckedCall {
   const { id, key, digest, tool } = entry
-  const { version, effect, concurrency: limit, concurrencyKey = key, placement } = tool
+  const { version, effect, concurrency: limit, concurrencyKey = key, placement, cost = 0 } = tool
   const concurrency = limit === undefined ? {} : { concurrency: { key: concurrencyKey, limit } }
   const place = placement === undefined || Object.keys(placement).length === 0 ? {} : { placement }
-  return { id, key, version, digest, effect, timeoutMs: run.timeoutMs(), ...concurrency, ...place, asks, args }
+  const price = cost === 0 ? {} : { cost }
+  return {
+    id,
+    key,
+    version,
+    digest,
+    effect,
+    timeoutMs: run.timeoutMs(),
+    ...concurrency,
+    ...place,
+    ...price,
+    asks,
+    args,
+  }
 }

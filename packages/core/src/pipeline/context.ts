@@ -1,6 +1,7 @@
 import type { Json, LogLevel } from '@gantry/contract'
 import type { BackendContext, ProgressReport, ToolContext } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
+import type { Span } from '../tracing/tracer.ts'
 import { resolveSecret } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
 import { Written } from './written.ts'
@@ -13,11 +14,13 @@ export class CallContext implements BackendContext {
   readonly #run: Run
   readonly attempt: number
   readonly secrets: ToolContext['secrets']
+  readonly span: Span | undefined
 
-  constructor(run: Run, attempt: number, secrets: ToolContext['secrets']) {
+  constructor(run: Run, attempt: number, secrets: ToolContext['secrets'], span?: Span) {
     this.#run = run
     this.attempt = attempt
     this.secrets = secrets
+    this.span = span
   }
 
   get callId(): string {
@@ -34,6 +37,12 @@ export class CallContext implements BackendContext {
   }
   get idempotencyKey(): string {
     return this.#run.request.idempotencyKey ?? this.#run.request.callId
+  }
+  get traceparent(): string | undefined {
+    return this.span?.traceparent ?? this.#run.request.traceparent
+  }
+  get floor(): BackendContext['floor'] {
+    return this.#run.floor
   }
   get signal(): AbortSignal {
     return this.#run.signal

@@ -1,28 +1,40 @@
 import { ToolError } from '@gantry/contract'
-import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
+import type { Catalog, CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
+import { quote } from '../ids/quote.ts'
+import type { NamedTool } from '../ids/tool-pattern.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 import type { Sources } from './sources.ts'
 
 /**
- * Finds the tool version that the id means, and refuses a caller who saw another one. Waits only when the tool may
- * come from a backend that was not asked for its tools yet.
+ * Finds the tool version that the id means, and refuses a caller who saw another one. A tool that is not there for the
+ * caller is answered like a name that nobody has. Waits only when the tool may come from a backend that was not asked
+ * for its tools yet.
  */
-export function lookup(run: Run): PreparedTool | Promise<PreparedTool> {
+export function lookup(run: Run, onlooker: Onlooker = run): PreparedTool | Promise<PreparedTool> {
   const { tool } = run.request
   try {
-    return take(run, run.ports.catalog.find(tool))
+    return take(run, findFor(run.ports.catalog, tool, onlooker))
   } catch (error) {
-    const pending = isMissing(error) ? run.ports.sources.pending(tool) : undefined
+    const pending = isMissing(error) && mayKnow(run, tool) ? pendingOf(run, tool) : undefined
     if (pending === undefined) throw explained(run, error)
-    return lookupAgain(run, pending)
+    return lookupAgain(run, pending, onlooker)
   }
 }
 
-async function lookupAgain(run: Run, pending: Promise<void>): Promise<PreparedTool> {
+/** A run that reaches no backend does not ask one for its tools either. */
+function pendingOf({ request, ports: { sources } }: Run, tool: string): Promise<void> | undefined {
+  if (request.recorded === undefined) return sources.pending(tool)
+  const unasked = sources.unasked(tool)
+  if (unasked === undefined) return undefined
+  const message = `The tools of ${unasked} were not asked for yet, and a dry run does not; list the tools first.`
+  throw new ToolError('BACKEND_UNAVAILABLE', message, { stage: 'lookup', effect: 'none' })
+}
+
+async function lookupAgain(run: Run, pending: Promise<void>, onlooker: Onlooker): Promise<PreparedTool> {
   await run.within(pending)
   try {
-    return take(run, run.ports.catalog.find(run.request.tool))
+    return take(run, findFor(run.ports.catalog, run.request.tool, onlooker))
   } catch (error) {
     throw explained(run, error)
   }
@@ -49,44 +61,43 @@ function isMissing(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'TOOL_NOT_FOUND'
 }
 
-/** The reason behind a tool that is not there, when there is one: it is quarantined, or its backend is down. */
-function explained(run: Run, error: unknown): unknown {
-  const { catalog, visible, sources } = run.ports
-  const { tool, identity } = run.request
-  const refusal = isMissing(error) ? sources.refusal(tool) : undefined
-  return refusal ?? withoutHidden(error, catalog, tool, (near) => visible(identity, near))
+/** Finds an entry for somebody to whom not all of them are there, whether or not the catalog itself knows of that. */
+export function findFor(catalog: Catalog, id: string, onlooker: Onlooker): CatalogEntry {
+  const entry = catalog.find(id, onlooker)
+  if (onlooker.finds(entry)) return entry
+  throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; search the catalog`, {
+    details: { nearest: [] },
+  })
 }
 
-/** Finds an entry for a caller who may not see all of them. */
+/** Whether the caller may be told of what becomes of a tool that is not, or not yet, in the catalog. */
+function mayKnow({ ports, request }: Run, tool: string): boolean {
+  return ports.there(request.identity, namedBy(tool))
+}
+
+/** The parts of an id as it was asked for, which need not be one. */
+export function namedBy(id: string): NamedTool {
+  const [namespace = '', name = '', version = ''] = String(id).split(':', 3)
+  return { namespace, name, version }
+}
+
+/** The reason behind a tool that is not there, when there is one: it is quarantined, or its backend is down. */
+function explained(run: Run, error: unknown): unknown {
+  const { tool } = run.request
+  return (isMissing(error) && mayKnow(run, tool) ? run.ports.sources.refusal(tool) : undefined) ?? error
+}
+
+/** Finds an entry of those that somebody is shown; `mayKnow` says whether he may hear why a tool is not there. */
 export function findShown(
   catalog: Catalog,
   id: string,
   isVisible: (entry: CatalogEntry) => boolean,
   sources: Sources,
+  mayKnow: boolean,
 ): CatalogEntry {
   try {
-    return catalog.find(id)
+    return findFor(catalog, id, { finds: isVisible, sees: isVisible })
   } catch (error) {
-    throw (isMissing(error) ? sources.refusal(id) : undefined) ?? withoutHidden(error, catalog, id, isVisible)
+    throw (isMissing(error) && mayKnow ? sources.refusal(id) : undefined) ?? error
   }
-}
-
-/** Near names help only as far as the caller may see them; a hidden tool leaves no trace in the answer. */
-function withoutHidden(
-  error: unknown,
-  catalog: Catalog,
-  id: string,
-  isVisible: (entry: CatalogEntry) => boolean,
-): unknown {
-  if (!ToolError.is(error) || error.details?.nearest === undefined) return error
-  const { nearest } = error.details
-  const shown = nearest.filter((near) => {
-    try {
-      return isVisible(catalog.find(near))
-    } catch {
-      return false
-    }
-  })
-  if (shown.length === nearest.length) return error
-  return new ToolError(error.code, `There is no tool ${id}.`, { details: { nearest: shown } })
 }

@@ -1,13 +1,16 @@
 import type { ArtifactRef, CallLimits, Identity, Json, Report, RetryRule, ToolError } from '@gantry/contract'
 import type { Audit } from '../audits/audit.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
+import type { NamedTool } from '../ids/tool-pattern.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
 import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
+import type { Tracer } from '../tracing/tracer.ts'
 import type { Clock } from './clock.ts'
 import type { Events } from './events.ts'
 import type { HeldSecrets } from './held-secrets.ts'
 import type { PreparedTools } from './prepare.ts'
+import type { Recorded } from './recorded.ts'
 import type { BackendRegistry } from './registry.ts'
 import type { RunDeadlines } from './run-deadlines.ts'
 import type { Safeguards } from './safeguards.ts'
@@ -22,6 +25,8 @@ export interface CallRequest {
   readonly idempotencyKey: string | undefined
   readonly fence: number | undefined
   readonly schemaDigest: string | undefined
+  /** The place in a trace that the call belongs below, as `readTraceparent` answers it. */
+  readonly traceparent: string | undefined
   readonly signal: AbortSignal | undefined
   readonly timeoutMs: number | undefined
   readonly retry: RetryRule | undefined
@@ -30,6 +35,8 @@ export interface CallRequest {
   /** Takes what the tool reports; a promise makes a streaming tool wait. */
   readonly report: ((report: Report) => void | Promise<void>) | undefined
   readonly writeBack: WriteBack | undefined
+  /** Stands in for the tool, which is then not run; null when nothing is known of such a call. */
+  readonly recorded: Recorded | null | undefined
   /** Takes the error behind a Result that is not ok, with its causes alive where they may be shown. */
   readonly failed: ((failure: ToolError) => void) | undefined
 }
@@ -79,6 +86,8 @@ export interface Ports {
   readonly safeguards: Safeguards
   readonly policy: Policy | undefined
   readonly approver: Approver | undefined
+  /** Whether a tool of this name is there for an identity; where it is not, it is as if there were none. */
+  readonly there: (identity: Identity, tool: NamedTool) => boolean
   /** Whether discovery shows an entry to an identity; near names are shown by the same rule. */
   readonly visible: (identity: Identity, entry: CatalogEntry) => boolean
   readonly audit: Audit
@@ -86,6 +95,8 @@ export interface Ports {
   readonly held: HeldSecrets
   readonly slots: Slots
   readonly events: Events
+  /** Absent, nothing is traced. */
+  readonly tracer: Tracer | undefined
   readonly clock: Clock
   readonly random: () => number
   readonly limits: PipelineLimits

@@ -59,11 +59,16 @@ export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
     durationMs: result.durationMs,
   }
   try {
-    const written = ports.audit.write(result.error === undefined ? record : { ...record, code: result.error.code })
+    const written = ports.audit.write(result.error === undefined ? record : { ...record, ...failureOf(result) })
     return written === undefined ? result : whenRecorded(written, result, ports.limits.auditMs)
   } catch {
     return unrecorded(result)
   }
+}
+
+function failureOf({ status, error }: Result): Pick<AuditEnd, 'code' | 'reason'> {
+  if (error === undefined) return {}
+  return status === 'denied' ? { code: error.code, reason: error.message } : { code: error.code }
 }
 
 /** An audit that never answers may not keep an outcome from its caller for ever. */

@@ -37,7 +37,7 @@ function targetFrom(run: Run, tool: PreparedTool, start: number): Target | undef
     const binding = bindings[place] as BackendBinding
     const backend = registry.find(binding)
     if (backend === undefined || !registry.isEnabled(backend) || !isWanted(run, backend)) continue
-    if (unenforced(tool.entry.tool, backend) === undefined) return { backend, binding, place }
+    if (unenforced(run, tool.entry.tool, backend) === undefined) return { backend, binding, place }
   }
   return undefined
 }
@@ -57,9 +57,10 @@ function unresolved(run: Run, { entry }: PreparedTool): ToolError {
   }
   const enabled = found.filter((backend) => isWanted(run, backend) && registry.isEnabled(backend))
   for (const backend of enabled) {
-    const demand = unenforced(entry.tool, backend)
+    const demand = unenforced(run, entry.tool, backend)
     if (demand === undefined) continue
-    const message = `${entry.id} declares ${demand}, which the backend ${backend.name} cannot enforce; nothing was run.`
+    const what = demand === 'floor' ? `must be isolated at least as ${run.floor} by the policy` : `declares ${demand}`
+    const message = `${entry.id} ${what}, which the backend ${backend.name} cannot enforce; nothing was run.`
     return new ToolError('RUNTIME_UNAVAILABLE', message, { stage: 'resolve', retryable: false })
   }
   if (asked !== undefined) return new ToolError('NO_BACKEND', `${entry.id} wants ${asked}, which is out of service.`)
@@ -67,10 +68,11 @@ function unresolved(run: Run, { entry }: PreparedTool): ToolError {
   return new ToolError('NO_BACKEND', `${entry.id} wants ${wanted || 'a backend'}, and ${state}.`)
 }
 
-const demands: readonly Demand[] = ['profile', 'runtime', 'egress']
+const demands = ['profile', 'runtime', 'egress'] as const
 
-/** A demand that this backend would not hold the tool to. */
-function unenforced(tool: Tool, backend: Backend): Demand | undefined {
+/** A demand that this backend would not hold the call to. */
+function unenforced({ floor }: Run, tool: Tool, backend: Backend): Demand | undefined {
+  if (floor !== undefined && floor !== 'none' && !backend.enforces?.includes('floor')) return 'floor'
   if (tool.profile === undefined && tool.runtime === undefined && tool.egress === undefined) return undefined
   return demands.find((demand) => tool[demand] !== undefined && !backend.enforces?.includes(demand))
 }

@@ -1,9 +1,11 @@
-import { type Content, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
+import { type Content, type Isolation, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
 import type { Backend, Measured } from '../backends/backend.ts'
+import type { CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
+import type { RunTrace } from './run-trace.ts'
 import type { Written } from './written.ts'
 
 const none: readonly never[] = Object.freeze([])
@@ -17,7 +19,7 @@ const nothing: readonly [readonly string[], undefined] = Object.freeze([none, un
  * not the thing waited for cares. The timer and the listener on the caller's signal are set up at the first wait: a
  * tool that answers synchronously costs neither.
  */
-export class Run implements Waiter {
+export class Run implements Waiter, Onlooker {
   readonly request: CallRequest
   readonly ports: Ports
   readonly startedAt: number
@@ -27,6 +29,10 @@ export class Run implements Waiter {
   /** What the backend said of the run besides its output. */
   measured: Measured | undefined
   approvedBy: string | undefined
+  /** The least isolation that the policy demands of a program. */
+  floor: Isolation | undefined
+  /** Where its stages are noted, when somebody traces. */
+  trace: RunTrace | undefined
   /** Whether a tool may have begun to act. */
   begun = false
   ended = false
@@ -182,6 +188,14 @@ export class Run implements Waiter {
   /** Called when the time is over: the call's own, or that of whoever is asked aside. */
   expire(): void {
     this.stop(this.#late ?? new ToolError('TIMEOUT', `The call did not end within ${this.timeoutMs()} ms.`))
+  }
+
+  finds(entry: CatalogEntry): boolean {
+    return this.ports.there(this.request.identity, entry.tool)
+  }
+
+  sees(entry: CatalogEntry): boolean {
+    return this.ports.visible(this.request.identity, entry)
   }
 
   timeoutMs(): number {

@@ -1,11 +1,28 @@
-import type { Identity, JsonObject, Tool } from '@gantry/contract'
+import type { Identity, Isolation, JsonObject, Tool } from '@gantry/contract'
+import type { NamedTool } from '../ids/tool-pattern.ts'
+
+/** What of a decision is there to explain it, and to hold the call to. */
+interface Grounds {
+  /** Which rule decided, in words that its author finds it by; absent when none did. */
+  readonly rule?: string
+}
+
+interface Granted extends Grounds {
+  /** A program that the call runs must be isolated at least so; a call that runs none in a sandbox is refused then. */
+  readonly floor?: Isolation
+}
 
 /** What a policy says of one call. `unavailable` is not a denial: nothing runs, and the caller may try again. */
 export type Decision =
-  | { readonly effect: 'allow'; readonly reason?: string }
-  | { readonly effect: 'deny'; readonly reason: string }
-  | { readonly effect: 'ask'; readonly reason: string }
-  | { readonly effect: 'unavailable'; readonly reason: string; readonly cause?: unknown }
+  | (Granted & { readonly effect: 'allow'; readonly reason?: string })
+  | (Grounds & { readonly effect: 'deny'; readonly reason: string })
+  | (Granted & {
+      readonly effect: 'ask'
+      readonly reason: string
+      /** Roles that may answer besides those who always may. */
+      readonly approvers?: readonly string[]
+    })
+  | (Grounds & { readonly effect: 'unavailable'; readonly reason: string; readonly cause?: unknown })
 
 /** All a decision may rest on; the arguments are already valid. */
 export interface PolicyRequest {
@@ -30,6 +47,11 @@ export interface Policy {
   decide(request: PolicyRequest, waiting: Waiting): Decision | Promise<Decision>
   /** Whether discovery shows the tool; absent means that only permissions hide tools. It grants nothing. */
   visible?(request: Omit<PolicyRequest, 'args'>): boolean
+  /**
+   * Whether a tool of this name is there for the identity; where it is not, it is as if there were none. Asked with
+   * every call and every entry that discovery looks at, so it must be quick; what it throws counts as no.
+   */
+  exists?(identity: Identity, tool: NamedTool): boolean
 }
 
 /** A person's answer to a call that a policy or a tool wants approved. */
@@ -37,9 +59,30 @@ export interface Approval {
   readonly approved: boolean
   readonly by?: string
   readonly reason?: string
+  /** Nobody has answered yet: the call ends with APPROVAL_REQUIRED, and whoever keeps calls makes it again later. */
+  readonly pending?: { readonly id: string; readonly expiresMs: number }
+}
+
+/** A call that somebody must approve. */
+export interface ApprovalRequest extends PolicyRequest {
+  readonly callId: string
+  /** Of the definition that would run. */
+  readonly digest: string
+  /** Why somebody must. */
+  readonly reason: string
+  readonly rule?: string
+  /** Roles that may answer besides those who always may. */
+  readonly approvers?: readonly string[]
+  /** For how long an answer is waited for. */
+  readonly withinMs: number
 }
 
 /** Asks a person. Without one, calls that need approval end with APPROVAL_REQUIRED. Same contract as Policy. */
 export interface Approver {
-  approve(request: PolicyRequest & { readonly reason: string }, waiting: Waiting): Promise<Approval>
+  /**
+   * It keeps questions and answers `pending` instead of waiting for a person, so that how long one may take is its own to
+   * tell: a slow answer of its own does not count as nobody's.
+   */
+  readonly pends?: boolean
+  approve(request: ApprovalRequest, waiting: Waiting): Promise<Approval>
 }

@@ -42,6 +42,17 @@ for (const [rule, path, hint] of [
   [{ denny: '*', allow: '*' }, '/rules/0/denny', /did you mean "deny"/],
   [{ allow: '*', reason: 5 }, '/rules/0/reason', /must be a string/],
   [{ deny: '*', reason: '' }, '/rules/0/reason', /must not be empty/],
+  [{ allow: '*', when: {} }, '/rules/0/when', /such as/],
+  [{ allow: '*', when: undefined }, '/rules/0/when', /such as/],
+  [{ deny: '*', when: { '/a': { abov: 1 } } }, '/rules/0/when/~1a/abov', /did you mean "above"/],
+  [{ allow: '*', floor: 'strong' }, '/rules/0/floor', /none, wasm, namespaces, container, kernel, microvm/],
+  [{ allow: '*', floor: undefined }, '/rules/0/floor', /none, wasm/],
+  [{ deny: '*', floor: 'wasm' }, '/rules/0/floor', /goes with allow or ask/],
+  [{ allow: '*', approvers: ['a'] }, '/rules/0/approvers', /goes with ask/],
+  [{ ask: '*', approvers: [] }, '/rules/0/approvers', /name at least one/],
+  [{ ask: '*', name: '' }, '/rules/0/name', /must not be empty/],
+  [{ unavailable: 'x' }, '/rules/0/unavailable', /namespace:prefix/],
+  [{ unavailable: '*', ask: '*' }, '/rules/0', /exactly one of/],
   [{ to: 'bob' }, '/rules/0', /exactly one of/],
   [{ allow: '*', deny: 'a:*' }, '/rules/0', /exactly one of/],
   ['allow', '/rules/0', /must be a rule/],
@@ -78,4 +89,9 @@ test('what is no list of rules is refused', () => {
   for (const list of [undefined, null, {}, 'allow']) {
     assert.equal(fault(list).details?.issues?.[0]?.path, '/rules')
   }
+})
+
+test('more rules than anybody needs are refused', () => {
+  const error = fault(Array.from({ length: 10_001 }, () => ({ allow: '*' })))
+  assert.match(error.message, /more than 10000 rules/)
 })

@@ -63,3 +63,45 @@ test('a condition that a rule inherits counts like its own', async () => {
   assert.equal(await effectOf([rule], 'a', { principal: 'bob' }), 'allow')
   assert.equal(await effectOf([rule], 'a', { principal: 'eve' }), 'deny')
 })
+
+test('a deny wins over an unavailable, and an unavailable over an ask', async () => {
+  const all: Rule[] = [{ allow: '*' }, { ask: 'a:*' }, { unavailable: 'a:*', reason: 'at night' }]
+  for (const order of [all, [...all].reverse()]) assert.equal(await effectOf(order, 'a'), 'unavailable')
+  for (const order of [
+    [...all, { deny: 'a:tool' } as const],
+    [{ deny: 'a:tool' } as const, ...all],
+  ]) {
+    assert.equal(await effectOf(order, 'a'), 'deny')
+  }
+})
+
+test('a decision names the rule that made it, the first of several, by its name or its place', async () => {
+  const ruleOf = async (...list: Rule[]) => (await rules(list).decide(requestFor('a'), waiting)).rule
+  assert.equal(await ruleOf({ allow: '*' }, { deny: 'a:*' }, { deny: '*', to: 'alice' }), '/rules/1')
+  assert.equal(await ruleOf({ allow: '*', tenants: ['acme'] }, { allow: '*', name: 'rest' }), '/rules/0')
+  assert.equal(await ruleOf({ allow: 'b:*' }, { ask: '*', name: 'careful' }, { allow: '*' }), 'careful')
+  assert.equal(await ruleOf({ allow: 'b:*' }), undefined)
+})
+
+test('the strongest floor of all rules that hold is the floor, whichever of them decides', async () => {
+  const floorOf = async (...list: Rule[]) => {
+    const decision = await rules(list).decide(requestFor('a'), waiting)
+    return 'floor' in decision ? decision.floor : undefined
+  }
+  assert.equal(await floorOf({ allow: '*' }, { allow: 'a:*', floor: 'namespaces' }), 'namespaces')
+  assert.equal(await floorOf({ allow: '*', floor: 'wasm' }, { ask: 'a:*', floor: 'kernel' }), 'kernel')
+  assert.equal(await floorOf({ ask: '*' }, { allow: 'a:*', floor: 'container' }), 'container')
+  assert.equal(await floorOf({ allow: '*' }, { allow: 'b:*', floor: 'container' }), undefined)
+  assert.equal(await floorOf({ allow: '*', floor: 'container' }, { deny: 'a:*' }), undefined)
+})
+
+test('discovery shows what some arguments may be allowed for, and hides what none are', () => {
+  const { args: _args, ...request } = requestFor('a')
+  const shows = (...list: Rule[]) => rules(list).visible?.(request)
+  const when = { '/x': { is: 1 } }
+  assert.equal(shows({ allow: '*' }, { deny: 'a:*', when }), true)
+  assert.equal(shows({ allow: 'a:*', when }), true)
+  assert.equal(shows({ allow: '*' }, { unavailable: 'a:*' }), true)
+  assert.equal(shows({ allow: 'a:*', when }, { deny: 'a:*' }), false)
+  assert.equal(shows({ allow: 'b:*', when }), false)
+})

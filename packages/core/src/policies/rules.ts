@@ -1,7 +1,10 @@
-import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
+import { type EffectClass, type Isolation, type Issue, ToolError } from '@gantry/contract'
 import { unknownKeys } from '../search/index.ts'
-import type { Decision, Policy } from './policy.ts'
-import { type CompiledRule, type RuleRequest, readRule } from './read-rule.ts'
+import type { When } from './condition.ts'
+import type { Decision, Policy, PolicyRequest } from './policy.ts'
+import { type CompiledRule, isFor, readRule } from './read-rule.ts'
+import { createRuleIndex } from './rule-index.ts'
+import { rankOf, strictest } from './strictest.ts'
 
 /** Whom and what a rule is about; every condition that is there must hold. */
 interface RuleScope {
@@ -12,17 +15,39 @@ interface RuleScope {
   readonly effects?: readonly EffectClass[]
   /** A tool needs one of them. */
   readonly tags?: readonly string[]
+  /** What must be true of the arguments. */
+  readonly when?: When
   readonly reason?: string | undefined
+  /** What explanations call the rule; its place in the list when absent. */
+  readonly name?: string | undefined
 }
 
 type Patterns = string | readonly string[]
 
+interface Floored {
+  /** Programs must be isolated at least so, whatever other rules say; what runs in no sandbox is refused. */
+  readonly floor?: Isolation
+}
+
 /** One rule: a verb, the tools it is about (`*`, `ns:*`, `ns:prefix*`, `ns:name`, `ns:name:1.0.0`), and its scope. */
 export type Rule = RuleScope &
   (
-    | { readonly allow: Patterns; readonly deny?: never; readonly ask?: never }
-    | { readonly deny: Patterns; readonly allow?: never; readonly ask?: never }
-    | { readonly ask: Patterns; readonly allow?: never; readonly deny?: never }
+    | (Floored & {
+        readonly allow: Patterns
+        readonly deny?: never
+        readonly ask?: never
+        readonly unavailable?: never
+      })
+    | { readonly deny: Patterns; readonly allow?: never; readonly ask?: never; readonly unavailable?: never }
+    | (Floored & {
+        readonly ask: Patterns
+        readonly allow?: never
+        readonly deny?: never
+        readonly unavailable?: never
+        /** Roles that may answer besides those who always may. */
+        readonly approvers?: readonly string[]
+      })
+    | { readonly unavailable: Patterns; readonly allow?: never; readonly deny?: never; readonly ask?: never }
   )
 
 export interface RulesOptions {
@@ -30,34 +55,61 @@ export interface RulesOptions {
   readonly default?: 'allow' | 'deny' | undefined
 }
 
+/** More are refused, because somebody outside may have written them. */
+const mostRules = 10_000
+
 /**
- * A policy from plain data. Order does not matter: any deny wins over any ask, any ask over any allow.
- * Throws CONFIG_INVALID with every failing path.
+ * A policy from plain data. Order does not matter: any deny wins over any unavailable, that over any ask, and any ask
+ * over any allow. Throws CONFIG_INVALID with every failing path.
  */
 export function rules(list: readonly Rule[], options: RulesOptions = {}): Policy {
-  const compiled = readAll(list, options)
+  const index = createRuleIndex(readAll(list, options))
   const otherwise: Decision =
     options.default === 'allow' ? { effect: 'allow' } : { effect: 'deny', reason: 'No rule allows it.' }
-  const decide = (request: RuleRequest): Decision => {
-    let found: Decision | undefined
-    for (const rule of compiled) {
-      if (found !== undefined && rank[found.effect] >= rank[rule.decision.effect]) continue
-      if (rule.matches(request)) found = rule.decision
-    }
-    return found ?? otherwise
+  const decide = ({ identity, tool, args }: PolicyRequest): Decision => {
+    let found: Found | undefined
+    index.visit(tool, identity, (rule) => {
+      if (isFor(rule, identity) && (rule.when === undefined || rule.when(args))) found = next(found, rule)
+    })
+    return found?.decision ?? otherwise
   }
-  return { decide, visible: (request) => decide(request).effect !== 'deny' }
+  return {
+    decide,
+    // Nothing is known of the arguments: a rule that depends on them may let one call pass and may not stop another.
+    visible({ identity, tool }) {
+      let found: Found | undefined
+      index.visit(tool, identity, (rule) => {
+        const certain = rule.when === undefined || rule.decision.effect === 'allow'
+        if (certain && isFor(rule, identity)) found = next(found, rule)
+      })
+      return (found?.decision ?? otherwise).effect !== 'deny'
+    },
+  }
 }
 
-const rank = { allow: 1, ask: 2, deny: 3, unavailable: 4 } as const
+interface Found {
+  readonly decision: Decision
+  /** Place of the rule that decided. */
+  readonly index: number
+}
+
+/** The first of rules that are equally strict decides, in whatever order they are come by. */
+function next(before: Found | undefined, rule: CompiledRule): Found {
+  if (before === undefined || before.index === rule.index) return rule
+  const [earlier, later] = before.index < rule.index ? [before, rule] : [rule, before]
+  const decision = strictest(earlier.decision, later.decision)
+  if (decision === earlier.decision) return earlier
+  if (decision === later.decision) return later
+  return { decision, index: (rankOf(later.decision) > rankOf(earlier.decision) ? later : earlier).index }
+}
 
 /** A misspelt condition would widen a rule, so rules that are not understood whole are refused. */
 function readAll(list: unknown, options: RulesOptions): readonly CompiledRule[] {
   const issues: Issue[] = []
   if (!Array.isArray(list)) issues.push({ path: '/rules', message: 'must be a list of rules' })
-  const read = Array.from(Array.isArray(list) ? list : [], (rule: unknown, index) =>
-    readRule(rule, `/rules/${index}`, issues),
-  )
+  const given: readonly unknown[] = Array.isArray(list) ? list : []
+  if (given.length > mostRules) issues.push({ path: '/rules', message: `must not have more than ${mostRules} rules` })
+  const read = Array.from(given.slice(0, mostRules), (rule, index) => readRule(rule, index, issues))
   if (!['allow', 'deny', undefined].includes(options.default)) {
     issues.push({ path: '/default', message: 'must be allow or deny' })
   }

@@ -45,6 +45,8 @@ export interface PoolParts {
  * time that doubles, until a start succeeds, somebody else's included.
  */
 export interface Pool {
+  /** How many wait. */
+  readonly waiting: number
   /** One that waits, or a fresh one. The caller disposes it. */
   take(signal: AbortSignal): Promise<Sandbox>
   /** Starts what is missing and ends what is too much. Answers when to come again; undefined when nothing is left here. */
@@ -122,6 +124,9 @@ export function createPool(parts: PoolParts): Pool {
     }
   }
   return {
+    get waiting() {
+      return waiting.size
+    },
     async take(signal) {
       demand.take(timing.now())
       parts.wake(refillMs)

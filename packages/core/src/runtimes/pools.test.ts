@@ -33,7 +33,9 @@ test('one take starts nothing ahead; the second within a minute does, and the th
   assert.equal(runtime.opens, 3)
   const waiting = runtime.live()
   assert.equal(waiting.length, 1)
+  assert.equal(pools.waiting, 1)
   assert.equal(await take(), waiting[0])
+  assert.equal(pools.waiting, 0)
   await pools.close()
 })
 

@@ -28,6 +28,8 @@ export interface PoolFault {
 
 /** A pool for each sort of sandbox: runtime, language and everything else that must be known when it starts. */
 export interface Pools {
+  /** How many sandboxes wait, of all sorts together. */
+  readonly waiting: number
   /** One that waits, or a fresh one. Not everything can wait: see `canWait`. The caller disposes it. */
   take(runtime: Runtime, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox>
   /** Ends everything that waits and waits for the end of it. What was taken is not touched. */
@@ -94,6 +96,9 @@ export function createPools(
     return pool
   }
   return {
+    get waiting() {
+      return [...pools.values()].reduce((sum, pool) => sum + pool.waiting, 0)
+    },
     take: (runtime, spec, signal) =>
       closed || !canWait(spec) ? openSandbox(runtime, spec, signal) : poolFor(runtime, spec).take(signal),
     async close() {

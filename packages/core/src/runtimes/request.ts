@@ -2,6 +2,7 @@ import type { Isolation, SandboxLimits, SandboxNetwork } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
 import { didYouMean } from '../search/did-you-mean.ts'
+import type { Span } from '../tracing/tracer.ts'
 import { isIsolation, isolations, stronger } from './isolation.ts'
 import { resolveLimits } from './limits.ts'
 import type { RuntimesSettings } from './options.ts'
@@ -16,6 +17,8 @@ export interface Confinement {
   readonly runtime?: string
   /** Any runtime that is at least as strong. */
   readonly floor?: Isolation
+  /** Nothing weaker than this, whatever the profile, the runtime and the floor say; for those who answer for the host. */
+  readonly least?: Isolation
   readonly limits?: Partial<SandboxLimits>
   readonly network?: SandboxNetwork
   /** The guarded way out, for a request with a network. */
@@ -24,7 +27,10 @@ export interface Confinement {
 }
 
 /** A program to run once in a sandbox of its own. */
-export interface SandboxRequest extends SandboxJob, Confinement {}
+export interface SandboxRequest extends SandboxJob, Confinement {
+  /** Below it the start of the sandbox and the run in it are noted; whoever began it ends it. */
+  readonly span?: Span
+}
 
 /** What a request comes to. */
 export interface Plan {
@@ -82,13 +88,13 @@ function profileOf(name: string, profiles: ReadonlyMap<string, Profile>): Profil
 }
 
 /** The floor of `standard` is for those who ask for nothing; who names a runtime or a floor without a profile has asked. */
-function floorOf({ profile, floor }: Confinement, { floor: least }: Profile): Isolation {
+function floorOf({ profile, floor, least = 'none' }: Confinement, { floor: usual }: Profile): Isolation {
   if (floor !== undefined && !isIsolation(floor)) {
     throw invalid('/floor', `must be one of ${isolations.join(', ')}`, String(floor))
   }
   // Only a program names a floor, never a tool's arguments: who names one instead of a profile means just that.
-  if (profile === undefined && floor !== undefined) return floor
-  return stronger(least, floor ?? 'none')
+  if (profile === undefined && floor !== undefined) return stronger(floor, least)
+  return stronger(stronger(usual, floor ?? 'none'), least)
 }
 
 function networkOf(asked: SandboxNetwork | undefined, { name, network }: Profile): SandboxNetwork {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
 import { type ErrorCode, ToolError } from '@gantry/contract'
+import { memoryTracer } from '../tracing/memory-tracer.fixture.ts'
 import {
   type FakeOptions,
   fakeRuntime,
@@ -90,6 +91,25 @@ test('who asks for nothing gets what is strong enough for standard, not what is 
     const asked = { program: python(''), ...refused }
     assert.equal(await codeOf(runtimes.run(asked, never)), 'RUNTIME_UNAVAILABLE', JSON.stringify(refused))
   }
+})
+
+test('what the host demands of a request holds whatever profile, runtime or floor it names', async () => {
+  const container: FakeOptions = { kind: 'docker', isolation: 'container', cost: 3 }
+  const { runtimes } = setUp({ profiles: { dev: { unsafeHost: true } } }, wasm, process_, host, container)
+  const asked = { program: python('') }
+  const kindOf = async (request: object) => (await runtimes.run({ ...asked, ...request }, never)).runtime.kind
+  for (const named of [{}, { profile: 'dev' }, { floor: 'wasm' as const }]) {
+    assert.equal(await kindOf({ ...named, least: 'container' }), 'docker', JSON.stringify(named))
+  }
+  assert.equal(await kindOf({ least: 'none' }), 'process')
+  assert.equal(await kindOf({ floor: 'wasm', least: 'none' }), 'wasm')
+  for (const runtime of ['wasm', 'process']) {
+    const weaker = { ...asked, runtime, least: 'container' as const }
+    assert.equal(await codeOf(runtimes.run(weaker, never)), 'RUNTIME_UNAVAILABLE', runtime)
+  }
+  const bare = { ...asked, profile: 'dev', runtime: 'unsafe_host' }
+  assert.equal(await kindOf(bare), 'unsafe_host')
+  assert.equal(await codeOf(runtimes.run({ ...bare, least: 'wasm' }, never)), 'RUNTIME_UNAVAILABLE')
 })
 
 test('the bare host runs what a configured profile and the call both ask for', async () => {
@@ -372,4 +392,31 @@ test('a sandbox that fails to go away does not change what became of the program
     },
   )
   assert.equal(text(await runtimes.run({ program: python('done') }, never)), 'done')
+})
+
+test('what runs and what waits can be asked at any time', async () => {
+  const { runtimes } = setUp({}, { run: (_, signal) => untilAborted(signal) })
+  assert.deepEqual(runtimes.load(), { running: 0, waiting: 0 })
+  const stop = new AbortController()
+  const runs = [1, 2].map(() => codeOf(runtimes.run({ program: python('') }, stop.signal)))
+  assert.deepEqual(runtimes.load(), { running: 2, waiting: 0 })
+  stop.abort(new ToolError('CANCELLED', 'Enough.'))
+  await Promise.all(runs)
+  assert.deepEqual(runtimes.load(), { running: 0, waiting: 0 })
+})
+
+test('the start of a sandbox and the run in it are spans, and a failed start is one that failed', async () => {
+  const tracer = memoryTracer()
+  const failures = [new ToolError('SANDBOX_INIT_FAILED', 'No room.')]
+  const onOpen = (): void => {
+    const failure = failures.pop()
+    if (failure !== undefined) throw failure
+  }
+  const { runtimes, timing } = setUp({}, { onOpen })
+  const span = tracer.start('above', undefined)
+  const run = runtimes.run({ program: python('hello'), span }, never)
+  await timing.advance(10_000)
+  assert.equal((await run).attempts, 2)
+  const noted = tracer.spans.slice(1).map(({ name, code, ends }) => `${name} ${code ?? 'ok'} ${ends}`)
+  assert.deepEqual(noted, ['sandbox.start SANDBOX_INIT_FAILED 1', 'sandbox.start ok 1', 'sandbox.run ok 1'])
 })

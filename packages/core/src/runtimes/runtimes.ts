@@ -1,4 +1,5 @@
 import { type Isolation, type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
+import { traced } from '../tracing/traced.ts'
 import { follow } from './follow.ts'
 import { type RuntimesOptions, settingsOf } from './options.ts'
 import { createPools } from './pools.ts'
@@ -28,6 +29,11 @@ export interface OpenedSandbox extends RanIn {
   readonly sandbox: Sandbox
 }
 
+export interface RuntimesLoad {
+  readonly running: number
+  readonly waiting: number
+}
+
 /** One runtime as `gantry doctor` shows it. */
 export type RuntimeInfo = {
   readonly kind: string
@@ -55,6 +61,8 @@ export interface Runtimes {
   run(request: SandboxRequest, signal: AbortSignal): Promise<RunAnswer>
   /** Opens a sandbox whose interpreter keeps its state over several runs. `close` ends it too. */
   open(language: string, confinement: Confinement, signal: AbortSignal): Promise<OpenedSandbox>
+  /** How many programs run, and how many sandboxes were started ahead of those that will come. */
+  load(): RuntimesLoad
   /** Every runtime, probed one after the other, so that none disturbs the times of another. */
   list(signal: AbortSignal): Promise<readonly RuntimeInfo[]>
   /** Cancels what runs, waits until all is gone and closes the runtimes. */
@@ -70,6 +78,7 @@ export function createRuntimes(options: RuntimesOptions): Runtimes {
   const pools = createPools(settings.pool, timing, settings.onFault)
   const running = new Set<Promise<unknown>>()
   let closed: Promise<void> | undefined
+  let programs = 0
 
   const choose = ({ requirement, spec }: Plan, signal: AbortSignal): Promise<Runtime> =>
     select(cheapestFirst, requirement, spec, (runtime) => probes.get(runtime, signal))
@@ -89,17 +98,25 @@ export function createRuntimes(options: RuntimesOptions): Runtimes {
       running.delete(done)
     }
   }
+  const counted = async <T>(work: () => Promise<T>): Promise<T> => {
+    programs += 1
+    try {
+      return await work()
+    } finally {
+      programs -= 1
+    }
+  }
   const runOnce = async (request: SandboxRequest, signal: AbortSignal): Promise<RunAnswer> => {
-    const { profile, runtime: named, floor, limits, network, dial, deterministic, ...job } = request
+    const { profile, runtime: named, floor, least, limits, network, dial, deterministic, span, ...job } = request
     const plan = planOf(job.program, request, settings)
     const runtime = await choose(plan, signal)
     const attempt = async (count: number): Promise<Outcome> => {
       // What waited may have died unseen, so a second attempt does not rely on it.
-      const sandbox = await (count === 1
-        ? pools.take(runtime, plan.spec, signal)
-        : openSandbox(runtime, plan.spec, signal))
+      const sandbox = await traced(span?.child('sandbox.start', { facts: { 'gantry.attempt': count } }), () =>
+        count === 1 ? pools.take(runtime, plan.spec, signal) : openSandbox(runtime, plan.spec, signal),
+      )
       try {
-        return await sandbox.run(job, signal)
+        return await traced(span?.child('sandbox.run'), () => sandbox.run(job, signal))
       } finally {
         await disposeOf(sandbox)
       }
@@ -121,7 +138,8 @@ export function createRuntimes(options: RuntimesOptions): Runtimes {
     for (const end of ends) if (end.status === 'rejected') throw end.reason
   }
   return {
-    run: (request, signal) => tracked(signal, (both) => runOnce(request, both)),
+    run: (request, signal) => tracked(signal, (both) => counted(() => runOnce(request, both))),
+    load: () => ({ running: programs, waiting: pools.waiting }),
     open: (language, confinement, signal) => tracked(signal, (both) => openOnce(language, confinement, both)),
     list: (signal) =>
       tracked(signal, async (both) => {

@@ -7,7 +7,8 @@ const longestMs = 2_147_483_647
 
 /**
  * Sends one call and gives the server's result as it is. Progress is always asked for. The idempotency key goes along
- * as `_meta["gantry/idempotencyKey"]`, for servers that keep such keys. Rejects with what the SDK throws.
+ * as `_meta["gantry/idempotencyKey"]`, for servers that keep such keys, and the place in a trace as
+ * `_meta.traceparent`. Rejects with what the SDK throws.
  */
 export async function sendCall(
   { client, modern, callResult, incoming }: Connection,
@@ -23,7 +24,9 @@ export async function sendCall(
   signal.throwIfAborted()
   const progressToken = incoming.nextToken()
   const deaf = incoming.watch(progressToken, (report) => context.progress(report))
-  const _meta = { progressToken, 'gantry/idempotencyKey': context.idempotencyKey }
+  const { traceparent } = context
+  const place = traceparent === undefined ? {} : { traceparent }
+  const _meta = { progressToken, 'gantry/idempotencyKey': context.idempotencyKey, ...place }
   const params = { name, arguments: args, _meta }
   const options = { signal: stop.signal, timeout: longestMs }
   logs.begin(context)

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Identity } from '@gantry/contract'
+import { memoryAudit } from './audits/memory.ts'
+import { createExecutor } from './executor.ts'
+import { alice, tool } from './pipeline/pipeline.fixture.ts'
+import { rules } from './policies/rules.ts'
+
+test('an executor under a further policy allows less and never more, and the one that it came from stays as it was', async () => {
+  const [one, other] = ['it', 'other'].map((name) => tool(() => name, { name }))
+  assert.ok(one && other)
+  const gantry = createExecutor({ tools: [one, other], policy: { rules: [{ allow: 'test:it' }] } })
+  const wide = gantry.under({ policy: rules([{ allow: '*' }]) })
+  const narrow = wide.under({ policy: rules([{ deny: 'test:it' }], { default: 'allow' }) })
+  const statuses = async (name: string) => {
+    const results = await Promise.all([gantry, wide, narrow].map((executor) => executor.run(`test:${name}`)))
+    return results.map(({ status }) => status)
+  }
+  assert.deepEqual(await statuses('it'), ['ok', 'ok', 'denied'])
+  assert.deepEqual(await statuses('other'), ['denied', 'denied', 'denied'])
+  assert.deepEqual(
+    [gantry, wide, narrow].map((executor) => executor.tools().items.length),
+    [1, 1, 0],
+  )
+  await narrow.close()
+  assert.equal((await gantry.run('test:it')).error?.code, 'BACKEND_UNAVAILABLE')
+})
+
+test('a call keeps the policy and the record that it began with, its inner calls too', async () => {
+  const gate = Promise.withResolvers<void>()
+  const inner = tool(() => 'inner', { name: 'inner' })
+  const wait = tool(() => gate.promise, { name: 'wait' })
+  const gantry = createExecutor({ tools: [inner, wait] })
+  const [before, after] = [memoryAudit(), memoryAudit()]
+  const old = gantry.under({ audit: before })
+  const running = old.chain([{ tool: 'test:wait' }, { tool: 'test:inner' }])
+  const next = gantry.under({ policy: rules([{ deny: 'test:inner' }], { default: 'allow' }), audit: after })
+  const refused = await next.chain([{ tool: 'test:inner' }])
+  gate.resolve()
+  assert.deepEqual([(await running).status, refused.status], ['ok', 'denied'])
+  const tools = (audit: typeof before) => audit.records().map((record) => `${record.phase} ${record.tool}`)
+  assert.deepEqual(tools(after), ['end test:inner:1.0.0'])
+  assert.equal(tools(before).filter((text) => text.endsWith('inner:1.0.0')).length, 2)
+  await gantry.close()
+})
+
+test('slots, tools that come later and the end are shared', async () => {
+  let started = 0
+  const gate = Promise.withResolvers<void>()
+  const slow = tool(
+    () => {
+      started += 1
+      return gate.promise
+    },
+    { concurrency: 1 },
+  )
+  const gantry = createExecutor({ tools: [slow] })
+  const other = gantry.under({ policy: rules([{ allow: '*' }]) })
+  const first = other.run('test:it')
+  assert.equal((await gantry.run('test:it', {}, { timeoutMs: 20 })).error?.code, 'TIMEOUT')
+  assert.equal(started, 1)
+  gate.resolve()
+  assert.equal((await first).status, 'ok')
+  gantry.register(tool(() => 1, { namespace: 'late' }))
+  assert.equal((await other.run('late:it')).output, 1)
+  await gantry.close()
+})
+
+test('the hash for a caller changes with what he sees, and with nothing else', async () => {
+  const gantry = createExecutor({ tools: [tool(() => 1)] })
+  const bound: Identity = { ...alice, tools: ['test:*'] }
+  const first = gantry.hashFor(bound)
+  assert.match(first, /^[0-9a-f]{64}$/)
+  assert.equal(gantry.hashFor(), gantry.catalog.hash)
+  gantry.register(tool(() => 1, { namespace: 'theirs' }))
+  gantry.register(tool(() => 1, { name: 'guarded', permissions: ['x'] }))
+  assert.equal(gantry.hashFor(bound), first)
+  assert.notEqual(gantry.hashFor(), first)
+  gantry.update(tool(() => 1, { description: 'Another.' }))
+  assert.notEqual(gantry.hashFor(bound), first)
+  await gantry.close()
+})
+
+test('a default of allow covers no tool whose permissions the caller lacks, and asks where the tool asks', async () => {
+  const guarded = tool(() => 1, { permissions: ['deploy'] })
+  const asking = tool(() => 1, { name: 'asking', approval: 'always' })
+  const policy = { rules: [], default: 'allow' } as const
+  const gantry = createExecutor({ tools: [guarded, asking], policy, identity: alice })
+  assert.match((await gantry.run('test:it')).error?.message ?? '', /lacks the permission deploy/)
+  assert.equal((await gantry.run('test:asking')).error?.code, 'APPROVAL_REQUIRED')
+  assert.deepEqual(
+    gantry.tools().items.map(({ key }) => key),
+    ['test:asking'],
+  )
+  const holder = { ...alice, permissions: ['deploy'] }
+  assert.equal((await gantry.run('test:it', {}, { identity: holder })).status, 'ok')
+  await gantry.close()
+})

@@ -1,0 +1,168 @@
+import { type Identity, type Result, ToolError } from '@gantry/contract'
+import type { SourceFault } from './backend-sources.ts'
+import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
+import { describeTool } from './catalogs/describe.ts'
+import type { ChainLimits } from './chain/limits.ts'
+import type { Executor } from './executor-interface.ts'
+import { ownIdentity } from './executor-options.ts'
+import { closed, foundTool, type Hearing, isThereAny, missing, requestOf } from './executor-parts.ts'
+import { createHashes } from './hashes.ts'
+import { checkCall } from './pipeline/check.ts'
+import { explainCall } from './pipeline/explain.ts'
+import { findFor, findShown, namedBy } from './pipeline/lookup.ts'
+import { refuseCall, runCall } from './pipeline/pipeline.ts'
+import type { CallRequest, Ports } from './pipeline/ports.ts'
+import { reconcileCall } from './pipeline/reconcile.ts'
+import { streamCall } from './pipeline/stream.ts'
+import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
+import { createScopedSearch } from './scoped-search.ts'
+import { readTraceparent } from './tracing/traceparent.ts'
+
+/** What the doors of an executor share, whichever policy stands behind them. */
+export interface House {
+  readonly owner: Identity
+  readonly nextId: () => string
+  readonly isClosed: () => boolean
+  readonly chainLimits: Partial<ChainLimits> | undefined
+  /** An empty catalog that searches like the executor's own. */
+  readonly createCatalog: () => Catalog
+  /** Asks every backend for its tools; gives those that could not be asked. */
+  readonly ready: (signal: AbortSignal | undefined) => Promise<readonly SourceFault[]>
+}
+
+/** All ways to make a call or to find a tool: what of an executor depends on its policy. */
+export type Doors = Pick<
+  Executor,
+  | 'run'
+  | 'runOrThrow'
+  | 'stream'
+  | 'check'
+  | 'explain'
+  | 'reconcile'
+  | 'chain'
+  | 'checkChain'
+  | 'search'
+  | 'describe'
+  | 'tools'
+  | 'find'
+  | 'hashFor'
+>
+
+/** Of an executor under one policy. */
+export function createDoors(
+  { owner, nextId, isClosed, chainLimits, ready, createCatalog }: House,
+  ports: Ports,
+): Doors {
+  const { catalog, sources } = ports
+  const hashes = createHashes(ports)
+  const searched = createScopedSearch(ports, createCatalog)
+  const asRequest = (
+    tool: string,
+    args: unknown,
+    given: RunOptions,
+    fault?: ToolError,
+    hear?: Hearing,
+  ): CallRequest => {
+    const identity = given.identity === undefined || fault !== undefined ? owner : ownIdentity(given.identity)
+    return requestOf(tool, args, given, given.callId ?? nextId(), identity, hear)
+  }
+  const refusalOf = (given: RunOptions): ToolError | undefined => (isClosed() ? closed() : checkRunOptions(given))
+  const call = (tool: string, args: unknown, asked?: RunOptions, hear?: Hearing): Promise<Result> => {
+    const given = asked ?? noOptions
+    const fault = checkRunOptions(given)
+    const request = asRequest(tool, args, given, fault, hear)
+    const refusal = isClosed() ? closed() : fault
+    return refusal === undefined ? runCall(request, ports) : refuseCall(request, ports, refusal)
+  }
+  const visible = (identity: Identity, also?: (entry: CatalogEntry) => boolean) => (entry: CatalogEntry) =>
+    ports.visible(identity, entry) && (also?.(entry) ?? true)
+
+  return {
+    run: (tool, args, given) => call(tool, args, given),
+    runOrThrow: async (tool, args, given) => {
+      let failure: ToolError | undefined
+      const result = await call(tool, args, given, {
+        failed(error) {
+          failure = error
+        },
+      })
+      if (failure === undefined) return result
+      const { code, message, details, effect, retryable, stage } = failure
+      const facts = details === undefined ? {} : { details }
+      throw new ToolError(code, message, { cause: failure.cause, effect, retryable, stage, result, ...facts })
+    },
+    stream: (tool, args, given) => {
+      const callId = given?.callId ?? nextId()
+      const start = async (report: NonNullable<CallRequest['report']>, signal: AbortSignal): Promise<Result> =>
+        call(tool, args, { ...given, callId, signal }, { report })
+      return streamCall(callId, start, given?.signal)
+    },
+    check: async (tool, args, given = noOptions) => {
+      const refusal = refusalOf(given)
+      if (refusal !== undefined) throw refusal
+      return checkCall(asRequest(tool, args, given), ports)
+    },
+    explain: async (tool, args, { identity = owner, asker = identity, signal } = {}) => {
+      const given = { identity, signal }
+      const refusal = refusalOf(given)
+      if (refusal !== undefined) throw refusal
+      return explainCall(asRequest(tool, args, given), asker, ports)
+    },
+    reconcile: async (tool, key, asked) => {
+      const given = { ...asked, idempotencyKey: key }
+      const refusal = refusalOf(given)
+      if (refusal !== undefined) return { state: 'unknown', reason: refusal.message }
+      return reconcileCall(key, asRequest(tool, undefined, given), ports)
+    },
+    chain: async (steps, asked) => {
+      const given = asked ?? {}
+      // Loaded with the first chain, so that a plain call starts faster.
+      const { runChain } = await import('./chain/chain.ts')
+      const identity = given.identity === undefined ? {} : { identity: given.identity }
+      const span = ports.tracer?.start('gantry.chain', readTraceparent(given.traceparent))
+      const traceparent = span?.traceparent ?? given.traceparent
+      const place = traceparent === undefined ? {} : { traceparent }
+      const result = await runChain(
+        steps,
+        async (tool, args, { stepId: _step, index: _index, decisive: _decisive, ...step }) =>
+          call(tool, args, { ...step, ...identity, ...place }),
+        { ...given, limits: { ...chainLimits, ...given.limits } },
+      )
+      span?.note({
+        'gantry.call_id': result.chainId,
+        'gantry.status': result.status,
+        'gantry.steps': result.steps.length,
+      })
+      span?.end(result.error?.code)
+      return result
+    },
+    checkChain: async (steps, given = {}) => {
+      const { refuseInvalid } = await import('./chain/chain.ts')
+      refuseInvalid(steps, { ...given, limits: { ...chainLimits, ...given.limits } })
+    },
+    search: async (query, { identity = owner, allow, ...rest } = {}) => {
+      const faults = await ready(rest.signal)
+      const page = await searched(identity).search(query, { ...rest, allow: visible(identity, allow) })
+      const items = page.items.map(({ entry, score }) => foundTool(entry, score))
+      const fault = faults.find(({ backend }) => isThereAny(ports, identity, backend))
+      return { ...page, items, ...(fault === undefined ? {} : { warning: missing(fault) }) }
+    },
+    describe: async (tool, { identity = owner, ...how } = {}) => {
+      const mayKnow = ports.there(identity, namedBy(tool))
+      if (mayKnow) await sources.pending(tool)
+      const isVisible = visible(identity)
+      const entry = findShown(catalog, tool, isVisible, sources, mayKnow)
+      const versions = catalog
+        .versions(entry.key)
+        .filter((version) => isVisible(catalog.find(`${entry.key}:${version}`)))
+      return describeTool(entry, { ...how, versions })
+    },
+    tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
+    find: (tool, { identity = owner } = {}) =>
+      findFor(catalog, tool, {
+        finds: (entry) => ports.there(identity, entry.tool),
+        sees: (entry) => ports.visible(identity, entry),
+      }),
+    hashFor: (identity = owner) => hashes.of(identity),
+  }
+}

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Backend } from '../backends/backend.ts'
+import { createExecutor } from '../executor.ts'
+import type { Rule } from '../policies/rules.ts'
+import { fakeRuntime } from '../runtimes/fake.fixture.ts'
+import { createLanguages } from '../runtimes/languages.ts'
+import { createRuntimes } from '../runtimes/runtimes.ts'
+import { builtinTools } from '../tools/builtin.ts'
+import { tool } from './pipeline.fixture.ts'
+
+const weak = { kind: 'wasm', isolation: 'wasm', cost: 1 } as const
+const strong = { kind: 'docker', isolation: 'container', cost: 3 } as const
+
+function executor(rules: readonly Rule[], ...kinds: readonly (typeof weak | typeof strong)[]) {
+  const runtimes = {
+    ...createRuntimes({ runtimes: kinds.map(fakeRuntime), pool: false }),
+    languages: createLanguages(),
+  }
+  return createExecutor({ tools: [...builtinTools(), tool(() => 1)], policy: { rules, default: 'allow' }, runtimes })
+}
+
+const code = { language: 'python', code: '1', profile: 'dev' }
+
+test('a program is isolated as the policy demands, whatever the caller names, and the result says by what', async () => {
+  const gantry = executor([{ allow: 'code:*', floor: 'container', to: 'local' }], weak, strong)
+  assert.deepEqual((await gantry.run('code:run', code)).runtime, { kind: 'docker', isolation: 'container' })
+  const named = await gantry.run('code:run', { ...code, runtime: 'wasm' })
+  assert.equal(named.error?.code, 'RUNTIME_UNAVAILABLE')
+  const other = { principal: 'other', tenant: 'local', permissions: [] }
+  assert.equal((await gantry.run('code:run', code, { identity: other })).runtime?.kind, 'wasm')
+  await gantry.close()
+})
+
+test('where nothing is strong enough, nothing runs', async () => {
+  const gantry = executor([{ allow: 'code:*', floor: 'container' }], weak)
+  const { error, attempts } = await gantry.run('code:run', code)
+  assert.equal(error?.code, 'RUNTIME_UNAVAILABLE')
+  assert.match(error?.message ?? '', /at least container/)
+  assert.equal(attempts, 1)
+  await gantry.close()
+})
+
+test('a call that runs in no sandbox is refused where a floor is demanded, and a floor of none demands nothing', async () => {
+  const gantry = executor([{ allow: 'test:*', floor: 'wasm' }], weak)
+  const { error } = await gantry.run('test:it')
+  assert.deepEqual([error?.code, error?.retryable, error?.effect], ['RUNTIME_UNAVAILABLE', false, 'none'])
+  assert.match(error?.message ?? '', /isolated at least as wasm by the policy/)
+  await gantry.close()
+  const open = executor([{ allow: 'test:*', floor: 'none' }], weak)
+  assert.equal((await open.run('test:it')).status, 'ok')
+  await open.close()
+})
+
+test('a backend that holds calls to the floor is told of it', async () => {
+  const floors: unknown[] = []
+  const backend: Backend = {
+    ...{ kind: 'pod', name: 'pod', enforces: ['floor'] },
+    call: (_, { floor }) => void floors.push(floor),
+  }
+  const pod = tool(() => 1, { backends: [{ kind: 'pod' }] })
+  const policy = { rules: [{ allow: '*', floor: 'kernel' }] } as const
+  const gantry = createExecutor({ tools: [{ ...pod, run: undefined }], backends: [backend], policy })
+  assert.equal((await gantry.run('test:it')).status, 'ok')
+  assert.deepEqual(floors, ['kernel'])
+  await gantry.close()
+})
