@@ -1,21 +1,25 @@
 // `npm run bench` measures everything and rewrites docs/benchmarks.md; `npm run bench -- local-call` prints one part.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { audit } from './audit.ts'
 import { backends } from './backends.ts'
 import { brokers } from './brokers.ts'
 import { catalog } from './catalog.ts'
 import { chain } from './chain.ts'
 import { cliStart } from './cli-start.ts'
+import { door } from './door.ts'
 import { localCall } from './local-call.ts'
 import { openapiImport } from './openapi-import.ts'
 import { pageText } from './page.ts'
 import { installPeers } from './peers.ts'
+import { policy } from './policy.ts'
 import { endProgress } from './progress.ts'
 import { type Section, sectionText } from './report.ts'
 import { safeguards } from './safeguards.ts'
 import { sandboxes } from './sandboxes.ts'
 import { service, serviceDepth } from './service.ts'
 import { stream } from './stream.ts'
+import { tenants } from './tenants.ts'
 
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['local-call', localCall],
@@ -25,10 +29,14 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['cli-start', cliStart],
   ['backends', backends],
   ['safeguards', safeguards],
+  ['policy', policy],
   ['openapi-import', openapiImport],
   ['sandboxes', sandboxes],
+  ['door', door],
   ['service', service],
   ['service-depth', serviceDepth],
+  ['tenants', tenants],
+  ['audit', audit],
   ['brokers', brokers],
 ])
 

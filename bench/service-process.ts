@@ -5,7 +5,7 @@ import { callAtRate } from './rate.ts'
 import { gantryBacklog, gantryCaller } from './service-gantry.ts'
 import { httpCaller } from './service-http.ts'
 
-export type Drainer = 'gantry' | 'graphile' | 'graphile local'
+export type Drainer = 'gantry' | 'gantry unsealed' | 'gantry unaudited' | 'graphile' | 'graphile local'
 export type Answerer = 'gantry' | 'gantry http' | 'bullmq' | 'gantry embedded'
 
 /** What is to be measured; `url` is that of an empty database. */
@@ -112,9 +112,8 @@ function stopwatch(count: number) {
 }
 
 function backlogOf(subject: Drainer, url: string): Promise<Backlog> {
-  return subject === 'gantry'
-    ? gantryBacklog({ url, slots })
-    : graphileBacklog(url, slots, subject === 'graphile local')
+  if (subject === 'graphile' || subject === 'graphile local') return graphileBacklog(url, slots, subject !== 'graphile')
+  return gantryBacklog({ url, slots, audit: subject === 'gantry' ? 'sealed' : subject.slice('gantry '.length) })
 }
 
 /** So many calls wait all the time: as many are added as are done. */

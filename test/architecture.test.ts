@@ -18,6 +18,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     schema: 1,
     search: 1,
     resilience: 1,
+    tracing: 1,
     egress: 2,
     files: 2,
     openapi: 2,
@@ -43,6 +44,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     transports: 2,
     records: 2,
     codecs: 3,
+    buckets: 3,
     authenticators: 4,
     consume: 4,
     admit: 4,
@@ -196,10 +198,16 @@ const drivers: readonly {
   { pack: 'service', folder: 'stores', suite: 'testCallStore', files: ['memory', 'sql'], interface: 'call-store' },
   { pack: 'service', folder: 'transports', suite: 'testTransport', files: ['kafka', 'postgres', 'redis'] },
   { pack: 'service', folder: 'databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },
+  {
+    pack: 'service',
+    folder: 'authenticators',
+    suite: 'testAuthenticator',
+    files: ['key-file', 'signed-request', 'stored-key', 'token'],
+  },
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
   { folder: 'backends', suite: 'testBackend', files: ['local', 'http', 'grpc', 'mcp', 'sandboxed'] },
   { folder: 'runtimes', suite: 'testRuntime', files: ['process', 'unsafe-host', 'wasm'] },
-  { folder: 'policies', suite: 'testPolicy', files: ['rules'] },
+  { folder: 'policies', suite: 'testPolicy', files: ['rules', 'all-of', 'tenant-tools'] },
   { folder: 'pins', suite: 'testPinStore', files: ['memory', 'file'] },
   { folder: 'audits', suite: 'testAudit', files: ['memory'] },
   { folder: 'secrets', suite: 'testSecretSource', files: ['memory', 'environment', 'file', 'encrypted', 'first-of'] },
@@ -224,7 +232,7 @@ test('every driver runs the conformance suite of its interface', () => {
 
 test('the list of drivers names every file that implements an interface', () => {
   const implementing =
-    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|CallStore|Transport|ArtifactStore|Promise<Database>|Promise<Transport>)(?:<.*>)?\s*(?:\{|$|=>)/m
+    /(?:implements|\):|: )\s*(?:Memory|Local)?(Catalog|Backend|Policy|Audit|SecretSource|PinStore|Adapter|Runtime|CallStore|Transport|ArtifactStore|Authenticator|Promise<Database>|Promise<Transport>)(?:<.*>)?\s*(?:\{|$|=>)/m
   for (const { pack = 'core', folder, files } of drivers) {
     const found = globSync(`packages/${pack}/src/${folder}/*.ts`, { cwd: root })
       .filter((file) => !file.endsWith('.test.ts'))

@@ -1,11 +1,12 @@
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Admin } from '@platformatic/kafka'
 import { cachedEngine } from './cache.ts'
+import type { Certificate } from './certificates.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
@@ -17,6 +18,8 @@ export interface KafkaServer extends KeptServer {
   readonly guarded: { readonly brokers: string; readonly username: string; readonly password: string }
   /** For clients that go by the `link`. */
   readonly linked: string | undefined
+  /** Over TLS. */
+  readonly secure: string | undefined
   createTopics(names: readonly string[], partitions?: number): Promise<void>
 }
 
@@ -25,6 +28,8 @@ export interface KafkaServerOptions {
   readonly settings?: { readonly [name: string]: string | number }
   /** Makes a way to an address of the broker, such as a proxy, and answers its port; a broker tells clients its address. */
   readonly link?: (upstream: string) => Promise<number>
+  /** Speaks TLS on a port of its own besides, with clients of this authority alone when it is given. */
+  readonly tls?: Certificate & { readonly clientCaFile?: string }
 }
 
 interface Ports {
@@ -33,6 +38,7 @@ interface Ports {
   readonly control: number
   /** Where the broker listens for those who come by the link, and the port that they know. */
   readonly linked?: { readonly from: number; readonly to: number }
+  readonly secure?: number
 }
 
 export const kafkaVersion = '4.1.0'
@@ -46,10 +52,15 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
     const ports = {
       ...{ open: await freePort(), guarded: await freePort(), control: await freePort() },
       ...(options.link === undefined ? {} : { linked: await linkedPorts(options.link) }),
+      ...(options.tls === undefined ? {} : { secure: await freePort() }),
     }
     const password = randomBytes(12).toString('hex')
     const file = join(folder, 'server.properties')
-    writeFileSync(file, settingsOf(folder, ports, password, options.settings), { mode: 0o600 })
+    writeFileSync(
+      file,
+      settingsOf(folder, ports, password, { ...options.settings, ...tlsSettings(folder, options.tls) }),
+      { mode: 0o600 },
+    )
     const brokers = `127.0.0.1:${ports.open}`
     const kept = await keepServer({
       ...{ name: 'Kafka', folder, lastSignal: 'KILL' },
@@ -59,6 +70,7 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
     return Object.assign(kept, {
       brokers,
       linked: ports.linked === undefined ? undefined : `127.0.0.1:${ports.linked.from}`,
+      secure: ports.secure === undefined ? undefined : `127.0.0.1:${ports.secure}`,
       guarded: { brokers: `127.0.0.1:${ports.guarded}`, username: 'gantry', password },
       createTopics: (names: readonly string[], partitions = 1) => createTopics(brokers, names, partitions),
     })
@@ -66,6 +78,17 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
     rmSync(folder, { recursive: true, force: true })
     throw error
   }
+}
+
+/** Key and certificate in one file, as it wants them. */
+function tlsSettings(folder: string, tls: KafkaServerOptions['tls']): { readonly [name: string]: string } {
+  if (tls === undefined) return {}
+  const store = join(folder, 'server.pem')
+  writeFileSync(store, [tls.keyFile, tls.certFile].map((file) => readFileSync(file, 'utf8')).join(''), { mode: 0o600 })
+  const own = { 'ssl.keystore.type': 'PEM', 'ssl.keystore.location': store }
+  if (tls.clientCaFile === undefined) return own
+  const clients = { 'ssl.truststore.type': 'PEM', 'ssl.truststore.location': tls.clientCaFile }
+  return { ...own, ...clients, 'ssl.client.auth': 'required' }
 }
 
 async function linkedPorts(link: (upstream: string) => Promise<number>): Promise<{ from: number; to: number }> {
@@ -120,7 +143,8 @@ const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 `
 
 function settingsOf(folder: string, ports: Ports, password: string, more: KafkaServerOptions['settings'] = {}): string {
-  const clients = `PLAINTEXT://127.0.0.1:${ports.open},GUARDED://127.0.0.1:${ports.guarded}`
+  const secure = ports.secure === undefined ? '' : `,SECURE://127.0.0.1:${ports.secure}`
+  const clients = `PLAINTEXT://127.0.0.1:${ports.open},GUARDED://127.0.0.1:${ports.guarded}${secure}`
   const { from, to } = ports.linked ?? {}
   const linked = (port: number | undefined): string => (port === undefined ? '' : `,LINKED://127.0.0.1:${port}`)
   const login = `org.apache.kafka.common.security.plain.PlainLoginModule required user_gantry="${password}";`
@@ -131,7 +155,7 @@ function settingsOf(folder: string, ports: Ports, password: string, more: KafkaS
     listeners: `${clients}${linked(to)},CONTROLLER://127.0.0.1:${ports.control}`,
     'advertised.listeners': `${clients}${linked(from)}`,
     'listener.security.protocol.map':
-      'PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,LINKED:PLAINTEXT,CONTROLLER:PLAINTEXT',
+      'PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,LINKED:PLAINTEXT,SECURE:SSL,CONTROLLER:PLAINTEXT',
     'controller.listener.names': 'CONTROLLER',
     'inter.broker.listener.name': 'PLAINTEXT',
     'listener.name.guarded.sasl.enabled.mechanisms': 'PLAIN',

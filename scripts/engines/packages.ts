@@ -19,6 +19,7 @@ export const programs: readonly Program[] = [
   { name: '/usr/bin/python3', package: 'python3', use: 'sandboxes' },
   { name: 'postgres', package: 'postgresql', use: 'the service' },
   { name: 'redis-server', package: 'redis-server', use: 'the service' },
+  { name: 'promtool', package: 'prometheus', use: 'metrics' },
 ]
 
 /** PATH, and where Debian keeps programs of which several versions can be installed; the newest is found first. */

@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chownSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Certificate } from './certificates.ts'
 import { attempt, freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPrograms, searchPath } from './packages.ts'
 
@@ -15,6 +16,8 @@ export interface PostgresServer extends KeptServer {
 export interface PostgresOptions {
   /** More settings, such as `max_connections`. */
   readonly settings?: { readonly [name: string]: string | number }
+  /** Speaks TLS with whoever wants it. */
+  readonly tls?: Certificate
 }
 
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
@@ -27,7 +30,14 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     const password = randomBytes(12).toString('hex')
     initialise(folder, password, owner)
     const port = await freePort()
-    const settings = { listen_addresses: '127.0.0.1', port, unix_socket_directories: folder, ...options.settings }
+    const tls = options.tls === undefined ? {} : placeCertificate(options.tls, folder, owner)
+    const settings = {
+      listen_addresses: '127.0.0.1',
+      port,
+      unix_socket_directories: folder,
+      ...options.settings,
+      ...tls,
+    }
     const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const data = join(folder, 'data')
     const kept = await keepServer({
@@ -49,8 +59,25 @@ export async function sharedPostgres(): Promise<{ readonly env: NodeJS.ProcessEn
   return { env: { GANTRY_TEST_POSTGRES: url }, stop }
 }
 
+/** The server reads only a key that nobody else can. */
+function placeCertificate({ certFile, keyFile }: Certificate, folder: string, owner: Owner): object {
+  const files = { ssl_cert_file: join(folder, 'server.pem'), ssl_key_file: join(folder, 'server.key') }
+  copyFileSync(certFile, files.ssl_cert_file)
+  copyFileSync(keyFile, files.ssl_key_file)
+  for (const file of Object.values(files)) {
+    chmodSync(file, 0o600)
+    if (owner.uid !== undefined) chownSync(file, owner.uid, owner.gid ?? owner.uid)
+  }
+  return { ssl: 'on', ...files }
+}
+
+interface Owner {
+  readonly uid?: number
+  readonly gid?: number
+}
+
 /** PostgreSQL refuses to run as root. */
-function unprivileged(): { readonly uid?: number; readonly gid?: number } {
+function unprivileged(): Owner {
   if (process.getuid?.() !== 0) return {}
   const id = (flag: string): number => {
     const { status, stdout } = spawnSync('id', [flag, 'postgres'], { encoding: 'utf8' })
@@ -59,7 +86,7 @@ function unprivileged(): { readonly uid?: number; readonly gid?: number } {
   return { uid: id('-u'), gid: id('-g') }
 }
 
-function initialise(folder: string, password: string, owner: { readonly uid?: number; readonly gid?: number }): void {
+function initialise(folder: string, password: string, owner: Owner): void {
   const secret = join(folder, 'password')
   writeFileSync(secret, password, { mode: 0o600 })
   if (owner.uid !== undefined) chownSync(secret, owner.uid, owner.gid ?? owner.uid)

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Certificate } from './certificates.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
@@ -12,28 +13,35 @@ export interface RedisServer extends KeptServer {
   readonly url: string
   readonly port: number
   readonly password: string
+  /** Over TLS. */
+  readonly secureUrl: string | undefined
 }
 
 export interface RedisOptions {
   /** When its log is written to disk: every second, so that a crash can lose that much, or before each answer. */
   readonly fsync?: 'everysec' | 'always'
+  /** Speaks TLS on a port of its own besides, with clients of this authority alone when it is given. */
+  readonly tls?: Certificate & { readonly clientCaFile?: string }
 }
 
-export async function startRedis({ fsync = 'everysec' }: RedisOptions = {}): Promise<RedisServer> {
+export async function startRedis({ fsync = 'everysec', tls }: RedisOptions = {}): Promise<RedisServer> {
   if (!hasProgram('redis-server')) installPackages('redis-server')
   if (!hasProgram('redis-server')) throw new Error('Redis is not installed; apt-get install redis-server')
   const folder = mkdtempSync(join(tmpdir(), 'gantry-redis-'))
   try {
     const password = randomBytes(12).toString('hex')
     const port = await freePort()
+    const securePort = await freePort()
     const settings = join(folder, 'redis.conf')
-    writeFileSync(settings, settingsOf(folder, port, password, fsync), { mode: 0o600 })
+    const secure = tls === undefined ? '' : tlsSettings(securePort, tls)
+    writeFileSync(settings, `${settingsOf(folder, port, password, fsync)}${secure}`, { mode: 0o600 })
     const kept = await keepServer({
       ...{ name: 'Redis', folder, lastSignal: 'KILL' },
       command: ['redis-server', settings],
       isReady: () => answers(port, password),
     })
-    return Object.assign(kept, { url: `redis://:${password}@127.0.0.1:${port}`, port, password })
+    const secureUrl = tls === undefined ? undefined : `rediss://:${password}@127.0.0.1:${securePort}`
+    return Object.assign(kept, { url: `redis://:${password}@127.0.0.1:${port}`, port, password, secureUrl })
   } catch (error) {
     rmSync(folder, { recursive: true, force: true })
     throw error
@@ -44,6 +52,13 @@ function settingsOf(folder: string, port: number, password: string, fsync: strin
   const where = ['bind 127.0.0.1', `port ${port}`, `requirepass ${password}`, `dir ${folder}`]
   const how = ['save ""', 'appendonly yes', `appendfsync ${fsync}`, 'maxmemory-policy noeviction']
   return `${[...where, ...how].join('\n')}\n`
+}
+
+function tlsSettings(port: number, { certFile, keyFile, clientCaFile }: NonNullable<RedisOptions['tls']>): string {
+  const files = [`tls-port ${port}`, `tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`]
+  const clients =
+    clientCaFile === undefined ? ['tls-auth-clients no'] : [`tls-ca-cert-file ${clientCaFile}`, 'tls-auth-clients yes']
+  return `${[...files, ...clients].join('\n')}\n`
 }
 
 /** While it reads its log it takes connections but answers that it is loading. */

@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { get } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Certificate } from './certificates.ts'
 import { goProgram } from './go.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 
@@ -23,7 +25,12 @@ export const s3Program = {
   version: 'v1.8.0',
 }
 
-export async function startS3(): Promise<S3Server> {
+export interface S3ServerOptions {
+  /** Speaks TLS; `ca` is whom to trust for it. */
+  readonly tls?: Certificate & { readonly ca: string }
+}
+
+export async function startS3({ tls }: S3ServerOptions = {}): Promise<S3Server> {
   const path = await goProgram(s3Program)
   const folder = mkdtempSync(join(tmpdir(), 'gantry-s3-'))
   try {
@@ -33,7 +40,7 @@ export async function startS3(): Promise<S3Server> {
     // A folder in its folder is a bucket, which belongs to the root account.
     mkdirSync(join(data, bucket), { recursive: true })
     writeFileSync(join(folder, 'keys'), keysFile(keys), { mode: 0o600 })
-    const endpoint = `http://127.0.0.1:${port}`
+    const endpoint = `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`
     const kept = await keepServer({
       ...{ name: 'versitygw', folder, lastSignal: 'KILL' },
       command: [
@@ -45,10 +52,11 @@ export async function startS3(): Promise<S3Server> {
         region,
         '--health',
         '/health',
+        ...(tls === undefined ? [] : ['--cert', tls.certFile, '--key', tls.keyFile]),
         'posix',
         data,
       ],
-      isReady: () => answers(endpoint),
+      isReady: () => (tls === undefined ? answers(endpoint) : answersSecurely(endpoint, tls.ca)),
     })
     return Object.assign(kept, { port, endpoint, region, bucket, ...keys })
   } catch (error) {
@@ -69,4 +77,14 @@ function answers(endpoint: string): Promise<boolean> {
     ({ ok }) => ok,
     () => false,
   )
+}
+
+function answersSecurely(endpoint: string, ca: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const options = { ca, agent: false, checkServerIdentity: () => undefined }
+    get(`${endpoint}/health`, options, (answer) => {
+      answer.resume()
+      resolve(answer.statusCode === 200)
+    }).on('error', () => resolve(false))
+  })
 }

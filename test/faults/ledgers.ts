@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Queries } from '../../packages/service/src/databases/database.ts'
+import { readAudit } from '../../packages/service/src/records/audit-reader.ts'
+import { type AuditVerdict, verifyAudit } from '../../packages/service/src/records/audit-verify.ts'
 
 /** One line of the tools. */
 export interface Effect {
@@ -60,6 +62,8 @@ export interface Stored {
   readonly audit: readonly { call_id: string; fence: number; phase: string; config: string | null }[]
   readonly attempts: readonly { call_id: string; fence: number; outcome: string }[]
   readonly letters: readonly { call_id: string | null; reason: string }[]
+  /** Whether the audit record is as the processes sealed it. */
+  readonly sealed: AuditVerdict
 }
 
 export async function readStored(database: Queries): Promise<Stored> {
@@ -71,6 +75,7 @@ export async function readStored(database: Queries): Promise<Stored> {
     audit: await read('select call_id, fence, phase, config from audit order by seq'),
     attempts: await read('select call_id, fence, outcome from attempts'),
     letters: await read('select call_id, reason from dead_letters'),
+    sealed: await verifyAudit(readAudit(database, new AbortController().signal)),
   }
 }
 
@@ -88,6 +93,8 @@ export interface Verdict {
   readonly disorder: readonly string[]
   /** Attempts whose start or end is not on the audit record. */
   readonly unaudited: readonly string[]
+  /** What is not as it was sealed on the audit record. */
+  readonly unverified: readonly string[]
   /** Calls that ended and are still queued. */
   readonly left: readonly string[]
   /** What was accepted under one key more than once. */
@@ -109,6 +116,9 @@ export interface Verdict {
     readonly reconciledTwice: number
     readonly attemptsLost: number
     readonly replies: number
+    readonly seals: number
+    /** Rows of the audit record that were not sealed yet. */
+    readonly unsealed: number
   }
 }
 
@@ -146,6 +156,7 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
     }),
     disorder: disorderOf(effects, killed),
     unaudited: unauditedOf(stored, effects),
+    unverified: stored.sealed.findings.map(({ message }) => message),
     left: stored.queue.filter(({ call_id }) => results.has(call_id)).map(({ call_id }) => call_id),
     forked: [...ids].flatMap(([id, same]) => (new Set(same.flatMap((one) => one.callId ?? [])).size > 1 ? [id] : [])),
     unanswered: [...ids].flatMap(([id, same]) => {
@@ -163,6 +174,8 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
       reconciledTwice: each.filter(({ id, tool }) => tool === 'reconcilable' && timesOf(id, tool) > 1).length,
       attemptsLost: stored.attempts.filter(({ outcome }) => outcome === 'lost').length,
       replies: replies.length,
+      seals: stored.sealed.seals,
+      unsealed: stored.sealed.unsealed,
     },
   }
 }
@@ -195,6 +208,7 @@ export function assertSound({ counts, ...wrong }: Verdict, what: string, part = 
     {},
     `${what}; ${JSON.stringify(counts)}`,
   )
+  assert.ok(counts.seals > 0, `${what}: nothing of the audit record was sealed`)
   assert.ok(counts.ok >= part * counts.requests, `${what}: too few calls were done; ${JSON.stringify(counts)}`)
 }
 

@@ -6,8 +6,10 @@ import {
   type StreamEvent,
   ToolError,
 } from '@gantry/contract'
+import { type AuditReads, auditOf } from './audit.ts'
 import { type FollowOptions, follow } from './follow.ts'
 import { createHttp, type Http, type Request, segment } from './http.ts'
+import { type Keys, keysOf } from './keys.ts'
 import {
   type CallOptions,
   type ChainOptions,
@@ -16,9 +18,12 @@ import {
   chainBody,
   readOptions,
   type SubmitOptions,
+  submitHeaders,
   type Waiting,
 } from './options.ts'
+import { type PolicyAccess, policyOf } from './policy.ts'
 import type {
+  ApprovalView,
   CallState,
   CallView,
   CatalogPage,
@@ -27,6 +32,7 @@ import type {
   FoundPage,
   ListedTool,
   Paged,
+  Replay,
   RuntimeView,
   ToolDoc,
   WorkerView,
@@ -53,6 +59,10 @@ export interface DescribeOptions extends Waiting {
 export interface Accepted {
   readonly callId: string
   readonly state: CallState
+}
+
+export interface DecideOptions extends Waiting {
+  readonly reason?: string | undefined
 }
 
 /** Bytes from `start` up to but without `end`. */
@@ -85,18 +95,31 @@ export interface Client {
     options?: PageOptions & { readonly state?: CallState | undefined; readonly tool?: string | undefined },
   ): Promise<Paged<CallView>>
   cancel(callId: string, options?: Waiting): Promise<CallView>
+  /** Runs a call that has ended again with what is on record in the place of its tools, and says what differs. */
+  replay(callId: string, options?: Waiting): Promise<Replay>
   /** Tools by id; `versions` for every version of each. */
   tools(options?: FindOptions & { readonly versions?: 'all' | undefined }): Promise<Paged<ListedTool>>
   /** Tools that fit the words, best first. */
   search(query: string, options?: FindOptions): Promise<FoundPage>
   describe(tool: string, options?: DescribeOptions): Promise<ToolDoc>
   catalog(options?: PageOptions): Promise<CatalogPage>
+  readonly approvals: {
+    /** Calls that wait for a person; decided ones too with `all`. */
+    list(options?: PageOptions & { readonly state?: 'open' | 'all' | undefined }): Promise<Paged<ApprovalView>>
+    get(id: string, options?: Waiting): Promise<ApprovalView>
+    /** Lets a call of somebody else go on, or end; `reason` is shown to its caller. */
+    approve(id: string, options?: DecideOptions): Promise<ApprovalView>
+    deny(id: string, options?: DecideOptions): Promise<ApprovalView>
+  }
   readonly deadLetters: {
     list(options?: PageOptions): Promise<Paged<DeadLetter>>
     get(id: string, options?: Waiting): Promise<DeadLetter>
     redrive(id: string, options?: Waiting): Promise<{ readonly callId: string }>
     discard(id: string, options?: Waiting): Promise<void>
   }
+  readonly keys: Keys
+  readonly policy: PolicyAccess
+  readonly audit: AuditReads
   workers(options?: Waiting): Promise<readonly WorkerView[]>
   runtimes(options?: Waiting): Promise<readonly RuntimeView[]>
   circuits(options?: Waiting): Promise<readonly CircuitView[]>
@@ -123,10 +146,12 @@ export function createClient(options: ClientOptions): Client {
   }
   const callRequest = (tool: string, args: JsonObject, how: SubmitOptions): Request => ({
     path: '/v1/calls',
+    headers: submitHeaders(how),
     body: callBody(tool, args, how),
   })
   const chainRequest = (steps: readonly ChainStep[], how: ChainOptions): Request => ({
     path: '/v1/chains',
+    headers: submitHeaders(how),
     body: chainBody(steps, how),
   })
   return {
@@ -169,21 +194,37 @@ function reads(http: Http): Omit<Client, 'call' | 'submit' | 'chain' | 'submitCh
   const get = <T>(path: string, asking?: object): Promise<T> => ask('GET', path, asking)
   const items = async <T>(path: string, asking?: object): Promise<readonly T[]> =>
     (await get<Paged<T>>(path, asking)).items
+  const decide = async (id: string, decision: string, how: DecideOptions = {}): Promise<ApprovalView> => {
+    const { signal, reason } = how
+    const body = reason === undefined ? { decision } : { decision, reason }
+    return (await http.json({ method: 'POST', path: `/v1/approvals/${segment(id)}`, body, signal }))
+      .body as ApprovalView
+  }
   const letter = (id: string, what = ''): string => `/v1/dead-letters/${segment(id)}${what}`
   return {
     get: async (callId, asking) => get(`/v1/calls/${segment(callId)}`, asking),
     list: (asking) => get('/v1/calls', asking),
     cancel: async (callId, asking) => ask('POST', `/v1/calls/${segment(callId)}/cancel`, asking),
+    replay: async (callId, asking) => ask('POST', `/v1/calls/${segment(callId)}/replay`, asking),
     tools: (asking) => get('/v1/tools', asking),
     search: (query, asking) => get('/v1/tools', { ...asking, query }),
     describe: async (tool, asking) => get(`/v1/tools/${segment(tool)}`, asking),
     catalog: (asking) => get('/v1/catalog', asking),
+    approvals: {
+      list: (asking) => get('/v1/approvals', asking),
+      get: async (id, asking) => get(`/v1/approvals/${segment(id)}`, asking),
+      approve: (id, how) => decide(id, 'approve', how),
+      deny: (id, how) => decide(id, 'deny', how),
+    },
     deadLetters: {
       list: (asking) => get('/v1/dead-letters', asking),
       get: async (id, asking) => get(letter(id), asking),
       redrive: async (id, asking) => ask('POST', letter(id, '/redrive'), asking),
       discard: async (id, asking) => ask('POST', letter(id, '/discard'), asking),
     },
+    keys: keysOf(http),
+    policy: policyOf(http),
+    audit: auditOf(http),
     workers: (asking) => items('/v1/workers', asking),
     runtimes: (asking) => items('/v1/runtimes', asking),
     circuits: (asking) => items('/v1/circuits', asking),

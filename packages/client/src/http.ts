@@ -1,4 +1,5 @@
 import { ToolError } from '@gantry/contract'
+import { credentialsOf } from './credentials.ts'
 import { cancelled, type Fault, faultOf, unreachable } from './errors.ts'
 import type { readOptions } from './options.ts'
 
@@ -38,6 +39,7 @@ const longestRetryAfterMs = 60_000
  * this client: they only read, or do the same when they are done twice, submissions because of their key.
  */
 export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnType<typeof readOptions>): Http {
+  const credentials = credentialsOf(key)
   const attempt = async <T>(
     request: Request,
     read: (response: Response) => Promise<T>,
@@ -48,16 +50,18 @@ export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnTyp
     const abort = (): void => stop.abort(signal?.reason)
     const timer = setTimeout(() => stop.abort(new Error(`There was no answer for ${timeoutMs} ms.`)), timeoutMs)
     signal?.addEventListener('abort', abort)
-    const authorization: { [name: string]: string } = key === undefined ? {} : { authorization: `Bearer ${key}` }
     const content: { [name: string]: string } = body === undefined ? {} : { 'content-type': 'application/json' }
     try {
       if (signal?.aborted) throw cancelled(signal)
-      const response = await fetch(`${url}${path}${queryText(query)}`, {
+      const address = `${url}${path}${queryText(query)}`
+      const text = body === undefined ? undefined : JSON.stringify(body)
+      const response = await fetch(address, {
         method,
-        headers: { ...request.headers, ...authorization, ...content },
+        // Made anew for each repeat, because what is signed serves once.
+        headers: { ...request.headers, ...(await credentials({ method, url: address, body: text })), ...content },
         signal: stop.signal,
         redirect: 'error',
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(text === undefined ? {} : { body: text }),
       })
       return response.ok ? await read(response) : await faultOf(response)
     } catch (cause) {

@@ -1,10 +1,11 @@
 import { type ChainStep, type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isWhole } from './credentials.ts'
 
 /** How to reach a service. */
 export interface ClientOptions {
   /** Such as `http://127.0.0.1:7420`. */
   readonly url: string
-  /** The text of the service's key file. */
+  /** The text of the service's key file, a key of `gantry keys` or a token; one that signs (`gs_…`) is not sent. */
   readonly key?: string
   /** Instead of the global one. */
   readonly fetch?: typeof globalThis.fetch
@@ -34,6 +35,8 @@ export interface SubmitOptions extends Waiting {
   readonly callback?: string | undefined
   /** Digest of the tool as the caller saw it; another one is CATALOG_STALE. Not for chains. */
   readonly schemaDigest?: string | undefined
+  /** The trace that the call belongs to, as W3C writes it; what is none is ignored. */
+  readonly traceparent?: string | undefined
 }
 
 export interface CallOptions extends SubmitOptions {
@@ -44,6 +47,11 @@ export interface CallOptions extends SubmitOptions {
 export interface ChainOptions extends CallOptions {
   /** What `{{input}}` stands for. */
   readonly input?: Json | undefined
+}
+
+/** What goes beside the body; a text that no header can hold is no trace. */
+export function submitHeaders({ traceparent = '' }: SubmitOptions): { readonly [name: string]: string } {
+  return /^[\x21-\x7e]{1,512}$/.test(traceparent) ? { traceparent } : {}
 }
 
 /** The body of a submission. */
@@ -77,6 +85,7 @@ export function readOptions(options: ClientOptions): Required<Omit<ClientOptions
   if (key !== undefined && !/^[\x21-\x7e]+$/.test(key)) {
     issues.push({ path: '/key', message: 'must be printable text without spaces' })
   }
+  if (key !== undefined && !isWhole(key)) issues.push({ path: '/key', message: 'is not all of a key that signs' })
   if (typeof fetch !== 'function') issues.push({ path: '/fetch', message: 'must be a function' })
   if (!Number.isInteger(retries) || retries < 0)
     issues.push({ path: '/retries', message: 'must be a whole number, 0 or more' })

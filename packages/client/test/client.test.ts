@@ -60,8 +60,13 @@ test('every option reaches the service, and a key is made up when there is none'
   await client.submit('demo:add', { a: 1, b: 2 }, { ...options, callback, idempotencyKey: 'mine' })
   const call = { kind: 'call', tool: 'demo:add', args: { a: 1, b: 2 } }
   assert.deepEqual(service.submitted[0], { ...call, ...options, callback, idempotencyKey: 'mine' })
-  await client.submit('demo:add', { a: 1, b: 2 })
-  await client.submit('demo:add', { a: 1, b: 2 })
+  const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`
+  await client.submit('demo:add', { a: 1, b: 2 }, { traceparent })
+  await client.submit('demo:add', { a: 1, b: 2 }, { traceparent: 'no\r\ntrace: ä' })
+  assert.deepEqual(
+    service.submitted.slice(1).map((input) => input.traceparent),
+    [traceparent, undefined],
+  )
   const [, one, two] = service.submitted.map(({ idempotencyKey = '' }) => idempotencyKey)
   assert.match(one ?? '', /^[0-9a-f]{32}$/)
   assert.notEqual(one, two)

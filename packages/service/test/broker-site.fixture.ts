@@ -60,6 +60,8 @@ export interface SiteOptions {
   readonly database: Database
   readonly redis?: JsonObject
   readonly service?: JsonObject
+  readonly tenants?: JsonObject
+  readonly policy?: NonNullable<LoadedConfig['options']['policy']>
 }
 
 export const user = { user_id: '1', guild_id: 'g', channel_id: 'c', platform: 'discord' }
@@ -74,6 +76,7 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
   const settings = serviceSettings(
     {
       ...{ transport: 'redis', redisUrl: options.redisUrl, service: { logLevel: 'debug', ...options.service } },
+      ...(options.tenants === undefined ? {} : { tenants: options.tenants }),
       redis: { tenant: 'red', tenants: { 'discord:blue': 'blue' }, identity: native, ...options.redis },
     },
     data,
@@ -85,7 +88,7 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
   const secrets = { get: async () => secretValue }
   const loaded: LoadedConfig = {
     ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [] },
-    options: { tools, secrets },
+    options: { tools, secrets, ...(options.policy === undefined ? {} : { policy: options.policy }) },
   }
   const name = workerName()
   const parts = { settings: settings.brokers, takes: true, name, identity: owner, secrets, say: () => undefined }

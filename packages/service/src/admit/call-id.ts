@@ -16,3 +16,9 @@ export function createCallIds(now: () => number = Date.now): () => string {
     return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(0, 3)}-${variant}${random.slice(4, 7)}-${random.slice(7, 19)}`
   }
 }
+
+/** When such an id was made, in milliseconds since 1970; undefined for one that was made otherwise. */
+export function timeOfCallId(id: string): number | undefined {
+  const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7/.exec(id) ?? []
+  return high === undefined ? undefined : Number.parseInt(`${high}${low}`, 16)
+}

@@ -1,21 +1,22 @@
-import { type ChainStep, type Issue, ToolError } from '@gantry/contract'
+import { type ChainStep, type Identity, type Issue, ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import type { AdmittedCall } from '../stores/call-store.ts'
 
 type Placement = NonNullable<AdmittedCall['placement']>
 
 /**
- * Where a chain may run: it runs in one place, so it needs the labels of all of its tools. A tool that is not there, or
- * not yet, asks for nothing. Throws CHAIN_INVALID when no worker could have the labels of all.
+ * Where a chain may run: it runs in one place, so it needs the labels of all of its tools. A tool that is not there for
+ * its caller, or not yet, asks for nothing. Throws CHAIN_INVALID when no worker could have the labels of all.
  */
 export function chainPlacement(
   steps: readonly ChainStep[],
-  { catalog }: Pick<Executor, 'catalog'>,
+  executor: Pick<Executor, 'find'>,
+  identity: Identity,
 ): Pick<AdmittedCall, 'placement'> {
   const placement = new Map<string, string>()
   for (const [index, step] of steps.entries()) {
     for (const { tool } of 'parallel' in step ? step.parallel : [step]) {
-      for (const [label, value] of Object.entries(placementOf(tool, catalog))) {
+      for (const [label, value] of Object.entries(placementOf(tool, executor, identity))) {
         if ((placement.get(label) ?? value) !== value) throw scattered(index)
         placement.set(label, value)
       }
@@ -24,9 +25,9 @@ export function chainPlacement(
   return placement.size === 0 ? {} : { placement: Object.fromEntries(placement) }
 }
 
-function placementOf(tool: string, catalog: Executor['catalog']): Placement {
+function placementOf(tool: string, executor: Pick<Executor, 'find'>, identity: Identity): Placement {
   try {
-    return catalog.find(tool).tool.placement ?? {}
+    return executor.find(tool, { identity }).tool.placement ?? {}
   } catch {
     return {}
   }

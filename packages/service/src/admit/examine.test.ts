@@ -6,7 +6,7 @@ import { examine, type Verdict } from './examine.ts'
 
 const effects: readonly EffectClass[] = ['read', 'keyed', 'reconcilable', 'once', 'repeatable']
 
-function verdictOn(given: Partial<Claim>, effect: EffectClass, fresh = false): Verdict {
+function someClaim(effect: EffectClass): Claim {
   const call = {
     callId: 'c',
     kind: 'call' as const,
@@ -17,18 +17,11 @@ function verdictOn(given: Partial<Claim>, effect: EffectClass, fresh = false): V
     payload: '{}',
     payloadBytes: 2,
   }
-  const claim = {
-    callId: 'c',
-    fence: 1,
-    deliveries: 1,
-    lost: 0,
-    begun: false,
-    deaths: 0,
-    cancelled: false,
-    call,
-    ...given,
-  }
-  return examine(claim, { maxDeaths: 3, fresh })
+  return { callId: 'c', fence: 1, deliveries: 1, lost: 0, begun: false, deaths: 0, cancelled: false, call }
+}
+
+function verdictOn(given: Partial<Claim>, effect: EffectClass, fresh = false): Verdict {
+  return examine({ ...someClaim(effect), ...given }, { maxDeaths: 3, fresh })
 }
 
 test('a first attempt says that it begins only where the effect may happen once only', () => {
@@ -87,4 +80,15 @@ test('cancelled and late calls end without running, and say whether an earlier a
     ['TIMEOUT', 'none'],
     ['CANCELLED', 'possible'],
   ])
+})
+
+test('a chain that was handed back and is cancelled or late may have run in part', () => {
+  for (const given of [{ cancelled: true }, { deadlineMs: -1 }]) {
+    const ended = (deliveries: number, kind: 'call' | 'chain'): string | undefined => {
+      const { call } = someClaim('repeatable')
+      const verdict = verdictOn({ ...given, deliveries, call: { ...call, kind } }, 'repeatable')
+      return verdict.kind === 'end' ? verdict.error.effect : undefined
+    }
+    assert.deepEqual([ended(1, 'chain'), ended(2, 'chain'), ended(2, 'call')], ['none', 'possible', 'none'])
+  }
 })

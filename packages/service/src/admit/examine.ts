@@ -26,7 +26,7 @@ export interface ExamineOptions {
  * given up with it.
  */
 export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Verdict {
-  const { call, cancelled, deadlineMs, begun, deaths, lost } = claim
+  const { call, cancelled, deadlineMs, begun, deaths, lost, deliveries } = claim
   if (begun && call.effect === 'once') return { kind: 'end', error: unknownOutcome(call.tool) }
   // The first attempt of most calls does not say that it begins, so one loss more than the certain ones is taken for it.
   if (lost >= maxDeaths && deaths >= maxDeaths - 1) {
@@ -38,12 +38,15 @@ export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Ver
     }
   }
   if (begun && call.effect === 'reconcilable') return { kind: 'reconcile' }
-  const effect = lost > 0 && call.effect !== 'read' ? 'possible' : 'none'
+  // A chain that was handed back, as one is that waits for a person, may have run in part.
+  const inPart = call.kind === 'chain' && deliveries > 1
+  const effect = inPart || (lost > 0 && call.effect !== 'read') ? 'possible' : 'none'
+  const ran = inPart ? 'was done' : 'ran'
   if (cancelled) {
-    return { kind: 'end', error: new ToolError('CANCELLED', 'The call was cancelled before it ran.', { effect }) }
+    return { kind: 'end', error: new ToolError('CANCELLED', `The call was cancelled before it ${ran}.`, { effect }) }
   }
   if (deadlineMs !== undefined && deadlineMs <= 0) {
-    return { kind: 'end', error: new ToolError('TIMEOUT', 'The deadline passed before the call ran.', { effect }) }
+    return { kind: 'end', error: new ToolError('TIMEOUT', `The deadline passed before the call ${ran}.`, { effect }) }
   }
   const delicate = call.effect === 'once' || call.effect === 'reconcilable'
   return { kind: 'run', begin: !fresh && (delicate || lost > 0), alone: lost > 1 }

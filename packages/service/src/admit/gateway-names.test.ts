@@ -79,7 +79,10 @@ test('every published name means the tool that it was made for, whatever the too
       const names = gatewayNames(entriesOf(...all))
       const published = all.map(names.nameFor)
       assert.equal(new Set(published).size, all.length)
-      assert.deepEqual(published.map(names.find), all)
+      assert.deepEqual(
+        published.map((name) => names.find(name)),
+        all,
+      )
     }),
     { numRuns: 300 },
   )
@@ -145,4 +148,25 @@ test('while the names of 20,000 tools are made, others get their turn', async (t
   await others
   assert.equal(names.find('tool_19999'), 'many:tool_19999')
   assert.ok(turns >= 200, `${turns} turns`)
+})
+
+test('a tool that is not there for the sender is refused like a name that nobody has, in every form of the name', async (t) => {
+  const tools = [toolOf('math:add'), toolOf('math:multiply'), toolOf('theirs:addition'), toolOf('theirs:multiply')]
+  const [executor, without] = [createExecutor({ tools }), createExecutor({ tools: tools.slice(0, 2) })]
+  t.after(() => Promise.all([executor.close({ graceMs: 1 }), without.close({ graceMs: 1 })]))
+  const view = createGatewayView(gateway)
+  const bound = { ...gateway, tools: ['math:*'] }
+  const refusal = async (...asked: Parameters<typeof view.find>): Promise<unknown> => {
+    const error: unknown = await view.find(...asked).catch((thrown: unknown) => thrown)
+    assert.ok(ToolError.is(error))
+    return { code: error.code, message: error.message, details: error.details }
+  }
+  for (const name of ['addition', 'theirs__addition', 'theirs__multiply', 'nothing']) {
+    const absent = await refusal(without, name, signal)
+    assert.deepEqual(await refusal(executor, name, signal, bound), absent, name)
+    assert.equal((absent as ToolError).code, 'TOOL_NOT_FOUND')
+  }
+  assert.equal(await view.find(executor, 'multiply', signal, bound), 'math:multiply')
+  await assert.rejects(view.find(executor, 'multiply', signal, gateway), /2 tools are called/)
+  assert.equal(await view.find(executor, 'addition', signal, gateway), 'theirs:addition')
 })

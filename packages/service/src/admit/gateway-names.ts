@@ -8,15 +8,16 @@ export interface GatewayNames {
   /**
    * The tool that a name means: the name of the formats (`ns__name`), or the plain `name` when exactly one tool has it;
    * gives `namespace:name`. An id, with a version or without, is given back as it is and looked up by the executor.
-   * Throws TOOL_NOT_FOUND, which lists the tools that share a plain name, or names that are spelled nearly so.
+   * Throws TOOL_NOT_FOUND, which lists the tools that share a plain name, or names that are spelled nearly so. Tools that
+   * are not there for whoever asks count as if they had no name.
    */
-  find(name: string): string
+  find(name: string, isThere?: (key: string) => boolean): string
   /** What the catalog calls a tool, by its `namespace:name`: as short as it can be and still mean one tool. */
   nameFor(key: string): string
 }
 
 /** What is asked of an executor here. */
-export type Listing = Pick<Executor, 'tools' | 'catalog' | 'ready'>
+export type Listing = Pick<Executor, 'tools' | 'catalog' | 'ready' | 'find'>
 
 /** The tools that gateways see, and their names, for each executor; made when first asked for. */
 export interface GatewayView {
@@ -24,8 +25,11 @@ export interface GatewayView {
   pages(executor: Listing, signal: AbortSignal): AsyncGenerator<readonly CatalogEntry[], void>
   /** Names as of the last change of the executor's catalog. */
   names(executor: Listing): Promise<GatewayNames>
-  /** The tool that a name means; before it is refused, the backends that were not asked yet are asked for their tools. */
-  find(executor: Listing, name: string, signal: AbortSignal): Promise<string>
+  /**
+   * The tool that a name means to a sender; before it is refused, the backends that were not asked yet are asked for their
+   * tools. What is not there for him is refused in the same words as what nobody has.
+   */
+  find(executor: Listing, name: string, signal: AbortSignal, sender?: Identity): Promise<string>
 }
 
 const pageSize = 50
@@ -72,15 +76,24 @@ export function createGatewayView(identity: Identity): GatewayView {
   return {
     pages,
     names,
-    async find(executor, name, signal) {
+    async find(executor, name, signal, sender = identity) {
       if (name.includes(':')) return name
+      const isThere = (key: string): boolean => isThereFor(executor, key, sender)
       try {
-        return (await names(executor)).find(name)
+        return (await names(executor)).find(name, isThere)
       } catch {
         await executor.ready({ signal })
-        return (await names(executor)).find(name)
+        return (await names(executor)).find(name, isThere)
       }
     },
+  }
+}
+
+function isThereFor(executor: Listing, key: string, sender: Identity): boolean {
+  try {
+    return executor.find(key, { identity: sender }).key === key
+  } catch {
+    return false
   }
 }
 
@@ -121,18 +134,19 @@ function createTable(): { add(entries: readonly CatalogEntry[]): void; readonly 
     const format = formatOf.get(key) ?? ''
     return byFormat.get(format) === key ? format : key
   }
-  const find = (name: string): string => {
+  const find = (name: string, isThere: (key: string) => boolean = () => true): string => {
     if (name.includes(':')) return name
-    const key = byFormat.get(name)
+    const named = byFormat.get(name)
+    const key = named === undefined || named === '' || isThere(named) ? named : undefined
     if (key !== undefined && key !== '') return key
-    const sharing = key === undefined ? (byPlain.get(name) ?? []) : []
+    const sharing = key === undefined ? (byPlain.get(name) ?? []).filter(isThere) : []
     const [only, ...others] = sharing
     if (only !== undefined && others.length === 0) return only
     if (sharing.length > 1) throw ambiguous(name, sharing)
-    throw unknown(name, formatOf.size > mostCompared ? [] : nearest(name, published()))
+    throw unknown(name, formatOf.size > mostCompared ? [] : nearest(name, published(isThere)))
   }
-  function* published(): Generator<string> {
-    for (const key of formatOf.keys()) yield nameFor(key)
+  function* published(isThere: (key: string) => boolean): Generator<string> {
+    for (const key of formatOf.keys()) if (isThere(key)) yield nameFor(key)
   }
   return { add, names: { find, nameFor } }
 }

@@ -3,6 +3,7 @@ import { type ChainStep, type Identity, type Issue, type Json, ToolError } from 
 import { canonicalJson, copyJson, type Executor } from '@gantry/core'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import type { CallInput } from '../stores/views.ts'
+import { chainCost } from './chain-cost.ts'
 import { chainPlacement } from './chain-placement.ts'
 import { checkInput } from './check-input.ts'
 
@@ -10,6 +11,8 @@ export interface IntakeOptions {
   readonly executor: Executor
   readonly newId: () => string
   readonly now: () => number
+  /** Spends what the call costs, unless that is nothing; rejects when there is not so much left. */
+  readonly charge?: (cost: number) => Promise<void>
   /** Keeps a payload inline or beside the row. */
   readonly keep: (
     text: string,
@@ -24,7 +27,10 @@ export interface IntakeOptions {
  */
 export async function admit(input: CallInput, identity: Identity, options: IntakeOptions): Promise<AdmittedCall> {
   checkInput(input)
-  const asked = await (input.kind === 'chain' ? askedChain(input, options) : askedTool(input, identity, options))
+  const asked = await (input.kind === 'chain'
+    ? askedChain(input, identity, options)
+    : askedTool(input, identity, options))
+  if (asked.cost > 0) await options.charge?.(asked.cost)
   const text = JSON.stringify(asked.payload)
   const callId = options.newId()
   const { idempotencyKey: key, timeoutMs, priority, delayMs, callback, traceparent } = input
@@ -48,28 +54,37 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
 interface Asked {
   readonly pinned: Pick<AdmittedCall, 'tool' | 'digest' | 'effect' | 'slot' | 'placement'>
   readonly payload: unknown
+  readonly cost: number
 }
 
 /** The tool as it is now: a later one is not run in its place. */
 async function askedTool(input: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
   const args = input.args ?? {}
   const { schemaDigest, timeoutMs } = input
-  const { id, digest, effect, concurrency, placement } = await executor.check(input.tool ?? '', args, {
+  const {
+    id,
+    digest,
+    effect,
+    concurrency,
+    placement,
+    cost = 0,
+  } = await executor.check(input.tool ?? '', args, {
     identity,
     ...(schemaDigest === undefined ? {} : { schemaDigest }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   })
   const slot = concurrency === undefined ? {} : { slot: concurrency }
   const place = placement === undefined ? {} : { placement }
-  return { pinned: { tool: id, digest, effect, ...slot, ...place }, payload: args }
+  return { pinned: { tool: id, digest, effect, ...slot, ...place }, payload: args, cost }
 }
 
 /** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
-async function askedChain({ args }: CallInput, { executor }: IntakeOptions): Promise<Asked> {
+async function askedChain({ args }: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
   const { steps, input = null } = (args ?? {}) as { readonly steps?: unknown; readonly input?: Json }
   await executor.checkChain(steps, { input })
-  const place = chainPlacement(steps as readonly ChainStep[], executor)
-  return { pinned: { tool: 'chain', effect: 'repeatable', ...place }, payload: copyJson({ steps, input }) }
+  const place = chainPlacement(steps as readonly ChainStep[], executor, identity)
+  const cost = chainCost(steps as readonly ChainStep[], executor)
+  return { pinned: { tool: 'chain', effect: 'repeatable', ...place }, payload: copyJson({ steps, input }), cost }
 }
 
 /** What must be the same under the same key: what is asked for, as the caller wrote it. */

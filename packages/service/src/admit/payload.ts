@@ -42,7 +42,11 @@ export async function keepPayload(
  * - Errors: STORE_UNAVAILABLE, not to be tried again when the payload is gone or spoilt; NOT_FOUND or INPUT_INVALID for
  *   an artifact that the call names.
  */
-export async function readPayload(call: AdmittedCall, artifacts: Artifacts, signal: AbortSignal): Promise<JsonObject> {
+export async function readPayload(
+  call: Pick<AdmittedCall, 'kind' | 'tool' | 'identity' | 'payload' | 'payloadRef'>,
+  artifacts: Artifacts,
+  signal: AbortSignal,
+): Promise<JsonObject> {
   const json = call.payload ?? (await text(await artifacts.content(call.payloadRef ?? '', signal)))
   const payload = JSON.parse(json) as JsonObject
   const options = { artifacts, tenant: call.identity.tenant, signal }

@@ -65,7 +65,7 @@ function isOwn(file: string): boolean {
 function isNear(url: string): boolean {
   try {
     const { protocol, hostname } = new URL(url)
-    return protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\]|0\.0\.0\.0|\[::\])$/.test(hostname)
+    return /^https?:$/.test(protocol) && /^(?:localhost|127(?:\.\d+){3}|\[::1\]|0\.0\.0\.0|\[::\])$/.test(hostname)
   } catch {
     return false
   }

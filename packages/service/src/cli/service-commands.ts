@@ -3,6 +3,11 @@ import type { OptionName } from './option-table.ts'
 
 const asking: readonly OptionName[] = ['data', 'json', 'config', 'help']
 const paging: readonly OptionName[] = ['limit', 'cursor']
+const decides =
+  'Needs gantry:approve or a role that the rule names, and a caller other than yourself. It is decided once.'
+const choosingRows: readonly OptionName[] = [
+  ...(['tenant', 'principal', 'tool', 'call', 'status', 'phase', 'since', 'until'] as const),
+]
 const needsService = 'Asks the service that runs here, or the one that GANTRY_URL and GANTRY_KEY name.'
 
 /** The commands that are the service, or that ask one: rows of the table of commands. */
@@ -46,12 +51,55 @@ export const serviceCommands = {
       { line: 'gantry call $ID --follow', what: 'waits for its end' },
     ],
   },
+  'calls replay': {
+    summary:
+      'Run a call that has ended again, with what is on record in the place of its tools, and show what differs.',
+    notes: [
+      needsService,
+      'No tool, backend or sandbox is reached, no secret fetched and nobody asked; see docs/replay.md. Needs gantry:operate.',
+      'Exit code 1 when the outcome would be another one.',
+    ],
+    operands: [{ name: 'id' }],
+    options: asking,
+    examples: [{ line: 'gantry calls replay $ID', what: 'prints what would be different today' }],
+  },
   cancel: {
     summary: 'Cancel a call of the service.',
     notes: [needsService, 'A call that has ended stays as it is.'],
     operands: [{ name: 'id' }],
     options: asking,
     examples: [{ line: 'gantry cancel $ID', what: 'tells it to end' }],
+  },
+  'approvals ls': {
+    summary: 'List the calls that wait for a person: those that you may decide on, and your own.',
+    notes: [needsService],
+    operands: [],
+    options: ['all', ...paging, ...asking],
+    examples: [
+      { line: 'gantry approvals ls', what: 'prints a line for each' },
+      { line: 'gantry approvals ls --all', what: 'prints those too that were decided' },
+    ],
+  },
+  'approvals show': {
+    summary: 'Show one call that waits for a person, with its arguments.',
+    notes: [needsService],
+    operands: [{ name: 'id' }],
+    options: asking,
+    examples: [{ line: 'gantry approvals show $ID', what: 'prints what is asked' }],
+  },
+  'approvals approve': {
+    summary: 'Let a call go on that waits for a person.',
+    notes: [needsService, decides],
+    operands: [{ name: 'id' }],
+    options: ['reason', ...asking],
+    examples: [{ line: 'gantry approvals approve $ID', what: 'the call runs at once' }],
+  },
+  'approvals deny': {
+    summary: 'End a call that waits for a person.',
+    notes: [needsService, decides],
+    operands: [{ name: 'id' }],
+    options: ['reason', ...asking],
+    examples: [{ line: `gantry approvals deny $ID --reason 'too dear'`, what: 'the call ends as denied' }],
   },
   'dlq ls': {
     summary: 'List the dead letters: calls that could not be done and wait for a person.',
@@ -80,6 +128,119 @@ export const serviceCommands = {
     operands: [{ name: 'id' }],
     options: asking,
     examples: [{ line: 'gantry dlq discard $ID', what: 'nobody has to look at it again' }],
+  },
+  'keys create': {
+    summary: 'Make a key for a caller of the service; it can do no more than whoever makes it.',
+    notes: [
+      needsService,
+      'Its text is printed this once, alone on stdout; the service keeps only what tells whether somebody has it.',
+      'With --signing the pair is made here and the private half never sent; the client signs each request with it.',
+      'Needs gantry:keys, and gantry:tenants for a tenant other than your own.',
+    ],
+    operands: [{ name: 'name' }],
+    options: ['principal', 'tenant', 'permission', 'grant-role', 'tools', 'days', 'signing', ...asking],
+    examples: [
+      {
+        line: 'gantry keys create ci --permission files:read --days 30 > ci.key',
+        what: 'may do one thing for a month',
+      },
+      { line: `gantry keys create bot --tools 'demo:*' --signing`, what: 'signs requests, for some tools' },
+    ],
+  },
+  'keys ls': {
+    summary: 'List keys, newest first, without what lets them in.',
+    notes: [needsService, 'Needs gantry:keys.'],
+    operands: [],
+    options: ['tenant', ...paging, ...asking],
+    examples: [{ line: 'gantry keys ls', what: 'prints a line for each' }],
+  },
+  'keys rotate': {
+    summary: 'Make the successor of a key; the old one stays good for a while.',
+    notes: [needsService, 'Needs gantry:keys and all that the key itself may do; --signing for a key that signs.'],
+    operands: [{ name: 'id' }],
+    options: ['overlap', 'days', 'signing', ...asking],
+    examples: [
+      { line: 'gantry keys rotate $ID --overlap 60m', what: 'prints the new key; the old one ends in an hour' },
+    ],
+  },
+  'keys revoke': {
+    summary: 'End a key at once, in every process.',
+    notes: [needsService, 'Needs gantry:keys.'],
+    operands: [{ name: 'id' }],
+    options: asking,
+    examples: [{ line: 'gantry keys revoke $ID', what: 'nobody is let in with it any more' }],
+  },
+  'policy test': {
+    summary: 'Say what would be decided on a call, by which rule and why. Nothing runs.',
+    notes: [
+      'Asks the service that runs here, which needs gantry:policy; without one, or with --local, the configuration.',
+      'The caller is yourself; with --principal or --tenant somebody who holds only what the other options say.',
+      'The exit code is 0 for allow, 3 for deny and ask, 5 for unavailable.',
+    ],
+    operands: [
+      { name: 'tool', completes: 'tools' },
+      { name: 'json', optional: true, completes: 'files' },
+    ],
+    options: ['principal', 'tenant', 'permission', 'grant-role', 'tools', 'local', ...asking],
+    examples: [
+      { line: `gantry policy test demo:add '{"a":5,"b":3}'`, what: 'explains the decision on your own call' },
+      { line: 'gantry policy test demo:add --principal bob --grant-role intern', what: 'explains that on another’s' },
+    ],
+  },
+  'policy show': {
+    summary: 'Show the policy that was set with policy set, and the version that calls see.',
+    notes: [needsService, 'Needs gantry:policy and gantry:tenants.'],
+    operands: [],
+    options: asking,
+    examples: [{ line: 'gantry policy show', what: 'prints its rules' }],
+  },
+  'policy set': {
+    summary: 'Make the rules of a file the policy of the service, besides what its configuration says.',
+    notes: [
+      needsService,
+      'It can only narrow what the configuration allows, and is in force at once in every process.',
+      'The file is JSON or YAML: { rules: [...], default }. Needs gantry:policy and gantry:tenants.',
+    ],
+    operands: [{ name: 'file', completes: 'files' }],
+    options: asking,
+    examples: [{ line: 'gantry policy set freeze.yaml', what: 'replaces what was set before' }],
+  },
+  'audit ls': {
+    summary: 'List the audit record: who did what, newest first.',
+    notes: [needsService, 'Needs gantry:audit, and gantry:tenants for --tenant, which may be * for all.'],
+    operands: [],
+    options: [...choosingRows, ...paging, ...asking],
+    examples: [
+      { line: 'gantry audit ls --call $ID', what: 'prints what there is about a call' },
+      { line: 'gantry audit ls --phase refused --since 2026-01-31', what: 'prints what was refused since that day' },
+    ],
+  },
+  'audit export': {
+    summary: 'Write the audit record as lines of JSON, oldest first.',
+    notes: [
+      needsService,
+      `Needs gantry:audit. With --tenant '*', which needs gantry:tenants, it is all of it with its seals, to verify elsewhere.`,
+    ],
+    operands: [],
+    options: [...choosingRows, ...asking],
+    examples: [{ line: `gantry audit export --tenant '*' > audit.jsonl`, what: 'writes all of it' }],
+  },
+  'audit verify': {
+    summary: 'Check that the audit record is as it was sealed, and say where it is not.',
+    notes: [
+      'Asks the service that runs, which needs gantry:audit and gantry:tenants; else it reads the database itself.',
+      'Prints the head of the record. Kept elsewhere and given with --head, it shows that the end was not cut off.',
+      'The exit code is 1 when something is not as it was sealed.',
+    ],
+    operands: [],
+    options: ['file', 'head', ...asking],
+    examples: [
+      { line: 'gantry audit verify', what: 'checks all of it' },
+      {
+        line: 'gantry audit verify --file audit.jsonl --head $HEAD',
+        what: 'checks an export, and that its end is there',
+      },
+    ],
   },
   workers: {
     summary: 'List the processes of the service, as they were last heard of.',

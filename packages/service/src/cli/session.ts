@@ -5,6 +5,7 @@ import type { Executor } from '@gantry/core'
 import type { LoadedConfig } from '../config/config.ts'
 import { loadConfig } from '../config/load.ts'
 import { reading } from '../config/problem.ts'
+import { toolsByTenant } from '../config/tenant-settings.ts'
 import type { Caller } from './caller.ts'
 import { findService } from './find-service.ts'
 import type { Io } from './io.ts'
@@ -23,12 +24,14 @@ export async function withExecutor<T>(
   const environment = data === undefined ? io.environment : { ...io.environment, GANTRY_DATA: resolve(folder, data) }
   const loaded = await loadConfig({ environment, folder, signal, ...(config === undefined ? {} : { file: config }) })
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
-  const { builtinTools, createExecutor, demoTools } = await import('@gantry/core')
+  const { builtinTools, createExecutor, demoTools, tenantTools } = await import('@gantry/core')
   const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
   const tools = [...shipped, ...(loaded.options.tools ?? [])]
   // One command runs one tool, so nothing is started ahead unless the file asks for it.
   const runtimes = { pool: false, ...loaded.options.runtimes } as const
-  const gantry = reading(loaded.file, () => createExecutor({ ...loaded.options, runtimes, tools }))
+  const made = reading(loaded.file, () => createExecutor({ ...loaded.options, runtimes, tools }))
+  const ofTenants = toolsByTenant(loaded.service.tenants)
+  const gantry = ofTenants === undefined ? made : made.under({ policy: tenantTools(ofTenants) })
   gantry.on('tool:quarantined', ({ id }) => {
     io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
   })
@@ -56,12 +59,26 @@ const onlyHere: readonly OptionName[] = ['backend', 'resume']
 
 /** Lends `work` the service that runs for this command, or else an executor in this process. */
 export async function withCaller<T>(options: OptionValues, io: Io, work: (caller: Caller) => Promise<T>): Promise<T> {
-  const caller = await remoteOf(options, io)
-  if (caller !== undefined) return work(caller)
-  return withExecutor(options, io, (gantry) => work(localCaller(gantry, io)))
+  return withEither(options, io, {
+    remote: async (client) => work((await import('./remote-caller.ts')).remoteCaller(client)),
+    local: (gantry) => work(localCaller(gantry, io)),
+  })
 }
 
-async function remoteOf(options: OptionValues, io: Io): Promise<Caller | undefined> {
+/** The same, for what a service and an executor are asked in words of their own. */
+export async function withEither<T>(
+  options: OptionValues,
+  io: Io,
+  ways: {
+    readonly remote: (client: Client) => Promise<T>
+    readonly local: (gantry: Executor, loaded: LoadedConfig) => Promise<T>
+  },
+): Promise<T> {
+  const client = await remoteOf(options, io)
+  return client === undefined ? withExecutor(options, io, ways.local) : ways.remote(client)
+}
+
+async function remoteOf(options: OptionValues, io: Io): Promise<Client | undefined> {
   if (options.local === true) return undefined
   const here = onlyHere.find((name) => options[name] !== undefined)
   if (here !== undefined) {
@@ -75,8 +92,7 @@ async function remoteOf(options: OptionValues, io: Io): Promise<Caller | undefin
     return undefined
   }
   tell(`Asking the service at ${found.url}.`)
-  const { remoteCaller } = await import('./remote-caller.ts')
-  return remoteCaller(found.client)
+  return found.client
 }
 
 /** Lends `work` the service that runs for this command; SERVICE_UNAVAILABLE when there is none. */

@@ -15,8 +15,6 @@ export interface MemberRules {
 const longestText = 200
 /** Looking for a name that was meant takes time, and nobody reads more. */
 const mostIssues = 20
-const traceForm = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/
-const traceLength = 55
 /** Controls, and what some readers take for the end of a line. */
 const unprintable = /[\p{Cc}\u2028\u2029]/gu
 
@@ -24,7 +22,6 @@ export const text: MemberRule = { is: isText, must: `must be a text of 1 to ${lo
 export const number: MemberRule = { is: (value) => typeof value === 'number', must: 'must be a number' }
 export const object: MemberRule = { is: isObject, must: 'must be an object' }
 export const list: MemberRule = { is: Array.isArray, must: 'must be a list' }
-export const trace: MemberRule = { is: (value) => traceOf(value) !== undefined, must: 'must be a W3C trace context' }
 export const anything: MemberRule = { is: () => true, must: '' }
 
 export function required(rule: MemberRule): MemberRule {
@@ -37,11 +34,6 @@ export function isText(value: unknown): value is string {
 
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** The part of a trace context that says where a call belongs; undefined for anything else. */
-export function traceOf(value: unknown): string | undefined {
-  return typeof value === 'string' && traceForm.test(value) ? value.slice(0, traceLength) : undefined
 }
 
 /** Everything that is wrong with the members that have a rule. */

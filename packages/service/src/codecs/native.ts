@@ -1,4 +1,5 @@
 import type { JsonObject, ToolError } from '@gantry/contract'
+import { readTraceparent } from '@gantry/core'
 import type { ReplyAddress } from '../stores/call-store.ts'
 import type { CallInput } from '../stores/views.ts'
 import type { Message } from '../transports/message.ts'
@@ -16,8 +17,6 @@ import {
   object,
   required,
   text,
-  trace,
-  traceOf,
   unknownMembers,
   wrongMembers,
 } from './members.ts'
@@ -39,7 +38,7 @@ const kind = 'native'
 const kindRule = { is: (value: unknown) => value === 'call' || value === 'chain', must: 'must be "call" or "chain"' }
 const common: MemberRules = {
   ...{ kind: kindRule, idempotencyKey: text, correlationId: text, replyTo: text, schemaDigest: text, deadline: text },
-  ...{ priority: number, timeoutMs: number, delayMs: number, traceparent: trace },
+  ...{ priority: number, timeoutMs: number, delayMs: number, traceparent: anything },
 }
 const ofCall: MemberRules = { tool: required(text), args: object, ...common }
 const ofChain: MemberRules = { steps: required(list), input: anything, ...common }
@@ -50,7 +49,8 @@ const ofChain: MemberRules = { steps: required(list), input: anything, ...common
  * traceparent? }`, or with `steps` and `input` in the place of `tool` and `args` for a chain. Who sends them is not their
  * business. The answer is `{ correlationId?, callId, result }` or `{ correlationId?, error }`; what a tool sends while it
  * runs goes the same way, as `{ correlationId?, callId, number, message }`.
- * Bounds of the values are left to the admission, which every door goes through.
+ * Bounds of the values are left to the admission, which every door goes through; a `traceparent` that is none is ignored,
+ * as W3C wants it.
  */
 export function nativeCodec(options: NativeOptions): Codec {
   const limits = options.limits ?? defaultMessageLimits
@@ -105,7 +105,7 @@ function kindOf({ kind, steps }: JsonObject): 'call' | 'chain' {
 /** The casts say what the rules have checked. */
 function inputOf(value: JsonObject, message: Message): CallInput {
   const { correlationId: _id, replyTo: _to, kind: _kind, tool, args, steps, input, traceparent, ...rest } = value
-  const place = traceOf(traceparent) ?? traceOf(headerOf(message, 'traceparent'))
+  const place = readTraceparent(traceparent) ?? readTraceparent(headerOf(message, 'traceparent'))
   const chain = { args: { steps, ...(input === undefined ? {} : { input }) } }
   const asked = kindOf(value) === 'chain' ? chain : { tool: tool as string, args: args ?? {} }
   return {

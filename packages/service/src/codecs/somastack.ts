@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { copyJson } from '@gantry/core'
+import { copyJson, readTraceparent } from '@gantry/core'
 import type { ReplyAddress } from '../stores/call-store.ts'
 import type { Codec } from './codec.ts'
 import { hasMember } from './json-members.ts'
@@ -12,7 +12,6 @@ import {
   object,
   required,
   text,
-  traceOf,
   withoutBlanks,
   wrongMembers,
 } from './members.ts'
@@ -63,9 +62,10 @@ export function somastackCodec(options: SomastackOptions = {}): Codec {
       const error = read.error ?? wrongShape(value)
       if (error !== undefined) return { kind: 'invalid', error, ...address }
       const { event_id, session_id, tool_name, args, trace_context } = value
-      const header = headers.get('traceparent')
-      const told = isObject(trace_context) ? traceOf(trace_context.traceparent) : undefined
-      const traceparent = told ?? (header === undefined ? undefined : traceOf(Buffer.from(header).toString('latin1')))
+      const header = headers.get('traceparent')?.subarray(0, longestTrace)
+      const told = isObject(trace_context) ? readTraceparent(trace_context.traceparent) : undefined
+      const traceparent =
+        told ?? (header === undefined ? undefined : readTraceparent(Buffer.from(header).toString('latin1')))
       const input = {
         ...{ kind: 'call' as const, tool: String(tool_name), args, idempotencyKey: `${session_id}/${event_id}` },
         ...(traceparent === undefined ? {} : { traceparent }),

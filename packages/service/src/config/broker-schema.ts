@@ -6,12 +6,15 @@ const topic = { type: 'string', pattern: '^[A-Za-z0-9._-]{1,249}$' }
 const key = { type: 'string', minLength: 1, maxLength: 200 }
 /** `discord:1234` */
 const ofPlatform = { pattern: '^[A-Za-z0-9][A-Za-z0-9_-]{0,31}:[\\x21-\\x7e]{1,200}$' }
+/** Whom to trust, and who we are, which takes both a certificate and its key. */
+const tlsFiles = { caFile: text, certFile: text, keyFile: text }
+const pair = { certFile: ['keyFile'], keyFile: ['certFile'] }
 const transport = { enum: ['postgres', 'redis', 'kafka'] }
 
 /** An identity that the host gives to whoever comes a certain way. */
 export const identitySchema: JsonSchema = {
   type: 'object',
-  properties: { principal: text, tenant: text, permissions: texts, roles: texts },
+  properties: { principal: text, tenant: text, permissions: texts, roles: texts, tools: texts },
   required: ['principal', 'tenant', 'permissions'],
   additionalProperties: false,
 }
@@ -37,7 +40,7 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       messages: topic,
       group: { type: 'string', minLength: 1, maxLength: 200 },
       tls: { type: 'boolean' },
-      caFile: text,
+      ...tlsFiles,
       saslMechanism: { enum: ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] },
       username: text,
       password: text,
@@ -45,6 +48,7 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       identity: identitySchema,
     },
     dependentRequired: {
+      ...pair,
       saslMechanism: ['username', 'password'],
       username: ['saslMechanism', 'password'],
       password: ['saslMechanism', 'username'],
@@ -67,7 +71,9 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       claimIdleMs: { type: 'integer', minimum: 1_000, maximum: 3_600_000 },
       identity: identitySchema,
       catalog: { type: 'boolean' },
+      ...tlsFiles,
     },
+    dependentRequired: pair,
     additionalProperties: false,
   },
   s3: {
@@ -80,6 +86,7 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       secretAccessKey: text,
       sessionToken: text,
       forcePathStyle: { type: 'boolean' },
+      caFile: text,
       prefix: { type: 'string', pattern: '^[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*$', maxLength: 200 },
     },
     required: ['bucket', 'accessKeyId', 'secretAccessKey'],

@@ -54,7 +54,7 @@ test('every key of the file is taken over', async () => {
   const redis = {
     ...{ stream: 's', group: 'g', deadLetters: 'd', messages: 'm', replies: ['r:*'], tenant: 't', catalog: false },
     ...{ tenants: { 'discord:1': 'a' }, permissions: ['a:*'], users: { 'discord:2': ['b'] }, requireHash: false },
-    ...{ claimIdleMs: 5_000, identity },
+    ...{ claimIdleMs: 5_000, identity, caFile: '/ca.pem', certFile: '/own.pem', keyFile: '/own.key' },
   }
   const kafka = {
     ...{
@@ -65,13 +65,15 @@ test('every key of the file is taken over', async () => {
       group: 'g',
       tls: true,
       caFile: '/ca.pem',
+      certFile: '/own.pem',
+      keyFile: '/own.key',
       identity,
     },
     ...{ saslMechanism: 'SCRAM-SHA-512', username: 'u', password: 'secret:P', sessionTimeoutMs: 9_000 },
   }
   const s3 = {
     ...{ endpoint: 'https://s3.example.com', region: 'eu', bucket: 'files', accessKeyId: 'id', secretAccessKey: 'k' },
-    ...{ sessionToken: 't', forcePathStyle: true, prefix: 'a/b' },
+    ...{ sessionToken: 't', forcePathStyle: true, prefix: 'a/b', caFile: '/ca.pem' },
   }
   const said = { redisUrl: 'rediss://h', kafkaBrokers: ['a:1', 'b:2'], redis, kafka, s3 }
   const found = await settings({ transport: 'kafka', ...said })
@@ -107,6 +109,31 @@ test('the environment says as much without a file, and more than one', async () 
   )
   assert.deepEqual([redis?.url, redis?.group], ['redis://r', 'mine'])
   assert.deepEqual([kafka?.tls, kafka?.group], [true, 'ours'])
+})
+
+test('files for TLS are beside the configuration, come in pairs, and are refused where there is no TLS', async () => {
+  using folder = folderWith({
+    'gantry.config.json': JSON.stringify({
+      ...{ redisUrl: 'rediss://h', redis: { caFile: 'ca.pem' }, kafkaBrokers: ['a:1'], kafka: { caFile: '/ca.pem' } },
+      service: { tls: { certFile: 'tls/cert.pem', keyFile: '/key.pem' } },
+    }),
+  })
+  const { service } = await loadConfig({ folder: folder.path, environment: {}, signal })
+  assert.deepEqual(service.tls, { certFile: join(folder.path, 'tls/cert.pem'), keyFile: '/key.pem' })
+  assert.equal(service.brokers.redis?.caFile, join(folder.path, 'ca.pem'))
+  assert.equal(service.brokers.kafka?.caFile, '/ca.pem')
+  const plain = { endpoint: 'http://s3', bucket: 'files', accessKeyId: 'id', secretAccessKey: 'k', caFile: '/ca.pem' }
+  assert.deepEqual(await wrong({ redisUrl: 'redis://h', redis: { caFile: '/ca.pem' }, s3: plain }), [
+    '/redis/caFile needs TLS; write rediss:// in redisUrl',
+    '/s3/caFile needs TLS; write https:// in endpoint',
+  ])
+  for (const half of [
+    { kafka: { certFile: 'c' } },
+    { redis: { keyFile: 'k' } },
+    { service: { tls: { keyFile: 'k' } } },
+  ]) {
+    assert.equal((await wrong(half)).length, 1, JSON.stringify(half))
+  }
 })
 
 test('a transport without its address, and a spool in Redis without one, say what is missing', async () => {

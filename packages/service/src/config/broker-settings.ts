@@ -1,5 +1,6 @@
 import type { Identity, Issue, JsonObject } from '@gantry/contract'
 import type { S3Options } from '../artifacts/s3/options.ts'
+import { withFiles } from './files.ts'
 
 export type Broker = 'kafka' | 'redis'
 
@@ -15,6 +16,9 @@ export interface KafkaSettings {
   readonly group: string
   readonly tls: boolean
   readonly caFile?: string
+  /** Who we are, for brokers that ask for it. */
+  readonly certFile?: string
+  readonly keyFile?: string
   readonly saslMechanism?: 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512'
   readonly username?: string
   /** The text itself, or `secret:name`. */
@@ -28,6 +32,10 @@ export interface KafkaSettings {
 /** Where and how calls come over Redis Streams. */
 export interface RedisSettings {
   readonly url: string
+  /** For `rediss://`: authorities to trust in the place of the system's, and who we are for servers that ask for it. */
+  readonly caFile?: string
+  readonly certFile?: string
+  readonly keyFile?: string
   readonly stream: string
   readonly group: string
   readonly deadLetters: string
@@ -52,7 +60,10 @@ export interface RedisSettings {
 }
 
 /** Where files are kept instead of a folder; its secret is the text itself, or `secret:name`. */
-export type S3Settings = Omit<S3Options, 'timeoutMs'>
+export type S3Settings = Omit<S3Options, 'timeoutMs' | 'ca'> & {
+  /** Authorities to trust in the place of the system's. */
+  readonly caFile?: string
+}
 
 export interface BrokerSettings {
   /** The brokers that calls are taken from, besides the queue in the database. */
@@ -89,7 +100,8 @@ const redisDefaults = {
 /** The keys of a document that speak of brokers; checked before. */
 export const brokerKeys = ['transport', 'redisUrl', 'kafkaBrokers', 'redis', 'kafka', 's3'] as const
 
-export function brokerSettings(document: JsonObject): BrokerSettings {
+/** Paths of files begin at the folder. */
+export function brokerSettings(document: JsonObject, folder = '.'): BrokerSettings {
   const { redisUrl, kafkaBrokers, redis, kafka, s3 } = document as {
     readonly redisUrl?: string
     readonly kafkaBrokers?: readonly string[]
@@ -99,9 +111,11 @@ export function brokerSettings(document: JsonObject): BrokerSettings {
   }
   return {
     transports: transportsOf(document),
-    ...(kafkaBrokers === undefined ? {} : { kafka: { ...kafkaDefaults, ...kafka, brokers: kafkaBrokers } }),
-    ...(redisUrl === undefined ? {} : { redis: { ...redisDefaults, ...redis, url: redisUrl } }),
-    ...(s3 === undefined ? {} : { s3: { ...s3, region: s3.region ?? 'us-east-1' } }),
+    ...(kafkaBrokers === undefined
+      ? {}
+      : { kafka: withFiles({ ...kafkaDefaults, ...kafka, brokers: kafkaBrokers }, folder) }),
+    ...(redisUrl === undefined ? {} : { redis: withFiles({ ...redisDefaults, ...redis, url: redisUrl }, folder) }),
+    ...(s3 === undefined ? {} : { s3: withFiles({ ...s3, region: s3.region ?? 'us-east-1' }, folder) }),
   }
 }
 
@@ -126,9 +140,24 @@ export function brokerIssues(document: JsonObject): Issue[] {
   issues.push(
     ...loops('/redis', { ...redisDefaults, ...(document.redis as object) }, ['stream', 'deadLetters', 'messages']),
   )
+  issues.push(...unsafe(document))
   const { spool } = (document.service ?? {}) as { readonly spool?: string }
   if (spool === 'redis' && document.redisUrl === undefined) {
     issues.push({ path: '/redisUrl', message: 'is needed for the spool in Redis (or REDIS_URL=redis://…)' })
+  }
+  return issues
+}
+
+/** Files for TLS say that it is wanted; without it they would count for nothing, and nobody would know. */
+function unsafe({ redis, redisUrl, s3 }: JsonObject): Issue[] {
+  const issues: Issue[] = []
+  const files = ['caFile', 'certFile'].filter((name) => (redis as JsonObject | undefined)?.[name] !== undefined)
+  if (typeof redisUrl === 'string' && redisUrl.startsWith('redis:')) {
+    issues.push(...files.map((name) => ({ path: `/redis/${name}`, message: 'needs TLS; write rediss:// in redisUrl' })))
+  }
+  const { endpoint, caFile } = (s3 ?? {}) as { readonly endpoint?: string; readonly caFile?: string }
+  if (caFile !== undefined && endpoint?.startsWith('http:') === true) {
+    issues.push({ path: '/s3/caFile', message: 'needs TLS; write https:// in endpoint' })
   }
   return issues
 }

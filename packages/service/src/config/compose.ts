@@ -1,6 +1,7 @@
 import { dirname, join, resolve } from 'node:path'
 import type { Issue, JsonObject } from '@gantry/contract'
 import { copyJson, filePins, JsonError } from '@gantry/core'
+import { authenticationIssues } from './authentication-settings.ts'
 import { brokerIssues } from './broker-settings.ts'
 import type { LoadedConfig } from './config.ts'
 import { makeBackends } from './data-backends.ts'
@@ -12,6 +13,7 @@ import { configError, throwingValue } from './problem.ts'
 import { runtimeOptions } from './runtime-options.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
 import { dataFolder, serviceSettings, withoutService } from './service-settings.ts'
+import { tenantIssues } from './tenant-issues.ts'
 import { configIssues } from './validate.ts'
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
@@ -28,6 +30,7 @@ export async function composeConfig(
   const { data, live, ...lists } = separate(membersOf(said, file), file, issues)
   const document = override(plain(data, issues), overrides)
   issues.push(...configIssues(document), ...brokerIssues(document))
+  issues.push(...authenticationIssues(document, dirname(file)), ...tenantIssues(document))
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(document, backends, issues)))
@@ -42,7 +45,7 @@ export async function composeConfig(
     file,
     data: place,
     ...(store === undefined ? {} : { secretStore: store }),
-    service: serviceSettings(document, place),
+    service: serviceSettings(document, place, folder),
     builtins: builtins !== false,
     demo: demo === true,
     options: {

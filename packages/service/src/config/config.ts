@@ -11,6 +11,7 @@ export type ConfigKey =
   | 'secrets'
   | 'secretStore'
   | 'identity'
+  | 'authentication'
   | 'format'
   | 'egress'
   | 'safeguards'
@@ -21,9 +22,12 @@ export type ConfigKey =
   | (typeof brokerKeys)[number]
   | 'databaseUrl'
   | 'service'
+  | 'tenants'
+  | 'tracing'
   | 'demo'
 
 type NotForExecutors =
+  | 'authentication'
   | 'demo'
   | 'builtins'
   | 'profiles'
@@ -31,6 +35,8 @@ type NotForExecutors =
   | (typeof brokerKeys)[number]
   | 'databaseUrl'
   | 'service'
+  | 'tenants'
+  | 'tracing'
 
 /** Where to look, and who may stop it. */
 export interface ConfigRequest {

@@ -58,6 +58,11 @@ const overriding: { readonly [name: string]: Variable } = {
   },
   KAFKA_TLS: { path: ['kafka', 'tls'], ...flag },
   KAFKA_CA_FILE: { path: ['kafka', 'caFile'], ...word },
+  KAFKA_CERT_FILE: { path: ['kafka', 'certFile'], ...word },
+  KAFKA_KEY_FILE: { path: ['kafka', 'keyFile'], ...word },
+  REDIS_CA_FILE: { path: ['redis', 'caFile'], ...word },
+  REDIS_CERT_FILE: { path: ['redis', 'certFile'], ...word },
+  REDIS_KEY_FILE: { path: ['redis', 'keyFile'], ...word },
   KAFKA_SASL_MECHANISM: { path: ['kafka', 'saslMechanism'], ...word },
   KAFKA_SASL_USERNAME: { path: ['kafka', 'username'], ...word },
   KAFKA_SASL_PASSWORD: { path: ['kafka', 'password'], ...word },
@@ -69,6 +74,7 @@ const overriding: { readonly [name: string]: Variable } = {
   S3_SESSION_TOKEN: { path: ['s3', 'sessionToken'], ...word },
   S3_FORCE_PATH_STYLE: { path: ['s3', 'forcePathStyle'], ...flag },
   S3_PREFIX: { path: ['s3', 'prefix'], ...word },
+  S3_CA_FILE: { path: ['s3', 'caFile'], ...word },
   GANTRY_HOST: { path: ['service', 'host'], read: (text) => text, words: 'must be an address' },
   GANTRY_PORT: { path: ['service', 'port'], ...port },
   GANTRY_LOG: {
@@ -91,6 +97,17 @@ const overriding: { readonly [name: string]: Variable } = {
     read: (text) => whole(text, 1, 10_000),
     words: 'must be a whole number from 1 to 10000',
   },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    path: ['tracing', 'endpoint'],
+    read: (text) => (/^https?:\/\/[^@\s]+$/.test(text) ? text : undefined),
+    words: 'must be the URL of a collector, http://… or https://…, without a name or password in it',
+  },
+  OTEL_EXPORTER_OTLP_HEADERS: {
+    path: ['tracing', 'headers'],
+    read: keyValues,
+    words: 'must be name=value, with commas between several',
+  },
+  OTEL_EXPORTER_OTLP_CERTIFICATE: { path: ['tracing', 'caFile'], ...word },
   CIRCUIT_BREAKER_METRICS_PORT: { path: ['service', 'metricsPort'], ...port },
 }
 
@@ -171,6 +188,17 @@ function above0(text: string, unit: number): number | undefined {
 function whole(text: string, least: number, most: number): number | undefined {
   const number = Number(text)
   return Number.isInteger(number) && number >= least && number <= most ? number : undefined
+}
+
+/** As OpenTelemetry writes headers: pairs with commas between them, values as in a URL. */
+function keyValues(text: string): JsonObject | undefined {
+  const pairs = text.split(',').map((pair) => /^\s*([^\s=]+)\s*=\s*(.*?)\s*$/.exec(pair))
+  if (pairs.includes(null)) return undefined
+  try {
+    return Object.fromEntries(pairs.map((pair) => [pair?.[1], decodeURIComponent(pair?.[2] ?? '')]))
+  } catch {
+    return undefined
+  }
 }
 
 function someOf(text: string, words: readonly string[]): string[] | undefined {

@@ -1,5 +1,7 @@
 import type { JsonSchema } from '@gantry/contract'
+import { authenticationSchema } from './authentication-settings.ts'
 import { brokerProperties, identitySchema } from './broker-schema.ts'
+import { tenantsSchema } from './tenant-settings.ts'
 
 const positive = { type: 'number', exclusiveMinimum: 0 }
 const variable = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }
@@ -25,18 +27,25 @@ const rule = {
     allow: patterns,
     deny: patterns,
     ask: patterns,
+    unavailable: patterns,
     to: patterns,
     roles: texts,
     tenants: texts,
     effects: { type: 'array', items: { enum: ['read', 'keyed', 'reconcilable', 'once', 'repeatable'] } },
     tags: texts,
     reason: { type: 'string' },
+    name: { type: 'string' },
+    // What is in these is checked by the policy, which names the path.
+    when: { type: 'object' },
+    floor: { type: 'string' },
+    approvers: texts,
   },
   additionalProperties: false,
-  oneOf: [{ required: ['allow'] }, { required: ['deny'] }, { required: ['ask'] }],
+  oneOf: [{ required: ['allow'] }, { required: ['deny'] }, { required: ['ask'] }, { required: ['unavailable'] }],
 }
 
 const port = { type: 'integer', minimum: 0, maximum: 65_535 }
+const file = { type: 'string', minLength: 1 }
 
 /** How `gantry serve` runs. */
 const service = object({
@@ -46,6 +55,7 @@ const service = object({
   metricsHost: { type: 'string', minLength: 1 },
   hosts: texts,
   origins: { type: 'array', items: { type: 'string', pattern: '^https?://' } },
+  tls: object({ certFile: file, keyFile: file, clientCaFile: file }, ['certFile', 'keyFile']),
   roles: { type: 'array', items: { enum: ['api', 'worker', 'relay'] }, minItems: 1 },
   slots: { type: 'integer', minimum: 1, maximum: 10_000 },
   labels: { type: 'object', additionalProperties: { type: 'string' } },
@@ -53,6 +63,7 @@ const service = object({
   maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },
   callbackTries: { type: 'integer', minimum: 1, maximum: 100 },
   callbackSecret: { type: 'string', minLength: 1 },
+  auditSecrets: { type: 'array', items: { type: 'string', minLength: 1 }, maxItems: 20 },
   callbacks: { type: 'object', additionalProperties: { type: 'string', pattern: '^https?://' } },
   logLevel: { enum: ['debug', 'info', 'warn', 'error', 'silent'] },
   leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
@@ -61,6 +72,21 @@ const service = object({
     ...['retentionMs', 'auditRetentionMs'],
   ),
 })
+
+/** Where traces go. */
+const tracing = object(
+  {
+    endpoint: { type: 'string', pattern: '^https?://[^@\\s]+$' },
+    headers: {
+      type: 'object',
+      propertyNames: { pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$" },
+      additionalProperties: { type: 'string' },
+    },
+    sample: { type: 'number', minimum: 0, maximum: 1 },
+    caFile: { type: 'string', minLength: 1 },
+  },
+  ['endpoint'],
+)
 
 /** The part of a configuration that is plain data; `tools`, `backends`, and objects with functions, are checked beside it. */
 export const configSchema: JsonSchema = object({
@@ -111,6 +137,7 @@ export const configSchema: JsonSchema = object({
     type: ['boolean', 'object'],
   },
   identity: identitySchema,
+  authentication: authenticationSchema,
   format: { enum: ['annotate', 'assert'] },
   // What is in these is checked by the parts that read it, which name the path.
   egress: { type: 'object' },
@@ -122,6 +149,8 @@ export const configSchema: JsonSchema = object({
   ...brokerProperties,
   databaseUrl: { type: 'string', pattern: '^postgres(?:ql)?://' },
   service,
+  tenants: tenantsSchema,
+  tracing,
   demo: { type: 'boolean' },
   $schema: { type: 'string' },
 })

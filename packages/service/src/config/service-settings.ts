@@ -1,6 +1,13 @@
 import { resolve } from 'node:path'
 import type { JsonObject } from '@gantry/contract'
+import {
+  type AuthenticationSettings,
+  authenticationSettings,
+  defaultAuthentication,
+} from './authentication-settings.ts'
 import { type BrokerSettings, brokerKeys, brokerSettings } from './broker-settings.ts'
+import { withFiles } from './files.ts'
+import { type TenantsSettings, tenantsOf } from './tenant-settings.ts'
 
 export type Role = 'api' | 'worker' | 'relay'
 
@@ -12,6 +19,8 @@ export interface ServiceSettings {
   readonly hosts: readonly string[]
   /** Origins of web pages that may ask it. */
   readonly origins: readonly string[]
+  /** The API speaks TLS with these files, and only that. */
+  readonly tls?: TlsSettings
   /** A real PostgreSQL; without it everything is kept in the data folder. */
   readonly databaseUrl?: string
   /** The folder of the embedded database, of artifacts and of what waits for a database that is away. */
@@ -35,6 +44,8 @@ export interface ServiceSettings {
   /** How long the outcomes of calls are kept; the audit is kept longer. */
   readonly retentionMs: number
   readonly auditRetentionMs: number
+  /** Names of secrets: the first makes the seals of the audit record, all of them verify; none, and a plain hash does. */
+  readonly auditSecrets: readonly string[]
   readonly callbackTries: number
   /** Name of the secret that signs callbacks; without it they are signed with a key of this service's own. */
   readonly callbackSecret?: string
@@ -50,6 +61,28 @@ export interface ServiceSettings {
   /** Where outcomes wait while the database is away: a file of this machine, or Redis. */
   readonly spool: 'file' | 'redis'
   readonly brokers: BrokerSettings
+  readonly authentication: AuthenticationSettings
+  /** What is set for each tenant, under `*` for those that are not named. */
+  readonly tenants: TenantsSettings
+  /** Absent, nothing is traced. */
+  readonly tracing?: TracingSettings
+}
+
+/** Files in PEM; with authorities for clients, whoever has no certificate of one of them is not let in. */
+export interface TlsSettings {
+  readonly certFile: string
+  readonly keyFile: string
+  readonly clientCaFile?: string
+}
+
+/** Where traces go. */
+export interface TracingSettings {
+  readonly endpoint: string
+  /** Texts, or `secret:name`. */
+  readonly headers?: { readonly [name: string]: string }
+  /** Which part of the traces that begin here is kept; all of them unless told. */
+  readonly sample?: number
+  readonly caFile?: string
 }
 
 const day = 24 * 3_600_000
@@ -71,26 +104,36 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   graceMs: 25_000,
   retentionMs: 7 * day,
   auditRetentionMs: 365 * day,
+  auditSecrets: [],
   callbackTries: 12,
   callbacks: {},
   logLevel: 'info',
   labels: {},
   spool: 'file',
   brokers: { transports: [] },
+  authentication: defaultAuthentication,
+  tenants: {},
   metricsHost: '127.0.0.1',
 }
 
-/** What the file says of the service, and the environment over it; both are checked before. */
-export function serviceSettings(document: JsonObject, data: string): ServiceSettings {
-  const { service, databaseUrl } = document
+/** What the file says of the service, and the environment over it; both are checked before. Paths begin at the folder. */
+export function serviceSettings(document: JsonObject, data: string, folder = '.'): ServiceSettings {
+  const { service, databaseUrl, tracing } = document
   const own = (service ?? {}) as JsonObject & Partial<ServiceSettings>
   const url = typeof databaseUrl === 'string' ? { databaseUrl } : {}
-  return { ...defaultSettings, ...own, ...url, brokers: brokerSettings(document), data }
+  const traces = tracing === undefined ? {} : { tracing: tracing as unknown as TracingSettings }
+  const checked = {
+    tenants: tenantsOf(document.tenants),
+    brokers: brokerSettings(document, folder),
+    ...(own.tls === undefined ? {} : { tls: withFiles(own.tls, folder) }),
+    authentication: authenticationSettings(document, folder),
+  }
+  return { ...defaultSettings, ...own, ...url, ...traces, ...checked, data }
 }
 
 /** What is left for the executor. */
 export function withoutService(document: JsonObject): JsonObject {
-  const own: readonly string[] = ['service', 'databaseUrl', ...brokerKeys]
+  const own: readonly string[] = ['service', 'databaseUrl', 'tracing', 'tenants', 'authentication', ...brokerKeys]
   return Object.fromEntries(Object.entries(document).filter(([key]) => !own.includes(key)))
 }
 

@@ -1,4 +1,5 @@
 import { type TestContext, test } from 'node:test'
+import { asking } from './call-store/asking.ts'
 import { cancelling } from './call-store/cancelling.ts'
 import { claiming } from './call-store/claiming.ts'
 import { ending } from './call-store/ending.ts'
@@ -7,6 +8,7 @@ import { reclaiming } from './call-store/reclaiming.ts'
 import type { Cases, StoreFixture } from './call-store/samples.ts'
 import { slots } from './call-store/slots.ts'
 import { submitting } from './call-store/submitting.ts'
+import { turns } from './call-store/turns.ts'
 
 const groups: { readonly [name: string]: Cases } = {
   submitting,
@@ -14,8 +16,10 @@ const groups: { readonly [name: string]: Cases } = {
   holding,
   ending,
   reclaiming,
+  asking,
   cancelling,
   slots,
+  turns,
 }
 
 /** The contract of CallStore. `open` gets the engine ready once; what it resolves with gives an empty store each time. */

@@ -112,6 +112,14 @@ test('while the store is away or full the message goes back to its broker, later
   assert.deepEqual(await full.take(delivery('a')), ['release a 1500'])
 })
 
+test('a message of one who is over his own limit is held back a few times, and then refused', async () => {
+  const over = (retryAfterMs: number) => ({ submit: failing('RATE_LIMITED', { retryAfterMs, scope: 'caller' }) })
+  assert.deepEqual(await door(over(300)).take(delivery('a')), ['release a 300'])
+  assert.deepEqual(await door(over(300)).take(delivery('a', 4)), ['release a 1600'])
+  assert.deepEqual(await door(over(300)).take(delivery('a', 5)), ['refuse RATE_LIMITED', 'settle a'])
+  assert.deepEqual(await door(over(60_000)).take(delivery('a')), ['refuse RATE_LIMITED', 'settle a'])
+})
+
 test('a message that is left to another worker is refused when none comes for it', async () => {
   const elsewhere = { submit: failing('SERVICE_UNAVAILABLE') }
   assert.deepEqual(await door(elsewhere).take(delivery('a', 49)), ['release a 10000'])

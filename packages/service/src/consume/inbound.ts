@@ -30,8 +30,11 @@ export interface InboundPorts {
   readonly codecOf: (message: Message) => Codec | undefined
   /** Who sent it, as the host knows; UNAUTHENTICATED when nobody does. */
   readonly identify: (decoded: Decoded & { kind: 'call' }, message: Message) => Promise<Identity>
-  /** The call in the words of the catalog: its tool by its id, CATALOG_STALE when the sender saw another one. */
-  readonly understand: (decoded: Decoded & { kind: 'call' }) => Promise<CallInput>
+  /**
+   * The call in the words of the catalog: its tool by its id, CATALOG_STALE when the sender saw another one. Of a tool
+   * that is not there for him he hears what he would hear of one that nobody has.
+   */
+  readonly understand: (decoded: Decoded & { kind: 'call' }, sender: Identity) => Promise<CallInput>
   readonly submit: (
     input: CallInput,
     identity: Identity,
@@ -138,7 +141,7 @@ async function admitted(delivery: Delivery, ports: InboundPorts): Promise<void> 
 
 async function keep(decoded: Decoded & { kind: 'call' }, message: Message, ports: InboundPorts): Promise<void> {
   const identity = await ports.identify(decoded, message)
-  const input = await ports.understand(decoded)
+  const input = await ports.understand(decoded, identity)
   const { callId, repeated } = await ports.submit(input, identity, decoded.address)
   if (repeated && decoded.address !== undefined) await ports.attach(callId, decoded.address, identity)
 }
@@ -147,16 +150,25 @@ async function keep(decoded: Decoded & { kind: 'call' }, message: Message, ports
 const passing: readonly string[] = ['STORE_UNAVAILABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED', 'SECRET_UNAVAILABLE']
 /** So often a message is left to another worker, who may not be there. */
 const mostLeft = 50
+/** So often a message of one who is over a limit of his own is held back; what he sends more of would pile up here. */
+const mostLimited = 5
+const longestLimitedMs = 10_000
 
 /** Undefined for what may go well the next time. */
 function finalError(error: unknown, deliveries: number): ToolError | undefined {
   if (ToolError.is(error) && error.code !== 'INTERNAL') {
-    const waits = error.code !== 'SERVICE_UNAVAILABLE' || deliveries < mostLeft
-    return waits && passing.includes(error.code) ? undefined : error
+    return passing.includes(error.code) && mayWait(error, deliveries) ? undefined : error
   }
   if (deliveries < mostFaults) return undefined
   const text = `The message could not be handled, ${deliveries} times.`
   return new ToolError('INTERNAL', text, { cause: error, effect: 'none' })
+}
+
+/** A full queue is nobody's fault, and waits; who is over his own limit hears of it when it lasts. */
+function mayWait({ code, details }: ToolError, deliveries: number): boolean {
+  if (code === 'SERVICE_UNAVAILABLE') return deliveries < mostLeft
+  if (code !== 'RATE_LIMITED' || details?.scope !== 'caller') return true
+  return deliveries < mostLimited && Number(details.retryAfterMs ?? 0) <= longestLimitedMs
 }
 
 function removed(): ToolError {

@@ -10,6 +10,16 @@ export interface Queries {
   query<R extends Row = Row>(sql: string, parameters?: readonly unknown[]): Promise<readonly R[]>
 }
 
+/** What reads for a tenant needs: it can read as that one only. */
+export type TenantReads = Pick<Database, 'asTenant'>
+
+/** How many connections there are, how many of them nobody uses, and how many statements wait for one. */
+export interface Load {
+  readonly open: number
+  readonly idle: number
+  readonly waiting: number
+}
+
 /**
  * SQL, on an embedded PGlite or a real PostgreSQL; the statements are the same.
  * - Concurrency: any number of queries at once; PGlite does one at a time, PostgreSQL as many as it has connections.
@@ -23,6 +33,17 @@ export interface Database extends Queries {
   readonly kind: 'pglite' | 'postgres'
   /** Nobody else can have this database open, so that what a dead process held is free at once. */
   readonly exclusive: boolean
+  /**
+   * The same database, over the same connections, with the rights of the role `gantry_service`: whatever the service
+   * needs, but not to change tables, nor what was once audited. Without it, statements are done with the login's own
+   * rights, which is for migrations. Closing either closes both.
+   */
+  asService(): Database
+  /**
+   * Reads with the rights of the role `gantry_tenant`, which sees the rows of this tenant alone, whatever a statement
+   * asks for. Each query is a transaction of its own, and one that writes is refused.
+   */
+  asTenant(tenant: string): Queries
   /** Begins, does the work on one connection, and commits; rolls back when the work rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T>
   /**
@@ -30,5 +51,6 @@ export interface Database extends Queries {
    * connection is made again, after which the listener hears `undefined` once: whoever listens must look for himself.
    */
   listen(channel: string, hear: (payload: string | undefined) => void): Promise<() => Promise<void>>
+  load(): Load
   close(): Promise<void>
 }

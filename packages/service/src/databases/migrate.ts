@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ToolError } from '@gantry/contract'
 import type { Database, Queries } from './database.ts'
+import { ensureRoles } from './roles.ts'
 
 /** One numbered file of SQL. */
 export interface Migration {
@@ -18,8 +19,17 @@ const lockKey = 4_721_906_113
  * - Concurrency: any number of processes at once; one migrates while the others wait.
  * - A database that has migrations which we do not know is accepted: in a rolling upgrade the newer service comes first,
  *   and it keeps what the older one needs. One with a gap is not: somebody has been there by hand.
+ * - Rights: with those of the login, which need not own the tables when there is nothing to be done. Rejects with
+ *   CONFIG_INVALID, and what an administrator can do about it, when the login may not do what is needed.
  */
 export async function migrate(database: Database, migrations = ownMigrations()): Promise<void> {
+  await ensureRoles(database)
+  await migrateTables(database, migrations).catch((error: unknown) => {
+    throw ToolError.is(error) && error.details?.sqlstate === forbidden ? mayNot(error) : error
+  })
+}
+
+async function migrateTables(database: Database, migrations: readonly Migration[]): Promise<void> {
   let next = 1
   while (next <= migrations.length) {
     next = await database.transaction(async (queries) => {
@@ -28,18 +38,32 @@ export async function migrate(database: Database, migrations = ownMigrations()):
       const migration = migrations[done]
       if (migration === undefined) return done + 1
       await queries.query(migration.sql)
+      await guardTables(queries)
       await queries.query('insert into migrations (number) values ($1)', [migration.number])
       return migration.number + 1
     })
   }
 }
 
+const forbidden = '42501'
+
+function mayNot(cause: ToolError): ToolError {
+  const message = `The login of the database may not make or change the tables of Gantry. Start the service once with
+    the login that owns them, or give the database to this one: alter database … owner to ….`
+  return new ToolError('CONFIG_INVALID', message.replace(/\s+/g, ' '), { cause: cause.cause, stage: 'define' })
+}
+
+/** From the migration on that brings it, every table is guarded as it is made. */
+async function guardTables(queries: Queries): Promise<void> {
+  const [found] = await queries.query(`select to_regprocedure('gantry.guard_tables()') is not null as guarded`)
+  if (found?.guarded === true) await queries.query('select guard_tables()')
+}
+
 /** How many migrations were done, the first so many without a gap. */
 async function doneMigrations(queries: Queries): Promise<number> {
-  await queries.query(`
-    create schema if not exists gantry;
-    create table if not exists migrations (number integer primary key, done_at timestamptz not null default now())
-  `)
+  // Asked first, because whoever may not make a schema may not even when it is there.
+  const [found] = await queries.query(`select to_regclass('gantry.migrations') is not null as made`)
+  if (found?.made !== true) await queries.query(firstSql)
   const rows = await queries.query<{ number: number }>('select number from migrations order by number')
   const gap = rows.findIndex(({ number }, index) => number !== index + 1)
   if (gap === -1) return rows.length
@@ -48,6 +72,10 @@ async function doneMigrations(queries: Queries): Promise<number> {
     `Migration ${gap + 1} of the database is missing although later ones were done.`,
   )
 }
+
+const firstSql = `
+  create schema if not exists gantry;
+  create table migrations (number integer primary key, done_at timestamptz not null default now())`
 
 /** The files of `migrations/`, which stands beside `src/` and, when published, beside `dist/`. */
 export function ownMigrations(): readonly Migration[] {

@@ -7,7 +7,7 @@ import { PgliteStream } from './pglite/stream.ts'
 import { keepTidy } from './pglite/tidy.ts'
 import { createChannels, quoted } from './wire/channels.ts'
 import { createConnections } from './wire/connections.ts'
-import { types, wireQueries } from './wire/queries.ts'
+import { type Role, types, wireQueries } from './wire/queries.ts'
 
 export interface PgliteOptions {
   /** Made when it is not there, for its owner alone. The database is in `db` within. */
@@ -53,7 +53,8 @@ export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions
     most: 1,
     waitMs,
   })
-  const queries = wireQueries(connections)
+  const queriesAs = wireQueries(connections)
+  const queries = queriesAs('none')
   const stopTidying = keepTidy(queries)
   let closing: Promise<void> | undefined
   const close = (): Promise<void> => {
@@ -65,23 +66,24 @@ export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions
     await close()
     throw error
   })
-  return {
-    kind: 'pglite',
-    exclusive: true,
-    ...queries,
-    async listen(channel, hear) {
-      const entry = (payload: string | undefined): void => hear(payload)
-      channels.add(channel, entry)
-      try {
-        await queries.query(`listen ${quoted(channel)}`)
-      } catch (error) {
-        channels.remove(channel, entry)
-        throw error
-      }
-      return async () => {
-        if (channels.remove(channel, entry)) await queries.query(`unlisten ${quoted(channel)}`).catch(() => {})
-      }
-    },
-    close,
+  const listen: Database['listen'] = async (channel, hear) => {
+    const entry = (payload: string | undefined): void => hear(payload)
+    channels.add(channel, entry)
+    try {
+      await queries.query(`listen ${quoted(channel)}`)
+    } catch (error) {
+      channels.remove(channel, entry)
+      throw error
+    }
+    return async () => {
+      if (channels.remove(channel, entry)) await queries.query(`unlisten ${quoted(channel)}`).catch(() => {})
+    }
   }
+  const as = (role: Role): Database => ({
+    ...{ kind: 'pglite', exclusive: true, listen, close },
+    ...queriesAs(role),
+    load: connections.load,
+    asService: () => as('gantry_service'),
+  })
+  return as('none')
 }

@@ -2,11 +2,12 @@ import { ToolError } from '@gantry/contract'
 import pg from 'pg'
 import type { Database } from './database.ts'
 import { createListener } from './postgres/listener.ts'
+import { takeTls } from './postgres/tls.ts'
 import { createConnections } from './wire/connections.ts'
-import { types, wireQueries } from './wire/queries.ts'
+import { type Role, types, wireQueries } from './wire/queries.ts'
 
 export interface PostgresOptions {
-  /** `postgres://user:password@host:port/database`; `sslmode` and other settings as parameters. */
+  /** `postgres://user:password@host:port/database`; `sslmode=verify-full`, `sslrootcert` and others as parameters. */
   readonly url: string
   /** Statements at once; 10 when absent. Hearing notifications takes one more. */
   readonly connections?: number
@@ -22,12 +23,12 @@ const idleMs = 30_000
 
 /**
  * A real PostgreSQL, by its URL. Statements with parameters are prepared once on each connection.
- * Rejects with CONFIG_INVALID for what is not a URL, and with STORE_UNAVAILABLE when the server cannot be reached now.
+ * Rejects with CONFIG_INVALID for what is not a URL, or does not say whom to trust, and with STORE_UNAVAILABLE when the server cannot be reached now.
  */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { connectMs = 5_000, statementMs = 30_000 } = options
   const settings: pg.ClientConfig = {
-    connectionString: withSearchPath(options.url),
+    ...addressOf(options.url),
     application_name: 'gantry',
     connectionTimeoutMillis: connectMs,
     keepAlive: true,
@@ -48,24 +49,32 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const close = async (): Promise<void> => {
     await Promise.all([connections.close(), listener.close()])
   }
-  const queries = wireQueries(connections)
-  await queries.query('select 1').catch(async (error: unknown) => {
+  const queriesAs = wireQueries(connections)
+  const as = (role: Role): Database => ({
+    ...{ kind: 'postgres', exclusive: false, listen: listener.listen, close },
+    ...queriesAs(role),
+    load: connections.load,
+    asService: () => as('gantry_service'),
+  })
+  const database = as('none')
+  await database.query('select 1').catch(async (error: unknown) => {
     await close()
     throw error
   })
-  return { kind: 'postgres', exclusive: false, ...queries, listen: listener.listen, close }
+  return database
 }
 
 /** Our schema is named when the connection is made, which costs no statement. */
-function withSearchPath(url: string): string {
+function addressOf(url: string): Pick<pg.ClientConfig, 'connectionString' | 'ssl'> {
   const parsed = URL.parse(url)
-  if (!/^postgres(?:ql)?:$/.test(parsed?.protocol ?? '')) {
+  if (parsed === null || !/^postgres(?:ql)?:$/.test(parsed.protocol)) {
     throw new ToolError('CONFIG_INVALID', 'The address of the database is not of the form postgres://host/database.')
   }
   // A prepared statement keeps its plan: one made while a table was empty would read all of it when it is full. It is
   // planned once, because planning takes longer than most of our statements.
   const own = '-c search_path=gantry -c enable_seqscan=off -c plan_cache_mode=force_generic_plan'
-  const options = [parsed?.searchParams.get('options'), own].filter(Boolean).join(' ')
-  parsed?.searchParams.set('options', options)
-  return parsed?.href ?? ''
+  const options = [parsed.searchParams.get('options'), own].filter(Boolean).join(' ')
+  parsed.searchParams.set('options', options)
+  const ssl = takeTls(parsed)
+  return { connectionString: parsed.href, ssl }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { EffectClass, Identity } from '@gantry/contract'
-import { createExecutor, defineTool, type Executor } from '@gantry/core'
+import { createExecutor, defineTool, type Executor, type ExecutorOptions } from '@gantry/core'
 import type { Claim } from '../stores/call-store.ts'
 import { freshKey, redisForFile } from '../transports/redis/redis.fixture.ts'
 import { cachedCall } from './cached-call.ts'
@@ -15,6 +15,7 @@ function counting(
   cache: { ttlMs: number; scope?: 'tenant' } | undefined,
   effect: EffectClass,
   description = 'Counts.',
+  policy?: ExecutorOptions['policy'],
 ) {
   let runs = 0
   const tool = defineTool({
@@ -25,7 +26,7 @@ function counting(
       return runs
     },
   })
-  return { executor: createExecutor({ tools: [tool] }), runs: () => runs }
+  return { executor: createExecutor({ tools: [tool], ...(policy === undefined ? {} : { policy }) }), runs: () => runs }
 }
 
 function claimOf(executor: Executor, callId: string, identity = ada, digest?: string): Claim {
@@ -73,6 +74,21 @@ test('it is for its caller with the same rights, or for the tenant if the tool s
   await Promise.all([own.executor.close(), shared.executor.close()])
 })
 
+test('who was denied meanwhile gets no kept result, whoever it was kept for', async (t) => {
+  const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
+  const { executor, runs } = counting({ ttlMs: 60_000 }, 'read')
+  assert.equal((await ask(cache, executor, claimOf(executor, 'c-1'))).output, 1)
+  for (const effect of ['deny', 'ask', 'unavailable'] as const) {
+    const stricter = executor.under({ policy: { decide: () => ({ effect, reason: 'not any more' }) } })
+    const { status, output } = await ask(cache, stricter, claimOf(executor, 'c-2'))
+    assert.notEqual(status, 'ok', effect)
+    assert.equal(output, null, effect)
+  }
+  assert.equal((await ask(cache, executor, claimOf(executor, 'c-3'))).output, 1)
+  assert.equal(runs(), 1)
+  await executor.close()
+})
+
 test('a call that was accepted for another definition of the tool is neither answered from it nor kept', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const { executor, runs } = counting({ ttlMs: 60_000 }, 'read')
@@ -98,4 +114,21 @@ test('a tool that changes something runs every time, one that asks for no cache 
   // Such a definition is refused; were it not, nothing would be kept.
   assert.throws(() => counting({ ttlMs: 60_000 }, 'repeatable'), { code: 'TOOL_INVALID' })
   await Promise.all([silent.executor.close(), alone.executor.close()])
+})
+
+test('what a person must approve, or the policy denies by now, is not answered from another call’s result', async (t) => {
+  const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
+  const free = counting({ ttlMs: 60_000, scope: 'tenant' }, 'read')
+  assert.equal((await ask(cache, free.executor, claimOf(free.executor, 'c-1'))).status, 'ok')
+  assert.equal((await ask(cache, free.executor, claimOf(free.executor, 'c-2'))).output, 1)
+  for (const [rule, code] of [
+    [{ ask: '*' }, 'APPROVAL_REQUIRED'],
+    [{ deny: '*' }, 'DENIED'],
+  ] as const) {
+    const strict = counting({ ttlMs: 60_000, scope: 'tenant' }, 'read', 'Counts.', { rules: [{ allow: '*' }, rule] })
+    const refused = await ask(cache, strict.executor, claimOf(strict.executor, 'c-3'))
+    assert.deepEqual([refused.error?.code, refused.output, strict.runs()], [code, null, 0])
+    await strict.executor.close()
+  }
+  await free.executor.close()
 })

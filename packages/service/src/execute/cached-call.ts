@@ -9,7 +9,7 @@ export async function cachedCall(
   run: () => Promise<Result>,
 ): Promise<Result> {
   const call = cacheable(executor, claim, args)
-  if (cache === undefined || call === undefined) return run()
+  if (cache === undefined || call === undefined || !(await isAllowed(executor, claim, args))) return run()
   const found = await cache.get(call)
   if (found !== undefined) return { ...found, callId: claim.callId, attempts: 1, startedAt: new Date().toISOString() }
   const result = await run()
@@ -20,10 +20,18 @@ export async function cachedCall(
 export interface CachedCall {
   /** Absent where there is none. */
   readonly cache: ResultCache | undefined
-  readonly executor: Pick<Executor, 'catalog'>
-  /** Its caller's right to the tool was checked when it was admitted. */
+  readonly executor: Pick<Executor, 'catalog' | 'check'>
   readonly claim: Claim
   readonly args: unknown
+}
+
+/** What is refused by now, or needs a person's approval, was not allowed by letting another call through. */
+async function isAllowed(executor: Pick<Executor, 'check'>, { call }: Claim, args: unknown): Promise<boolean> {
+  const { tool, identity } = call
+  return executor.check(tool, args, { identity }).then(
+    ({ asks }) => !asks,
+    () => false,
+  )
 }
 
 /** Undefined for a tool that says nothing of a cache, or that is another one by now. */

@@ -73,7 +73,7 @@ testOnDatabases({
     for (let n = 0; n < 300; n++) second.report(log(`${n}`))
     await second.end()
     await writer.close()
-    const page = await records.after('c1', 0, 1_000)
+    const page = await records.after('c1', 'acme', 0, 1_000)
     assert.deepEqual(page?.events.slice(0, 3), [
       { ...log('a'), id: 3_000_001, callId: 'c1' },
       { kind: 'chunk', data: [1], id: 3_000_002, callId: 'c1' },

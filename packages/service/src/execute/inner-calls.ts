@@ -1,15 +1,18 @@
 import { createHash } from 'node:crypto'
-import { type Result, ToolError } from '@gantry/contract'
+import { type ErrorInfo, type Result, ToolError } from '@gantry/contract'
 import { type Around, type CatalogEntry, type Executor, retry, type SurroundedCall, type WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { endedOutcome } from '../stores/ended.ts'
+import { isPending } from '../stores/pending.ts'
 
 export interface InnerCalls {
   /** Stands around every call of the chain. */
   readonly settle: Around
   /** Why this attempt has no outcome; undefined while it may have one. */
   readonly failure: unknown
+  /** What the chain waits for: of the calls that a person has yet to approve, the one that expires first. */
+  readonly pending: ErrorInfo | undefined
 }
 
 export interface InnerCallPorts {
@@ -30,6 +33,9 @@ export interface InnerCallPorts {
  * only when what came of a call is durable. What is not an end is not kept: a call that was cut short with its chain, or
  * one that could not start and ends the chain for now. When it certainly did nothing, it is new again.
  *
+ * A call that a person must approve first stops the attempt, whatever its `onError` says: no other call is made from then
+ * on, and once those that run have ended, so that none is cut short, so does the attempt.
+ *
  * A store that is away is waited for as long as the chain may go on. A fence that is no longer the present one ends the
  * attempt. `known` is what the journal holds, and `goesOn` is told of a call that it does not.
  */
@@ -40,7 +46,9 @@ export function createInnerCalls(
 ): InnerCalls {
   const { callId, fence, call } = claim
   const holder = { callId, fence }
+  const running = createRunning()
   let failure: unknown
+  let pending: ErrorInfo | undefined
 
   /** False when the chain was stopped before it could be written. */
   const write = async ({ signal }: SurroundedCall, work: () => Promise<boolean>): Promise<boolean> => {
@@ -70,27 +78,70 @@ export function createInnerCalls(
     if (step.signal.aborted) throw stopped()
     return unknownResult(names, tool, answer.reason)
   }
+  /** Makes a call that is not done yet. */
+  const settleNew = async (step: SurroundedCall, entry: string, make: Parameters<Around>[1]): Promise<Result> => {
+    goesOn()
+    const tool = findTool(executor, step.tool)
+    const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(call.effectKey ?? callId, step) }
+    const found = known.has(entry) ? await earlier(step, tool, names) : undefined
+    if (found !== undefined) return keep(step, entry, found)
+    const delicate = tool.effect === 'once' || tool.effect === 'reconcilable'
+    if (delicate && !(await write(step, () => journal.begin(holder, entry)))) throw stopped()
+    const result = await make({ ...names, writeBack: writeBack?.(entry) })
+    if (isPending(result)) pending = sooner(pending, result.error)
+    else if (isEnd(step, result)) return keep(step, entry, result)
+    if (delicate && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
+    return result
+  }
   return {
     get failure() {
       return failure
+    },
+    get pending() {
+      return pending
     },
     async settle(step, make) {
       const entry = step.index === undefined ? step.stepId : `${step.stepId}.${step.index}`
       const before = known.get(entry)
       if (before?.state === 'done') return JSON.parse(before.result)
-      goesOn()
-      const tool = findTool(executor, step.tool)
-      const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(call.effectKey ?? callId, step) }
-      const found = before === undefined ? undefined : await earlier(step, tool, names)
-      if (found !== undefined) return keep(step, entry, found)
-      const delicate = tool.effect === 'once' || tool.effect === 'reconcilable'
-      if (delicate && !(await write(step, () => journal.begin(holder, entry)))) throw stopped()
-      const result = await make({ ...names, writeBack: writeBack?.(entry) })
-      if (isEnd(step, result)) return keep(step, entry, result)
-      if (delicate && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
-      return result
+      const result = pending === undefined ? await running.count(settleNew(step, entry, make)) : undefined
+      if (result !== undefined && !isPending(result)) return result
+      await running.none(step.signal)
+      throw stopped()
     },
   }
+}
+
+/** Knows whether calls of the chain run. */
+function createRunning() {
+  let calls = 0
+  let waiting: (() => void)[] = []
+  return {
+    async count<T>(call: Promise<T>): Promise<T> {
+      calls += 1
+      try {
+        return await call
+      } finally {
+        calls -= 1
+        if (calls === 0) for (const resolve of waiting.splice(0)) resolve()
+      }
+    },
+    /** Resolves when none runs, or the signal aborts. */
+    async none(signal: AbortSignal): Promise<void> {
+      if (calls === 0 || signal.aborted) return
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const end = (): void => resolve()
+      waiting.push(end)
+      signal.addEventListener('abort', end, { once: true })
+      await promise
+      signal.removeEventListener('abort', end)
+      waiting = waiting.filter((other) => other !== end)
+    },
+  }
+}
+
+function sooner(one: ErrorInfo | undefined, other: ErrorInfo): ErrorInfo {
+  return one === undefined || Number(other.details?.expiresMs) < Number(one.details?.expiresMs) ? other : one
 }
 
 /** Does what a store is asked for, again and again while it is away; rejects with the signal's reason. */

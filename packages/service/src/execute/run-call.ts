@@ -8,13 +8,15 @@ export interface RunCall {
   readonly claim: Claim
   readonly args: unknown
   readonly signal: AbortSignal
+  /** Where the call stands in a trace. */
+  readonly traceparent?: string | undefined
   readonly report: (report: Report) => void | Promise<void>
   /** Takes what the tool writes back; without it messages are only effects, and there are no files. */
   readonly writeBack?: WriteBack
 }
 
 /** Runs a claimed call through the pipeline, as its first caller and with the tool as it was when it was admitted. */
-export function runCall({ executor, claim, args, signal, report, writeBack }: RunCall): Promise<Result> {
+export function runCall({ executor, claim, args, signal, traceparent, report, writeBack }: RunCall): Promise<Result> {
   const { call } = claim
   return executor.run(call.tool, args, {
     callId: call.callId,
@@ -22,6 +24,7 @@ export function runCall({ executor, claim, args, signal, report, writeBack }: Ru
     idempotencyKey: downstreamKey(call),
     fence: claim.fence,
     signal,
+    traceparent,
     report,
     writeBack,
     ...(call.digest === undefined ? {} : { schemaDigest: call.digest }),

@@ -1,5 +1,12 @@
 import { type ChainResult, type ChainStep, type Identity, type Report, ToolError } from '@gantry/contract'
-import { createExecutor, type DefinedTool, defineTool, type Executor, type ToolContext } from '@gantry/core'
+import {
+  createExecutor,
+  type DefinedTool,
+  defineTool,
+  type Executor,
+  type ExecutorOptions,
+  type ToolContext,
+} from '@gantry/core'
 import type { Database } from '../databases/database.ts'
 import { type JournalRecords, journalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
@@ -76,9 +83,9 @@ export class Site {
   readonly reports: Report[] = []
   readonly #database: Database
 
-  constructor(database: Database) {
+  constructor(database: Database, options: ExecutorOptions = {}) {
     this.#database = database
-    this.executor = createExecutor({ tools: this.world.tools(), safeguards: { breaker: false } })
+    this.executor = createExecutor({ tools: this.world.tools(), safeguards: { breaker: false }, ...options })
     this.journal = journalRecords(database)
   }
 

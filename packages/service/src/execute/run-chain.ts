@@ -1,4 +1,12 @@
-import { type ChainResult, type ChainStep, type Json, type Report, type StepResult, ToolError } from '@gantry/contract'
+import {
+  type ChainResult,
+  type ChainStep,
+  codes,
+  type Json,
+  type Report,
+  type StepResult,
+  ToolError,
+} from '@gantry/contract'
 import type { Executor, WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
@@ -11,6 +19,8 @@ export interface DurableChain {
   readonly claim: Claim
   readonly payload: { readonly steps: readonly ChainStep[]; readonly input?: Json }
   readonly signal: AbortSignal
+  /** Where the chain stands in a trace. */
+  readonly traceparent?: string | undefined
   /** Hears of each step as it ends; of those that an earlier attempt ended it was told then. */
   readonly report: (report: Report) => void | Promise<void>
   /** Takes what the inner call of an entry of the journal writes back; what it sent is in the results of the steps. */
@@ -19,6 +29,7 @@ export interface DurableChain {
 
 /**
  * Runs a chain so that a later attempt, here or elsewhere, takes it up where this one got to; see `createInnerCalls`.
+ * A chain in which a person must approve a call first has that call's error as its outcome, which is no end.
  * - Cancellation: as a chain's.
  * - Errors: rejects when this attempt has no outcome and the call is still to be done: with what `isLost` knows when
  *   somebody else has it, with the journal's error when it refuses a write, with the signal's reason when it could not
@@ -34,12 +45,16 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
     identity: claim.call.identity,
     input: payload.input ?? null,
     signal,
+    traceparent: chain.traceparent,
     around: inner.settle,
-    onStep: progress.ended,
+    onStep: (step) => {
+      if (inner.pending === undefined) progress.ended(step)
+    },
     ...timeout(claim),
   })
   if (inner.failure !== undefined) throw inner.failure
-  return result
+  const waits = inner.pending !== undefined && result.status === 'cancelled' && !signal.aborted
+  return waits ? { ...result, status: codes[inner.pending.code].status, error: inner.pending } : result
 }
 
 /** What earlier attempts did, and those of the chain that this one repeats; whoever is the first finds nothing. */

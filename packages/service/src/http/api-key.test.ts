@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { apiKeyAuthenticator, ensureApiKey, newApiKey, readApiKey } from './api-key.ts'
+import { ensureApiKey, readApiKey } from './api-key.ts'
 
 async function folder(t: TestContext): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'gantry-key-'))
@@ -48,27 +48,5 @@ test('a key file that others may read, that is a link, or that holds something e
       readApiKey(join(at, 'other')),
       (error) => isInvalid(error) && !String(error).includes('gk_short'),
     )
-  }
-})
-
-test('only the key itself is let in, and no refusal repeats what was given', async () => {
-  const key = newApiKey()
-  const identity = { principal: 'me', tenant: 'mine', permissions: ['*'] }
-  const authenticate = apiKeyAuthenticator(key, identity)
-  assert.deepEqual(await authenticate(`Bearer ${key}`), identity)
-  const wrong = [
-    undefined,
-    '',
-    key,
-    `Bearer ${key}x`,
-    `Bearer ${key.slice(1)}`,
-    `Bearer ${key} `,
-    `Bearer ${'x'.repeat(600)}`,
-  ]
-  for (const given of [...wrong, `Bearer ${newApiKey()}`, `Bearer ${key}\u0000`, `Bearer ${key.toUpperCase()}`]) {
-    await assert.rejects(authenticate(given), (error) => {
-      assert.ok(ToolError.is(error) && error.code === 'UNAUTHENTICATED')
-      return given === undefined || given.length < 8 || !error.message.includes(given.slice(7))
-    })
   }
 })

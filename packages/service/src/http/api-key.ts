@@ -1,30 +1,15 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { link, mkdir, open, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { type Identity, ToolError } from '@gantry/contract'
+import { ToolError } from '@gantry/contract'
 
 const keyForm = /^gk_[A-Za-z0-9_-]{43}$/
-const bearerForm = /^Bearer +([A-Za-z0-9._~+/=-]{1,512})$/i
 const mostFileBytes = 1_024
-
-/** Turns the Authorization header of a request into who asks; rejects with UNAUTHENTICATED. */
-export type Authenticate = (authorization: string | undefined) => Promise<Identity>
 
 /** 256 random bits. */
 export function newApiKey(): string {
   return `gk_${randomBytes(32).toString('base64url')}`
-}
-
-/** Knows one key and whose it is. Only its digest is kept, and all comparisons take the same time. */
-export function apiKeyAuthenticator(key: string, identity: Identity): Authenticate {
-  const kept = digest(key)
-  return async (authorization) => {
-    const given = authorization === undefined ? undefined : bearerForm.exec(authorization)?.[1]
-    if (given !== undefined && timingSafeEqual(digest(given), kept)) return identity
-    const why = authorization === undefined ? 'The request has no key' : 'The key is not known here'
-    throw new ToolError('UNAUTHENTICATED', `${why}; send Authorization: Bearer and the text of the key file.`)
-  }
 }
 
 /**
@@ -96,10 +81,6 @@ async function createWhole(file: string, text: string): Promise<boolean> {
   } finally {
     await rm(draft, { force: true })
   }
-}
-
-function digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest()
 }
 
 function codeOf(error: unknown): unknown {

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
-import { apiKeyAuthenticator, newApiKey } from './api-key.ts'
+import { anyOf } from '../authenticators/authenticator.ts'
+import { keyFileAuthenticator } from '../authenticators/key-file.ts'
+import { newApiKey } from './api-key.ts'
 import { startRig } from './http.fixture.ts'
 import { fakeService } from './service.fixture.ts'
 
@@ -16,7 +18,8 @@ test('a catalog that the caller has is not sent again, and what he may not see i
   const guestKey = newApiKey()
   const guest = { principal: 'guest', tenant: 'acme', permissions: [] }
   const { ask } = await startRig(t, {}, service)
-  const { server } = await startRig(t, { service, authenticate: apiKeyAuthenticator(guestKey, guest) })
+  const { authenticate } = anyOf([keyFileAuthenticator(guestKey, guest)])
+  const { server } = await startRig(t, { service, authenticate })
   const mine = await ask('/v1/catalog')
   const etag = mine.headers.get('etag') ?? ''
   assert.match(etag, /^"[0-9a-f]{64}"$/)

@@ -11,6 +11,8 @@ export interface ForeignOptions {
   readonly hosts: readonly string[]
   /** Origins of web pages that may ask it, besides its own. */
   readonly origins: readonly string[]
+  /** It speaks TLS itself, so that a page which came without is not its own. */
+  readonly secure?: boolean
 }
 
 /** Whether only this machine can reach an address. */
@@ -23,7 +25,7 @@ export function isLoopback(host: string): boolean {
  * the browser take us for its server; so whoever can only be reached from here is asked by a name of here. Throws DENIED,
  * and PAYLOAD_INVALID without a Host.
  */
-export function foreignCheck({ host, hosts, origins }: ForeignOptions): (headers: IncomingHttpHeaders) => void {
+export function foreignCheck({ host, hosts, origins, secure }: ForeignOptions): (headers: IncomingHttpHeaders) => void {
   const named = hosts.length > 0 || isLoopback(host) ? new Set([...loopback, host, ...hosts].map(lower)) : undefined
   const pages = new Set(origins.map(lower))
   return ({ host: asked, origin }) => {
@@ -33,7 +35,8 @@ export function foreignCheck({ host, hosts, origins }: ForeignOptions): (headers
       throw new ToolError('DENIED', 'The service is not known by this Host; add it to `service.hosts` if it should be.')
     }
     if (origin === undefined || pages.has(lower(origin))) return
-    if (URL.parse(origin)?.host !== lower(asked)) {
+    const page = URL.parse(origin)
+    if (page?.host !== lower(asked) || (secure === true && page.protocol !== 'https:')) {
       throw new ToolError('DENIED', 'Pages of this Origin may not ask; add it to `service.origins` if they should.')
     }
   }

@@ -1,7 +1,9 @@
 import { connect } from 'node:net'
 import type { TestContext } from 'node:test'
 import type { Identity } from '@gantry/contract'
-import { apiKeyAuthenticator, newApiKey } from './api-key.ts'
+import { anyOf } from '../authenticators/authenticator.ts'
+import { keyFileAuthenticator } from '../authenticators/key-file.ts'
+import { newApiKey } from './api-key.ts'
 import { createHttpServer, type HttpOptions, type HttpServer } from './server.ts'
 import { type FakeService, fakeService } from './service.fixture.ts'
 
@@ -31,13 +33,13 @@ export async function startRig(
   service: FakeService = fakeService(),
 ): Promise<Rig> {
   const [key, otherKey] = [newApiKey(), newApiKey()]
-  const [mine, theirs] = [apiKeyAuthenticator(key, owner), apiKeyAuthenticator(otherKey, stranger)]
+  const known = anyOf([keyFileAuthenticator(key, owner), keyFileAuthenticator(otherKey, stranger)])
   const lines: { level: string; fields: object; message: string }[] = []
   const write = (level: string) => (fields: object, message: string) => void lines.push({ level, fields, message })
   const server = await createHttpServer({
     service,
-    authenticate: (given) => mine(given).catch(() => theirs(given)),
-    log: { debug: write('debug'), error: write('error') },
+    authenticate: known.authenticate,
+    log: { debug: write('debug'), info: write('info'), error: write('error') },
     ...options,
   })
   t.after(async () => {

@@ -21,6 +21,8 @@ interface Document {
   readonly components: { readonly schemas: { readonly [name: string]: JsonSchema } }
 }
 
+const time = '2026-01-01T00:00:00.000Z'
+
 async function documentOf({ ask }: Rig): Promise<Document> {
   return (await (await ask('/v1/openapi.json')).json()) as Document
 }
@@ -126,6 +128,8 @@ test('what the server answers is what the document says, route by route', async 
   await check(`/v1/calls/${callId}/events`, '/v1/calls/{id}/events')
   await check('/v1/calls/nothing/events', '/v1/calls/{id}/events')
   await check(`/v1/calls/${callId}/cancel`, '/v1/calls/{id}/cancel', { method: 'POST' })
+  await check(`/v1/calls/${callId}/replay`, '/v1/calls/{id}/replay', { method: 'POST' })
+  await check('/v1/calls/nothing/replay', '/v1/calls/{id}/replay', { method: 'POST' })
   const steps = [
     { tool: 'demo:add', args: { a: 1, b: 2 } },
     { parallel: [{ tool: 'demo:echo', args: { value: '{{prev}}' } }] },
@@ -144,12 +148,38 @@ test('what the server answers is what the document says, route by route', async 
   await check('/v1/dead-letters/8', '/v1/dead-letters/{id}')
   await check('/v1/dead-letters/7/redrive', '/v1/dead-letters/{id}/redrive', { method: 'POST' })
   await check('/v1/dead-letters/7/discard', '/v1/dead-letters/{id}/discard', { method: 'POST' })
+  rig.service.questions.push({
+    ...{ id: 'ap_1', state: 'open', callId: 'c1', tool: 'demo:add:1.0.0', principal: 'ada', reason: 'It costs.' },
+    ...{ args: { a: 1 }, argsBytes: 7, fingerprint: 'f', approvers: [], askedAt: time, expiresAt: time },
+  })
+  await check('/v1/approvals?state=all', '/v1/approvals')
+  await check('/v1/approvals?state=some', '/v1/approvals')
+  await check('/v1/approvals/ap_1', '/v1/approvals/{id}')
+  await check('/v1/approvals/ap_2', '/v1/approvals/{id}')
+  await check('/v1/approvals/ap_1', '/v1/approvals/{id}', json({ decision: 'deny', reason: 'no' }))
+  await check('/v1/approvals/ap_1', '/v1/approvals/{id}', json({ decision: 'perhaps' }))
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}')
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}', { headers: { range: 'bytes=1-2' } })
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}', { headers: { range: 'bytes=100-' } })
   await check('/v1/artifacts/a2', '/v1/artifacts/{id}')
   await check('/v1/artifacts/a1/url', '/v1/artifacts/{id}/url')
   await check('/v1/artifacts/a2/url', '/v1/artifacts/{id}/url')
+  const made = (await check('/v1/keys', '/v1/keys', json({ name: 'ci', tools: ['demo:*'] }))) as { key: { id: string } }
+  await check('/v1/keys', '/v1/keys', json({ name: 'ci', tools: ['no pattern'] }))
+  await check('/v1/keys', '/v1/keys')
+  await check(`/v1/keys/${made.key.id}/rotate`, '/v1/keys/{id}/rotate', { method: 'POST' })
+  await check(`/v1/keys/${made.key.id}/revoke`, '/v1/keys/{id}/revoke', { method: 'POST' })
+  await check('/v1/keys/nothing/revoke', '/v1/keys/{id}/revoke', { method: 'POST' })
+  await check('/v1/policy', '/v1/policy')
+  await check('/v1/policy', '/v1/policy', json({ rules: [{ deny: 'demo:*' }], default: 'allow' }))
+  await check('/v1/policy', '/v1/policy', json({ rules: 'all' }))
+  await check('/v1/policy/test', '/v1/policy/test', json({ tool: 'demo:add', args: { a: 1, b: 2 }, roles: ['x'] }))
+  await check('/v1/policy/test', '/v1/policy/test', json({ tool: 'demo:nothing' }))
+  await check('/v1/audit?tool=demo:add&since=2026-01-01', '/v1/audit')
+  await check('/v1/audit?since=then', '/v1/audit')
+  await check('/v1/audit/export?tenant=*', '/v1/audit/export')
+  await check('/v1/audit/verify', '/v1/audit/verify', json({}))
+  await check('/v1/audit/verify', '/v1/audit/verify', json({ head: 'nothing' }))
   for (const path of [
     '/v1/workers',
     '/v1/runtimes',

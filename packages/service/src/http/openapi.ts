@@ -26,18 +26,21 @@ export function openApiDocument(routes: readonly Route[]): { readonly [key: stri
     security: [{ key: [] }],
     paths,
     components: {
-      securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'The text of the key file.' } },
+      securitySchemes: {
+        key: { type: 'http', scheme: 'bearer', description: 'A key, or a token of an issuer that is trusted here.' },
+      },
       schemas: componentSchemas(),
     },
   }
 }
 
 function operation(route: Route): { [key: string]: unknown } {
-  const { id, tag, summary, access, body } = route
+  const { id, tag, summary, access, permission, body } = route
   return {
     operationId: id,
     tags: [tag],
     summary,
+    ...(permission === undefined ? {} : { description: `Needs the permission \`${permission}\`.` }),
     ...(access === 'key' ? {} : { security: access === 'open' ? [] : [{}, { key: [] }] }),
     parameters: parameters(route),
     ...(body === undefined ? {} : { requestBody: requestBody(body) }),

@@ -7,13 +7,15 @@ import { bodyDepth, bodyNodes } from './limits.ts'
 const curlType = 'application/x-www-form-urlencoded'
 const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i
 
+export const noBytes: Uint8Array = new Uint8Array(0)
+
 /**
- * The JSON of a request's body, or undefined when it has none. Bytes are counted as they come, whatever the headers say;
- * the rest of a body that is too long is left for Node to throw away. Throws PAYLOAD_INVALID or PAYLOAD_TOO_LARGE.
+ * The bytes of a request's body, none when it has none. They are counted as they come, whatever the headers say; the rest
+ * of a body that is too long is left for Node to throw away. Throws PAYLOAD_INVALID or PAYLOAD_TOO_LARGE.
  */
-export async function readBody(request: IncomingMessage, most: number): Promise<Json | undefined> {
+export async function readBody(request: IncomingMessage, most: number): Promise<Uint8Array> {
   const { 'content-type': type, 'content-encoding': encoding, 'content-length': length } = request.headers
-  if (request.headers['transfer-encoding'] === undefined && (length === undefined || length === '0')) return undefined
+  if (request.headers['transfer-encoding'] === undefined && (length === undefined || length === '0')) return noBytes
   if (type !== undefined && type !== curlType && !jsonType.test(type)) {
     throw invalid('The body must be application/json in UTF-8.')
   }
@@ -21,7 +23,11 @@ export async function readBody(request: IncomingMessage, most: number): Promise<
     throw invalid('A compressed body is not taken; send it as it is.')
   }
   if (Number(length) > most) throw tooLarge(most)
-  const bytes = await readBytes(request, most)
+  return readBytes(request, most)
+}
+
+/** The JSON of a body, or undefined when it has none. Throws PAYLOAD_INVALID. */
+export function parseBody(bytes: Uint8Array, most: number): Json | undefined {
   return bytes.length === 0 ? undefined : parse(decode(bytes), most)
 }
 
@@ -53,7 +59,7 @@ function readBytes(request: IncomingMessage, most: number): Promise<Buffer> {
   })
 }
 
-function decode(bytes: Buffer): string {
+function decode(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (cause) {

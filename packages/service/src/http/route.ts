@@ -31,6 +31,9 @@ export interface AnswerDoc {
   readonly headers?: { readonly [name: string]: string }
 }
 
+/** What those hold who look after the service; `*` and `gantry:*` hold all of them. */
+export type OperatorPermission = 'gantry:approve' | 'gantry:audit' | 'gantry:keys' | 'gantry:operate' | 'gantry:policy'
+
 /** An object that the body of a request is. */
 export interface BodyDoc {
   readonly members: { readonly [name: string]: JsonSchema }
@@ -51,6 +54,8 @@ export interface Route {
   readonly summary: string
   /** Who may ask: those with a key; everybody; or everybody as long as only this machine can reach us. */
   readonly access: 'key' | 'open' | 'local'
+  /** What those with a key must hold besides, where a route is not for every caller. */
+  readonly permission?: OperatorPermission
   readonly query?: { readonly [name: string]: JsonSchema }
   /** Headers that the route reads. */
   readonly headers?: { readonly [name: string]: string }

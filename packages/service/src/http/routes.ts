@@ -1,9 +1,14 @@
 import { openApiDocument } from './openapi.ts'
 import type { Route } from './route.ts'
+import { approvalRoutes } from './routes/approvals.ts'
 import { artifactRoutes } from './routes/artifacts.ts'
+import { auditRoutes } from './routes/audit.ts'
 import { callRoutes } from './routes/calls.ts'
 import { deadLetterRoutes } from './routes/dead-letters.ts'
+import { keyRoutes } from './routes/keys.ts'
 import { operationRoutes } from './routes/operations.ts'
+import { policyRoutes } from './routes/policy.ts'
+import { replayRoute } from './routes/replay.ts'
 import { toolRoutes } from './routes/tools.ts'
 
 /** Everything that can be asked over HTTP, and the document that says so. */
@@ -18,7 +23,19 @@ export function allRoutes(): readonly Route[] {
     answers: { 200: { description: 'An OpenAPI 3.1 document.', schema: { type: 'object' } } },
     handle: () => ({ kind: 'text', status: 200, text: whole }),
   }
-  const routes = [...callRoutes, ...toolRoutes, ...deadLetterRoutes, ...artifactRoutes, ...operationRoutes, document]
+  const routes = [
+    ...callRoutes,
+    replayRoute,
+    ...toolRoutes,
+    ...approvalRoutes,
+    ...deadLetterRoutes,
+    ...artifactRoutes,
+    ...keyRoutes,
+    ...policyRoutes,
+    ...auditRoutes,
+    ...operationRoutes,
+    document,
+  ]
   const whole = JSON.stringify(openApiDocument(routes))
   return routes
 }

@@ -1,9 +1,12 @@
 import type { Deprecation, EffectClass, JsonSchema } from '@gantry/contract'
 import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
-import type { CallView, DeadLetter, ErrorBody, WorkerView } from './service.ts'
+import { auditSchemas } from './audit-schemas.ts'
+import { keySchemas } from './key-schemas.ts'
+import { policySchemas } from './policy-schemas.ts'
+import type { ApprovalView, CallView, DeadLetter, ErrorBody, WorkerView } from './service.ts'
 
 /** An object schema that follows a type: a member that only one of them has does not compile. */
-interface ObjectSchema<T> {
+export interface ObjectSchema<T> {
   readonly type: 'object'
   readonly description?: string
   readonly properties: { readonly [Key in keyof Required<T>]: JsonSchema }
@@ -58,7 +61,7 @@ const accepted = {
   required: ['callId', 'state'],
 } as const
 
-const states = ['queued', 'delayed', 'running', 'ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown']
+const states = ['queued', 'delayed', 'asked', 'running', 'ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown']
 
 const callView = {
   type: 'object',
@@ -106,6 +109,37 @@ const deadLetter = {
   },
   required: ['id', 'source', 'reason', 'code', 'deliveries', 'createdAt'],
 } as const satisfies ObjectSchema<DeadLetter>
+
+const approval = {
+  type: 'object',
+  description: 'A question to a person: whether a call may be made.',
+  properties: {
+    id: text,
+    state: { enum: ['open', 'approved', 'denied', 'expired', 'void'] },
+    callId: { ...text, description: 'The call that waits.' },
+    innerId: { ...text, description: 'The call that is asked about, when it is one inside a chain.' },
+    tool: text,
+    principal: { ...text, description: 'Who makes the call.' },
+    reason: text,
+    args: {
+      description:
+        'Without what their keys say is secret; only when one is asked for by id, and absent when they are too long.',
+    },
+    argsBytes: count,
+    fingerprint: {
+      ...text,
+      description: 'Hash of the tool, its definition, the arguments and the caller; a decision is about these alone.',
+    },
+    approvers: { ...texts, description: 'Roles that may decide, besides those who hold `gantry:approve`.' },
+    askedAt: time,
+    expiresAt: time,
+    decided: { type: 'object', properties: { by: text, at: time, why: text }, required: ['by', 'at'] },
+  },
+  required: [
+    ...(['id', 'state', 'callId', 'tool', 'principal', 'reason', 'argsBytes', 'fingerprint'] as const),
+    ...(['approvers', 'askedAt', 'expiresAt'] as const),
+  ],
+} as const satisfies ObjectSchema<ApprovalView>
 
 const worker = {
   type: 'object',
@@ -240,6 +274,9 @@ export const viewSchemas: { readonly [name: string]: JsonSchema } = {
   Accepted: accepted,
   CallView: callView,
   DeadLetter: deadLetter,
+  Approval: approval,
+  ...keySchemas,
+  ...auditSchemas,
   Worker: worker,
   Circuit: circuit,
   Runtime: runtime,
@@ -247,4 +284,5 @@ export const viewSchemas: { readonly [name: string]: JsonSchema } = {
   ListedTool: listedTool,
   ToolDoc: toolDoc,
   CatalogTool: catalogTool,
+  ...policySchemas,
 }

@@ -1,13 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { type JsonObject, ToolError } from '@gantry/contract'
+import { holds } from '@gantry/core'
+import { type anyOf, type Known, unauthenticated } from '../authenticators/authenticator.ts'
+import { isBody } from '../authenticators/signed-request.ts'
 import type { Answer } from './answer.ts'
-import type { Authenticate } from './api-key.ts'
 import { asObject, type MemberCheck, memberCheck } from './check-members.ts'
 import type { Door, Visit } from './door.ts'
 import type { HttpLimits } from './limits.ts'
 import type { HttpLog } from './log.ts'
 import { asToolError, problem } from './problems.ts'
-import { readBody } from './read-body.ts'
+import { noBytes, parseBody, readBody } from './read-body.ts'
 import { readQuery } from './read-query.ts'
 import type { Route } from './route.ts'
 import { send } from './send.ts'
@@ -16,7 +18,8 @@ import type { Service } from './service.ts'
 /** What every route needs. */
 export interface House {
   readonly service: Service
-  readonly authenticate: Authenticate
+  /** Finds out who asks; rejects with UNAUTHENTICATED. */
+  readonly authenticate: ReturnType<typeof anyOf>['authenticate']
   readonly limits: HttpLimits
   readonly log: HttpLog
   readonly door: Door
@@ -35,7 +38,9 @@ export interface Arrival {
 
 type Handler = (arrival: Arrival) => Promise<void>
 
-const nobody: Identity = { principal: 'nobody', tenant: 'none', permissions: [] }
+const nobody: Known = { identity: { principal: 'nobody', tenant: 'none', permissions: [] } }
+/** Whoever came over TLS once comes no other way for a year. */
+const secureForAYear = 'max-age=31536000'
 const idForm = /^[A-Za-z0-9._:-]{1,200}$/
 
 /** One route as a function of a request; it answers whatever happens, and never rejects. */
@@ -45,10 +50,12 @@ export function serveRoute(route: Route, house: House): Handler {
   const handle = async (arrival: Arrival, visit: Visit): Promise<Answer> => {
     const { service, limits, local } = house
     const { headers } = arrival.request
-    const identity = await identify(route, headers.authorization, house)
+    const { identity, bodyDigest } = await identify(route, arrival.request, house, visit.gone)
     const params = checkedParams(route, arrival.params)
     const query = checked(readQuery(arrival.query, route.query ?? {}), checkQuery)
-    const body = route.method === 'GET' ? {} : await bodyOf(arrival.request, limits, checkBody)
+    const bytes = route.method === 'GET' ? noBytes : await readBody(arrival.request, limits.bodyBytes)
+    if (bodyDigest !== undefined && !isBody(bytes, bodyDigest)) throw unauthenticated()
+    const body = checked(asObject('The body', parseBody(bytes, limits.bodyBytes) ?? {}), checkBody)
     return route.handle({ params, query, body, headers, identity, ...visit, limits, local }, service)
   }
   return serve(house, route.path, handle)
@@ -78,6 +85,7 @@ export function serve(
       answer = problem(error)
     }
     if (door.closing && !response.headersSent) response.setHeader('connection', 'close')
+    if ('encrypted' in request.socket) response.setHeader('strict-transport-security', secureForAYear)
     try {
       await send(response, answer, { heartbeatMs: limits.heartbeatMs, signal: visit.stop, failed })
     } catch (error) {
@@ -89,9 +97,14 @@ export function serve(
   }
 }
 
-async function identify(route: Route, authorization: string | undefined, house: House): Promise<Identity> {
-  if (route.access === 'open' || (route.access === 'local' && house.local)) return nobody
-  return house.authenticate(authorization)
+/** Who asks, if he may: the envelope of a request says so, and nothing inside of it. */
+async function identify(route: Route, request: IncomingMessage, house: House, signal: AbortSignal): Promise<Known> {
+  const { access, permission } = route
+  if (access === 'open' || (access === 'local' && house.local)) return nobody
+  const { method = '', url = '', headers } = request
+  const known = await house.authenticate({ method, path: url, headers }, signal)
+  if (permission === undefined || holds(known.identity, permission)) return known
+  throw new ToolError('DENIED', `This needs the permission ${permission}.`, { details: { permission } })
 }
 
 /** Ids go into queries and files; a text that cannot be one of ours is not looked for. Tools have ids of another form. */
@@ -107,9 +120,4 @@ function checkedParams(
 function checked(value: JsonObject, check: MemberCheck): JsonObject {
   check(value)
   return value
-}
-
-async function bodyOf(request: IncomingMessage, { bodyBytes }: HttpLimits, check: MemberCheck): Promise<JsonObject> {
-  const json = await readBody(request, bodyBytes)
-  return checked(asObject('The body', json ?? {}), check)
 }

@@ -288,7 +288,7 @@ test('every answer has the headers that keep browsers from doing anything with i
 
 test('an address that is taken is refused with what to do', async (t) => {
   const { server, service } = await startRig(t)
-  const silent = { debug: () => undefined, error: () => undefined }
+  const silent = { debug: () => undefined, info: () => undefined, error: () => undefined }
   const authenticate = async (): Promise<never> => Promise.reject(new Error('never'))
   await assert.rejects(
     createHttpServer({ service, authenticate, log: silent, port: server.port }),

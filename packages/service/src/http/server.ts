@@ -1,9 +1,9 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerOptions, ServerResponse } from 'node:http'
+import type { Server, TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
-import type { Authenticate } from './api-key.ts'
 import { answerClientError } from './client-errors.ts'
-import { createDoor, type Door } from './door.ts'
+import { createDoor } from './door.ts'
 import { foreignCheck, isLoopback } from './foreign.ts'
 import { defaultHttpLimits, type HttpLimits } from './limits.ts'
 import type { HttpLog } from './log.ts'
@@ -12,11 +12,12 @@ import { methodsOf } from './route.ts'
 import { allRoutes } from './routes.ts'
 import { type Arrival, type House, serve, serveRoute } from './serve.ts'
 import type { Service } from './service.ts'
+import { admitSecure, followTls, readTls, type TlsFiles, tlsOptions } from './tls.ts'
 import { unrouted } from './unrouted.ts'
 
 export interface HttpOptions {
   readonly service: Service
-  readonly authenticate: Authenticate
+  readonly authenticate: House['authenticate']
   readonly log: HttpLog
   readonly limits?: Partial<HttpLimits>
   /** 127.0.0.1 when absent, so that only this machine can reach it. */
@@ -27,6 +28,8 @@ export interface HttpOptions {
   readonly hosts?: readonly string[]
   /** Origins of web pages that may ask it besides its own. */
   readonly origins?: readonly string[]
+  /** Speaks TLS 1.2 or newer and nothing else; files that change are looked at again, every 10 s unless told. */
+  readonly tls?: TlsFiles & { readonly lookEveryMs?: number }
 }
 
 /** A server that listens. */
@@ -42,17 +45,30 @@ export interface HttpServer {
   close(options?: { readonly graceMs?: number }): Promise<void>
 }
 
-/** Opens the HTTP door of a service. Rejects with CONFIG_INVALID when the address cannot be had. */
+/** Opens the HTTP door of a service. Rejects with CONFIG_INVALID when the address or the certificate cannot be had. */
 export async function createHttpServer(options: HttpOptions): Promise<HttpServer> {
-  const { service, authenticate, log, host = '127.0.0.1', port = 0, hosts = [], origins = [] } = options
-  const limits = { ...defaultHttpLimits, ...options.limits }
+  const { service, authenticate, log, host = '127.0.0.1', port = 0, hosts = [], origins = [], tls } = options
+  // A limit that follows the configuration is a getter, which a plain copy would ask once.
+  const own = Object.getOwnPropertyDescriptors(options.limits ?? {})
+  const limits: HttpLimits = Object.defineProperties({ ...defaultHttpLimits }, own)
   const door = createDoor()
-  const refuseForeign = foreignCheck({ host, hosts, origins })
+  const refuseForeign = foreignCheck({ host, hosts, origins, secure: tls !== undefined })
   const house: House = { service, authenticate, limits, log, door, local: isLoopback(host), refuseForeign }
-  const app = createApp(house)
+  const held = tls === undefined ? undefined : await readTls(tls)
+  const app = createApp(
+    house,
+    tls === undefined || held === undefined ? undefined : tlsOptions(held, tls, limits.headersMs),
+  )
+  const endings = [door.close]
+  if (held === undefined) app.server.on('connection', door.connect)
+  else endings.push(admitSecure(app.server, door))
   // One name of this machine stands for two addresses; the same server listens at one.
   const bound = await listen(app, host === 'localhost' ? '127.0.0.1' : host, port)
-  return { host, port: bound, url: `http://${nameOf(host)}:${bound}`, close: closing(app, door) }
+  if (tls !== undefined && held !== undefined) {
+    endings.push(followTls(app.server as unknown as Server, tls, held, log, tls.lookEveryMs))
+  }
+  const url = `${tls === undefined ? 'http' : 'https'}://${nameOf(host)}:${bound}`
+  return { host, port: bound, url, close: closing(app, endings) }
 }
 
 /** How a client on this machine says an address: one that stands for all of them leads nowhere. */
@@ -62,11 +78,17 @@ function nameOf(host: string): string {
 }
 
 /** Reading bodies, checking them and writing answers is ours; the framework finds the route. */
-function createApp(house: House): FastifyInstance {
+function createApp(house: House, tls: TlsOptions | undefined): FastifyInstance {
   const { limits, door } = house
   const { headersMs, requestMs, maxWaitMs } = limits
   const routes = allRoutes()
   const other = adapt(serve(house, 'unknown', unrouted(routes)))
+  const plain = {
+    maxHeaderSize: limits.headerBytes,
+    headersTimeout: Math.min(headersMs, requestMs),
+    connectionsCheckingInterval: Math.min(1_000, headersMs, requestMs),
+    requireHostHeader: false,
+  }
   const app = fastify({
     exposeHeadRoutes: false,
     return503OnClosing: false,
@@ -75,12 +97,7 @@ function createApp(house: House): FastifyInstance {
     // A connection on which nothing moves for longer than anybody may wait is dead, or its reader is.
     connectionTimeout: maxWaitMs + 30_000,
     routerOptions: { maxParamLength: 600 },
-    http: {
-      maxHeaderSize: limits.headerBytes,
-      headersTimeout: Math.min(headersMs, requestMs),
-      connectionsCheckingInterval: Math.min(1_000, headersMs, requestMs),
-      requireHostHeader: false,
-    },
+    ...((tls === undefined ? { http: plain } : { https: { ...plain, ...tls } }) as { readonly http: ServerOptions }),
     clientErrorHandler: (error, socket) => answerClientError(error, socket, door.current(socket)),
     // A path that cannot be decoded, or has parts that are too long, is no path of ours.
     frameworkErrors: (_error, request, reply) => void other(request, reply),
@@ -97,7 +114,6 @@ function createApp(house: House): FastifyInstance {
     void refuse({ request, response, params: {}, query: {} })
   })
   app.server.maxConnections = limits.connections
-  app.server.on('connection', door.connect)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, _payload, done) => done(null))
   return app
@@ -126,10 +142,10 @@ async function listen(app: FastifyInstance, host: string, port: number): Promise
   return typeof address === 'object' && address !== null ? address.port : port
 }
 
-function closing(app: FastifyInstance, door: Door): HttpServer['close'] {
+function closing(app: FastifyInstance, endings: readonly (() => void)[]): HttpServer['close'] {
   let closed: Promise<void> | undefined
   const end = async (graceMs: number): Promise<void> => {
-    door.close()
+    for (const ending of endings) ending()
     const force = setTimeout(() => app.server.closeAllConnections(), graceMs)
     try {
       await app.close()

@@ -11,7 +11,9 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { createExecutor, type DefinedTool, demoTools, type KeyedState } from '@gantry/core'
-import type { CallInput, CallView, DeadLetter, Service } from './service.ts'
+import { createKeyControl } from '../authenticators/key-control.ts'
+import { memoryKeys } from '../records/api-keys.fixture.ts'
+import type { ApprovalView, CallInput, CallView, DeadLetter, Service } from './service.ts'
 
 interface Kept {
   readonly view: CallView
@@ -29,6 +31,7 @@ export interface FakeService extends Service {
   readonly submitted: CallInput[]
   readonly artifacts: Map<string, { readonly ref: ArtifactRef; readonly tenant: string; readonly bytes: Uint8Array }>
   readonly letters: DeadLetter[]
+  readonly questions: ApprovalView[]
   /** What the next submissions are refused with, one after the other. */
   readonly refusals: unknown[]
   /** How many streams of events are being read. */
@@ -93,6 +96,7 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
     submitted: [],
     artifacts: new Map(),
     letters: [],
+    questions: [],
     refusals: [],
     readers: 0,
     state: { ready: true, problems: [] },
@@ -161,6 +165,26 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
     async cancel(callId, identity) {
       kept(callId, identity).stop.abort(new ToolError('CANCELLED', 'The call was cancelled.'))
       return kept(callId, identity).view
+    },
+    async replay(callId, identity) {
+      const { callId: id, kind, tool, result } = kept(callId, identity).view
+      if (result === undefined) throw new ToolError('INPUT_INVALID', 'The call has not ended.')
+      return { callId: id, kind, tool, decision: 'allow', same: true, differences: [], result, warnings: [] }
+    },
+    approvals: {
+      list: async () => ({ items: fake.questions.map(({ args: _args, ...question }) => question) }),
+      async get(id) {
+        const found = fake.questions.find((question) => question.id === id)
+        if (found === undefined) throw new ToolError('NOT_FOUND', `There is no approval ${id}.`)
+        return found
+      },
+      async decide(id, { decision, reason: why }, { principal: by }) {
+        const decided = { by, at: new Date().toISOString(), ...(why === undefined ? {} : { why }) }
+        const state = decision === 'approve' ? 'approved' : 'denied'
+        const next: ApprovalView = { ...(await fake.approvals.get(id, owner)), state, decided }
+        fake.questions.splice(0, fake.questions.length, ...fake.questions.map((one) => (one.id === id ? next : one)))
+        return next
+      },
     },
     deadLetters: async () => ({ items: fake.letters.map(({ payload: _payload, ...letter }) => letter) }),
     async deadLetter(id) {
@@ -232,6 +256,19 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
       },
     ],
     circuits: { list: () => [circuit] },
+    keys: createKeyControl(memoryKeys()),
+    policy: {
+      read: async () => ({ version: 'fake' }),
+      replace: async (document, { principal }) => ({
+        version: 'fake+p1',
+        stored: { version: 1, document, createdAt: new Date().toISOString(), createdBy: principal },
+      }),
+      test: async ({ tool, args }, identity) => ({
+        version: 'fake',
+        ...(await executor.explain(tool, args, { identity })),
+      }),
+    },
+    audit: fakeAudit,
     executor,
     ready: async () => fake.state,
     metrics: async () => ({ type: 'text/plain; version=0.0.4', text: '# TYPE up gauge\nup 1\n' }),
@@ -241,6 +278,25 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
     },
   }
   return fake
+}
+
+const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
+
+const auditRow = {
+  ...{ seq: 7, at: '2026-01-01T00:00:00.000000Z', tenant: 'acme', principal: 'alice', callId: 'c1', phase: 'end' },
+  ...{ tool: 'shop:find:1.0.0', fence: 1, worker: 'w1', status: 'ok', config: 'v1', details: { times: 2 } },
+}
+
+/** A record with one row and one seal; nothing is checked in it. */
+const fakeAudit: Service['audit'] = {
+  list: async () => ({ items: [auditRow] }),
+  async *export() {
+    yield `${JSON.stringify({ kind: 'row', ...auditRow })}\n`
+  },
+  verify: async () => ({
+    ...{ ok: true, seals: 1, rows: 1, unsealed: 0, head: `1:${'0'.repeat(64)}`, findings: [], findingsTotal: 0 },
+    retired: { seal: 1, uptoSeq: 6, at: '2026-01-01T00:00:00.000000Z' },
+  }),
 }
 
 const circuit: KeyedState = {

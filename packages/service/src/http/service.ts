@@ -1,15 +1,23 @@
 import type { Readable } from 'node:stream'
 import type { ArtifactRef, ChainResult, ErrorInfo, Identity, Result, StreamEvent } from '@gantry/contract'
 import type { CircuitControl, Executor, RuntimeInfo } from '@gantry/core'
-import type { CallInput, CallView, DeadLetter, Paged, PageQuery, WorkerView } from '../stores/views.ts'
+import type { KeyControl } from '../authenticators/key-control.ts'
+import type { Replay } from '../execute/replay.ts'
+import type { KeyView } from '../records/api-keys.ts'
+import type { ApprovalRecords } from '../records/approvals.ts'
+import type { AuditControl } from '../records/audit-control.ts'
+import type { ApprovalView, CallInput, CallView, DeadLetter, Paged, PageQuery, WorkerView } from '../stores/views.ts'
+import type { PolicyControl } from './policy-control.ts'
 
-export type { CallInput, CallView, DeadLetter, Paged, PageQuery, WorkerView }
+export type { ApprovalView, CallInput, CallView, DeadLetter, KeyView, Paged, PageQuery, WorkerView }
 
 /** Whether the parts work, from what they did last rather than from what they say. */
 export interface Readiness {
   readonly ready: boolean
   /** One sentence for each part that is not. */
   readonly problems: readonly string[]
+  /** What its owner should see to although it works. */
+  readonly notes?: readonly string[]
 }
 
 /**
@@ -35,6 +43,10 @@ export interface Service {
   /** Events after the given id, as they come, up to the end of the call. Rejects at once with NOT_FOUND. */
   events(callId: string, afterId: number, identity: Identity, signal: AbortSignal): Promise<AsyncIterable<StreamEvent>>
   cancel(callId: string, identity: Identity): Promise<CallView>
+  /** Runs a call that has ended again with what is on record in the place of its tools; see `replay`. */
+  replay(callId: string, identity: Identity, signal: AbortSignal): Promise<Replay>
+  /** What persons are asked; whoever may not decide is DENIED. */
+  readonly approvals: Pick<ApprovalRecords, 'list' | 'get' | 'decide'>
   deadLetters(query: PageQuery, identity: Identity): Promise<Paged<DeadLetter>>
   deadLetter(id: string, identity: Identity): Promise<DeadLetter>
   /** Hands the call in again, as its first caller, under a new id; a second redrive answers the same new call. */
@@ -58,11 +70,14 @@ export interface Service {
     readonly end: number
     readonly content: Readable
   }>
+  readonly keys: KeyControl
+  readonly policy: PolicyControl
+  readonly audit: AuditControl
   workers(): Promise<readonly WorkerView[]>
   runtimes(): Promise<readonly RuntimeInfo[]>
   readonly circuits: Pick<CircuitControl, 'list'>
   /** The executor of the present configuration, for discovery. */
-  readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'catalog'>
+  readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'hashFor'>
   ready(): Promise<Readiness>
   /** Metrics in Prometheus text form. */
   metrics(): Promise<{ readonly type: string; readonly text: string }>

@@ -1,18 +1,19 @@
-import { createRedactor } from '@gantry/core'
+import { createRedactor, traceIdOf } from '@gantry/core'
 import { type DestinationStream, type Logger, pino } from 'pino'
-import type { Bus } from '../stores/bus.ts'
+import type { Bus, Subject } from '../stores/bus.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 /**
- * One line of JSON for each thing worth knowing, with `task_id` where it is about a call.
- * Values whose names say that they are secret are taken out; U+2028 and U+2029, which JSON leaves in and some readers
- * take for the end of a line, are escaped.
+ * One line of JSON for each thing worth knowing, with `task_id`, `tenant` and, where there is one, `trace_id` where it is
+ * about a call.
+ * Values whose names say that they are secret are taken out; what JSON leaves in and some readers
+ * take for the end of a line or the beginning of a command, U+2028, U+2029 and the controls behind ASCII, is escaped.
  */
 export function createLog(level: LogLevel, stream: DestinationStream): Logger {
   const redactor = createRedactor()
   const safe: DestinationStream = {
-    write: (line) => stream.write(line.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')),
+    write: (line) => stream.write(line.replace(unescaped, escaped)),
   }
   return pino(
     {
@@ -28,22 +29,36 @@ export function createLog(level: LogLevel, stream: DestinationStream): Logger {
   )
 }
 
+/** The names by which the lines of one call are found, here and in its trace. */
+function named({ callId, tool, tenant, traceparent }: Subject): object {
+  const trace = traceparent === undefined ? {} : { trace_id: traceIdOf(traceparent) }
+  return { task_id: callId, ...trace, tool, tenant }
+}
+
+const unescaped = /[\u007f-\u009f\u2028\u2029]/g
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+}
+
 /** Writes what happens in the service. */
 export function logEvents(bus: Bus, log: Logger): () => void {
+  /** A collector that is away is told of once, not with every batch. */
+  let losing = false
   const hearings = [
-    bus.on('call:finished', ({ callId, tool, tenant, status, code, durationMs }) => {
-      const fields = { task_id: callId, tool, tenant, status, ...(code === undefined ? {} : { code }), durationMs }
+    bus.on('call:finished', ({ status, code, durationMs, ...subject }) => {
+      const fields = { ...named(subject), status, ...(code === undefined ? {} : { code }), durationMs }
       if (status === 'ok') log.info(fields, 'call ended')
       else log.warn(fields, 'call ended')
     }),
-    bus.on('call:claimed', ({ callId, tool, fence, deliveries }) => {
-      log.debug({ task_id: callId, tool, fence, deliveries }, 'call claimed')
+    bus.on('call:claimed', ({ fence, deliveries, ...subject }) => {
+      log.debug({ ...named(subject), fence, deliveries }, 'call claimed')
     }),
     bus.on('call:refused', ({ tool, code, tenant }) => log.info({ tool, code, tenant }, 'call refused')),
-    bus.on('call:released', ({ callId, tool, reason }) => {
-      log.warn({ task_id: callId, tool, reason }, 'call handed back')
+    bus.on('call:released', ({ reason, ...subject }) => {
+      log.warn({ ...named(subject), reason }, 'call handed back')
     }),
-    bus.on('call:dead', ({ callId, tool, reason }) => log.error({ task_id: callId, tool, reason }, 'call given up')),
+    bus.on('call:dead', ({ reason, ...subject }) => log.error({ ...named(subject), reason }, 'call given up')),
     bus.on('lease:lost', ({ callId }) => log.warn({ task_id: callId }, 'lease lost')),
     bus.on('lease:reclaimed', ({ calls }) => log.warn({ calls }, 'leases of others ran out')),
     bus.on('fence:refused', ({ callId, fence }) => log.warn({ task_id: callId, fence }, 'outcome came too late')),
@@ -65,11 +80,25 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('message:refused', ({ source, code, dead }) => log.warn({ source, code, dead }, 'message refused')),
     bus.on('broker:down', ({ transport, reason }) => log.error({ transport, reason }, 'broker away')),
     bus.on('broker:up', ({ transport, downMs }) => log.info({ transport, downMs }, 'broker back')),
+    bus.on('audit:head', ({ head }) => log.info({ head }, 'audit record sealed')),
     bus.on('spool:changed', ({ depth }) => {
       if (depth > 0) log.warn({ depth }, 'outcomes wait on disk')
       else log.info({ depth }, 'no outcome waits on disk any more')
     }),
+    bus.on('spans:lost', ({ spans, reason }) => {
+      if (!losing) log.warn({ spans, reason }, 'traces are lost')
+      losing = true
+    }),
+    bus.on('spans:sent', () => {
+      if (losing) log.info('traces arrive again')
+      losing = false
+    }),
     bus.on('worker:changed', ({ state }) => log.info({ state }, 'worker')),
+    bus.on('config:read', () => log.info('configuration read again')),
+    bus.on('config:refused', ({ reason, issues }) => {
+      log.error({ reason, issues }, 'configuration not used: it is wrong, and the one before stays in use')
+    }),
+    bus.on('config:fixed', ({ keys }) => log.warn({ keys }, 'what was changed at these keys needs a restart')),
   ]
   return () => {
     for (const unhear of hearings) unhear()

@@ -9,7 +9,16 @@ export interface Gauges {
   readonly spooled: () => number
   /** By transport: messages that wait in the broker. */
   readonly lag?: { readonly [transport: string]: () => Promise<number> }
+  /** Figures by the word that each is labelled with. */
+  readonly connections: () => Levels
+  readonly sandboxes: () => Levels
+  readonly waiting: () => Promise<Levels>
+  /** Tenants that are counted by their names; all others are counted together, so that nobody makes labels without end. */
+  readonly tenants?: readonly string[]
 }
+
+/** Numbers by a word; the words are ours, and few. */
+export type Levels = { readonly [word: string]: number }
 
 export interface Metrics {
   /** In Prometheus text form. */
@@ -47,6 +56,12 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const released = counter('gantry_released_total', 'Calls that were handed back.')
   const messages = counter('gantry_messages_refused_total', 'Messages that became no call, by code.', ['code'])
   const held = counter('gantry_messages_held_total', 'Messages that were handed back to their broker.')
+  const traced = counter('gantry_spans_total', 'Spans of traces that were sent or lost.', ['outcome'])
+  const tenants = new Set(gauges.tenants)
+  const byTenant =
+    tenants.size === 0
+      ? undefined
+      : counter('gantry_tenant_tasks_total', 'Calls that ended, by tenant and status.', ['tenant', 'status'])
   const gone = counter('gantry_messages_gone_total', 'Messages that were removed before they were settled.')
   const brokers = new Gauge({
     ...{ name: 'gantry_broker_up', help: 'Whether the broker answers.' },
@@ -66,14 +81,30 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   })
   const up = new Gauge({ name: 'gantry_store_up', help: 'Whether the database answers.', registers })
   up.set(1)
+  const config = new Gauge({
+    name: 'gantry_config_ok',
+    help: 'Whether the last configuration read is in use.',
+    registers,
+  })
+  config.set(1)
   gauge('gantry_queue_depth', 'Calls that wait.', gauges.depth)
   gauge('gantry_running', 'Calls that run in this process.', async () => gauges.running())
   for (const [name, lag] of Object.entries(gauges.lag ?? {})) {
     brokers.set({ transport: name }, 1)
     gauge(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
   }
+  levels(
+    'gantry_database_connections',
+    'Connections to the database, and what waits for one.',
+    'state',
+    gauges.connections,
+  )
+  levels('gantry_sandboxes', 'Sandboxes in which a program runs, and that wait for one.', 'state', gauges.sandboxes)
+  levels('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
   gauge('gantry_spool_depth', 'Outcomes that wait on disk for the database.', async () => gauges.spooled())
   collectDefaultMetrics({ register: registry })
+  // These are gauges that are called counters, and say nothing that those by type do not.
+  for (const what of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${what}_total`)
 
   function gauge(name: string, help: string, read: () => Promise<number>): void {
     const made: Gauge = new Gauge({
@@ -86,8 +117,23 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       },
     })
   }
+  function levels(name: string, help: string, label: string, read: () => Levels | Promise<Levels>): void {
+    const made: Gauge = new Gauge({
+      ...{ name, help, labelNames: [label], registers },
+      async collect() {
+        try {
+          for (const [word, level] of Object.entries(await read())) made.set({ [label]: word }, level)
+        } catch {
+          // What is not known now is not told.
+          made.reset()
+        }
+      },
+    })
+  }
+
   const hearings = [
-    bus.on('call:finished', ({ tool, status, durationMs }) => {
+    bus.on('call:finished', ({ tool, tenant, status, durationMs }) => {
+      byTenant?.inc({ tenant: tenants.has(tenant) ? tenant : 'other', status })
       const name = toolOf(tool)
       tasks.inc({ tool: name, status })
       seconds.observe(name, durationMs / 1_000)
@@ -115,8 +161,12 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('message:gone', () => gone.inc()),
     bus.on('broker:down', ({ transport }) => brokers.set({ transport }, 0)),
     bus.on('broker:up', ({ transport }) => brokers.set({ transport }, 1)),
+    bus.on('spans:sent', ({ spans }) => traced.inc({ outcome: 'sent' }, spans)),
+    bus.on('spans:lost', ({ spans }) => traced.inc({ outcome: 'lost' }, spans)),
     bus.on('store:down', () => up.set(0)),
     bus.on('store:up', () => up.set(1)),
+    bus.on('config:read', () => config.set(1)),
+    bus.on('config:refused', () => config.set(0)),
   ]
   return {
     async read() {

@@ -21,10 +21,21 @@ export function sqlAudit(queries: Queries, version: () => string): Audit {
   }
 }
 
+const longestReason = 500
+
 function rowOf(record: AuditRecord, config: string) {
   const { tenant, principal, callId, phase, tool } = record
   const row = { tenant, principal, call_id: callId, tool, config }
-  if (phase === 'end') return { ...row, phase, status: record.status, code: record.code }
+  if (phase === 'end') {
+    const { status, code, reason } = record
+    return {
+      ...row,
+      phase,
+      status,
+      code,
+      ...(reason === undefined ? {} : { details: JSON.stringify({ reason: reason.slice(0, longestReason) }) }),
+    }
+  }
   const { digest, args, approvedBy } = record
   if (digest === undefined) return { ...row, phase }
   return { ...row, phase: 'intent', details: JSON.stringify({ digest, args, approvedBy }) }

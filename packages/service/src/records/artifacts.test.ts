@@ -79,12 +79,12 @@ testOnDatabases({
     assert.deepEqual(await database.query('select id from artifacts'), [])
   },
 
-  'a failure of the database is not one of the artifact store': async ({ database, store }) => {
-    await database.query('alter table artifacts rename to elsewhere')
+  'a failure of the database is not one of the artifact store': async ({ database, owner, store }) => {
+    await owner.query('alter table artifacts rename to elsewhere')
     const failure = await artifactRecords(database, store)
       .keep(Buffer.from('x'), about, options)
       .catch((error: unknown) => error)
-    await database.query('alter table elsewhere rename to artifacts')
+    await owner.query('alter table elsewhere rename to artifacts')
     assert.ok(ToolError.is(failure))
     assert.equal(isArtifactsAway(failure), false)
   },

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { type ArtifactRef, ToolError } from '@gantry/contract'
 import type { ArtifactStore, ByteRange, PutOptions } from '../artifacts/artifact-store.ts'
-import type { Queries } from '../databases/database.ts'
+import type { Queries, TenantReads } from '../databases/database.ts'
 import type { Holder } from '../stores/call-store.ts'
 
 /** Whose a file is, and what it is called. */
@@ -38,7 +38,7 @@ export interface Artifacts {
   content(digest: string, signal: AbortSignal): Promise<Readable>
 }
 
-export function artifactRecords(database: Queries, store: ArtifactStore): Artifacts {
+export function artifactRecords(database: Queries & TenantReads, store: ArtifactStore): Artifacts {
   const ofStore = <T>(work: Promise<T>): Promise<T> =>
     work.catch((error: unknown) => {
       throw asOfStore(error, store.kind)
@@ -48,7 +48,7 @@ export function artifactRecords(database: Queries, store: ArtifactStore): Artifa
       throw isAbsent(error) ? missing(error) : error
     })
   const find = async (id: string, tenant: string): Promise<ArtifactRef> => {
-    const [row] = isId(id) ? await database.query<FoundRow>(findSql, [id, tenant]) : []
+    const [row] = isId(id) ? await database.asTenant(tenant).query<FoundRow>(findSql, [id, tenant]) : []
     if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no artifact of this id.')
     const { name, mime_type: mimeType, bytes, digest } = row
     return { id, name, mimeType, bytes, digest }

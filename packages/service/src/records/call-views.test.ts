@@ -12,7 +12,7 @@ function views({ database, store }: Stores) {
 
 /** One call in each state. */
 async function addOneOfEach({ database }: Stores): Promise<void> {
-  const ids = ['waits', 'later', 'runs', 'again', 'done', 'failed']
+  const ids = ['waits', 'later', 'runs', 'again', 'done', 'failed', 'asked']
   await addRows(
     database,
     'calls',
@@ -22,6 +22,7 @@ async function addOneOfEach({ database }: Stores): Promise<void> {
   await addRows(database, 'queue', [
     { call_id: 'waits', tenant: 'acme', priority: 7 },
     { call_id: 'later', tenant: 'acme', lane: 'later' },
+    { call_id: 'asked', tenant: 'acme', lane: 'asked', fence: 1 },
     { call_id: 'runs', tenant: 'acme', ...lease },
     { call_id: 'again', tenant: 'acme', claimed_at: '2026-02-02T00:00:00Z', fence: 1 },
   ])
@@ -47,6 +48,7 @@ testOnDatabases({
     }
     assert.deepEqual(await seen('waits'), ['queued', 0, undefined, undefined, 7])
     assert.deepEqual(await seen('later'), ['delayed', 0, undefined, undefined, 0])
+    assert.deepEqual(await seen('asked'), ['asked', 0, undefined, undefined, 0])
     assert.deepEqual(await seen('runs'), ['running', 2, '2026-02-01', undefined, 0])
     assert.deepEqual(await seen('again'), ['queued', 1, '2026-02-01', undefined, 0])
     assert.deepEqual(await seen('done'), ['ok', 2, '2026-02-01', '2026-02-03', undefined])
@@ -148,6 +150,7 @@ testOnDatabases({
         .join(' ')
     assert.equal(await listed({ state: 'queued' }), 'again near v2 waits')
     assert.equal(await listed({ state: 'delayed' }), 'later')
+    assert.equal(await listed({ state: 'asked' }), 'asked')
     assert.equal(await listed({ state: 'running' }), 'runs')
     assert.equal(await listed({ state: 'ok' }), 'done')
     assert.equal(await listed({ state: 'timeout' }), '')

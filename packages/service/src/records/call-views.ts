@@ -1,6 +1,6 @@
 import { text } from 'node:stream/consumers'
 import { type ChainResult, type Result, ToolError } from '@gantry/contract'
-import type { Queries } from '../databases/database.ts'
+import type { Queries, TenantReads } from '../databases/database.ts'
 import type { CallState } from '../stores/call-store.ts'
 import type { CallView, Paged, PageQuery } from '../stores/views.ts'
 import type { Artifacts } from './artifacts.ts'
@@ -22,16 +22,23 @@ export interface CallViews {
   get(callId: string, tenant: string, signal: AbortSignal): Promise<CallView>
   /** The newest first, without their results. */
   list(query: CallQuery, tenant: string): Promise<Paged<CallView>>
-  /** The outcomes of those calls that have one, whosever they are; one whose file cannot be read now is left out. */
-  outcomes(callIds: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, Result | ChainResult>>
+  /**
+   * The outcomes of those calls that have one, of the tenant when it is given, else whosever they are; one whose file
+   * cannot be read now is left out.
+   */
+  outcomes(
+    callIds: readonly string[],
+    signal: AbortSignal,
+    tenant?: string,
+  ): Promise<ReadonlyMap<string, Result | ChainResult>>
 }
 
-const live: readonly string[] = ['queued', 'delayed', 'running'] satisfies CallState[]
+const live: readonly string[] = ['queued', 'delayed', 'asked', 'running'] satisfies CallState[]
 const ended: readonly string[] = ['ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown'] satisfies CallState[]
 const mostItems = 200
 const longestId = 512
 
-export function callViews(database: Queries, artifacts: Pick<Artifacts, 'content'>): CallViews {
+export function callViews(database: Queries & TenantReads, artifacts: Pick<Artifacts, 'content'>): CallViews {
   const outcomeOf = async (row: ResultRow, signal: AbortSignal): Promise<Result | ChainResult | undefined> => {
     if (row.result !== null) return JSON.parse(row.result)
     if (row.result_ref === null) return undefined
@@ -39,7 +46,8 @@ export function callViews(database: Queries, artifacts: Pick<Artifacts, 'content
   }
   return {
     async get(callId, tenant, signal) {
-      const [row] = isId(callId) ? await database.query<ViewRow & ResultRow>(getSql, [tenant, callId]) : []
+      const own = database.asTenant(tenant)
+      const [row] = isId(callId) ? await own.query<ViewRow & ResultRow>(getSql, [tenant, callId]) : []
       if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no call of this id.')
       const result = await outcomeOf(row, signal)
       return result === undefined ? viewOf(row) : { ...viewOf(row), result }
@@ -48,18 +56,21 @@ export function callViews(database: Queries, artifacts: Pick<Artifacts, 'content
       const most = Math.min(Math.max(1, limit), mostItems)
       const { at, id } = readPlace(cursor)
       const sql = listSql[kindOf(state)]
-      const rows = await database.query<ViewRow & { place: string }>(sql, [
-        ...[tenant, at, id, most + 1],
-        ...[tool === undefined ? null : checkedTool(tool), ...(state === undefined ? [] : [state])],
-      ])
+      const rows = await database
+        .asTenant(tenant)
+        .query<ViewRow & { place: string }>(sql, [
+          ...[tenant, at, id, most + 1],
+          ...[tool === undefined ? null : checkedTool(tool), ...(state === undefined ? [] : [state])],
+        ])
       const items = rows.slice(0, most)
       const last = items.at(-1)
       const views = items.map(viewOf)
       if (rows.length <= most || last === undefined) return { items: views }
       return { items: views, cursor: writePlace({ at: last.place, id: last.call_id }) }
     },
-    async outcomes(callIds, signal) {
-      const rows = await database.query<ResultRow & { call_id: string }>(outcomesSql, [JSON.stringify(callIds)])
+    async outcomes(callIds, signal, tenant) {
+      const queries = tenant === undefined ? database : database.asTenant(tenant)
+      const rows = await queries.query<ResultRow & { call_id: string }>(outcomesSql, [JSON.stringify(callIds)])
       const read = await Promise.allSettled(rows.map((row) => outcomeOf(row, signal)))
       const found = new Map<string, Result | ChainResult>()
       for (const [index, { call_id: callId }] of rows.entries()) {
@@ -123,8 +134,9 @@ function invalid(path: string, message: string): ToolError {
   })
 }
 
-const liveSql =
-  "case when q.lease_until is not null then 'running' when q.lane = 'later' then 'delayed' else 'queued' end"
+const liveSql = `
+  case when q.lease_until is not null then 'running' when q.lane = 'later' then 'delayed'
+    when q.lane = 'asked' then 'asked' else 'queued' end`
 
 const columns = `
   c.call_id, c.kind, c.tool, c.principal, q.priority, c.created_at, r.finished_at,

@@ -1,5 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Queries } from '../databases/database.ts'
+import type { Queries, TenantReads } from '../databases/database.ts'
 import type { AdmittedCall, CallStore } from '../stores/call-store.ts'
 import type { DeadLetter, Paged, PageQuery } from '../stores/views.ts'
 import { callOf, isLetterId, type LetterRow, letterOf } from './letter-rows.ts'
@@ -28,7 +28,7 @@ export interface DeadLetters {
 }
 
 export interface DeadLettersOptions {
-  readonly database: Queries
+  readonly database: Queries & TenantReads
   readonly calls: Pick<CallStore, 'submit'>
   readonly newId: () => string
   /** Completes a call that is handed in again with what its tool asks for today, such as its slot. */
@@ -41,7 +41,7 @@ const largestPage = 200
 export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
   const { database, calls, newId, prepare = (call) => call } = options
   const find = async (id: string, tenant: string): Promise<LetterRow> => {
-    const [row] = isLetterId(id) ? await database.query<LetterRow>(getSql, [id, tenant]) : []
+    const [row] = isLetterId(id) ? await database.asTenant(tenant).query<LetterRow>(getSql, [id, tenant]) : []
     if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
     return row
   }
@@ -65,7 +65,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
     async list({ limit = usualPage, cursor }, tenant) {
       const most = Math.min(Math.max(1, limit), largestPage)
       const { at, id } = readPlace(cursor)
-      const rows = await database.query<LetterRow>(listSql, [tenant, at, id, most + 1])
+      const rows = await database.asTenant(tenant).query<LetterRow>(listSql, [tenant, at, id, most + 1])
       const items = rows.slice(0, most).map(letterOf)
       const last = rows[most - 1]
       if (last === undefined || rows.length <= most) return { items }

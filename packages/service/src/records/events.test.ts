@@ -21,19 +21,19 @@ testOnDatabases({
     await running(database, 'c2', 1)
     await records.append([2, 1, 3].map((n) => event('c1', 1, n)))
     await records.append([event('c2', 1, 1)])
-    const first = await records.after('c1', 0, 2)
+    const first = await records.after('c1', 'acme', 0, 2)
     assert.deepEqual(first, {
       events: [
         { kind: 'progress', progress: 1, id: 1_000_001, callId: 'c1' },
         { kind: 'progress', progress: 2, id: 1_000_002, callId: 'c1' },
       ],
     })
-    const rest = await records.after('c1', 1_000_002, 10)
+    const rest = await records.after('c1', 'acme', 1_000_002, 10)
     assert.deepEqual(
       rest?.events.map(({ id }) => id),
       [1_000_003],
     )
-    assert.deepEqual(await records.after('c1', 1_000_003, 10), { events: [] })
+    assert.deepEqual(await records.after('c1', 'acme', 1_000_003, 10), { events: [] })
   },
 
   'what a report holds comes back as it was': async ({ database }) => {
@@ -45,7 +45,7 @@ testOnDatabases({
       { kind: 'log', level: 'error', message: 'line\n\0', data: [] },
     ]
     await records.append(reports.map((report, index) => event('c1', 1, index + 1, report)))
-    const page = await records.after('c1', 0, 10)
+    const page = await records.after('c1', 'acme', 0, 10)
     assert.deepEqual(
       page?.events.map(({ id, callId, ...report }) => report),
       reports,
@@ -67,7 +67,7 @@ testOnDatabases({
     await running(database, 'c1', 1)
     await records.append([event('c1', 1, 1)])
     await records.append([event('c1', 1, 1, { kind: 'progress', progress: 99 }), event('c1', 1, 2)])
-    const page = await records.after('c1', 0, 10)
+    const page = await records.after('c1', 'acme', 0, 10)
     assert.deepEqual(
       page?.events.map(({ kind, id }) => [kind, id]),
       [
@@ -83,7 +83,7 @@ testOnDatabases({
     await running(database, 'c1', 2_147_483_647)
     await records.append([event('c1', 2_147_483_647, mostReports)])
     await addRows(database, 'results', [someEnd('c1', { fence: 2_147_483_647 })])
-    const page = await records.after('c1', 0, 10)
+    const page = await records.after('c1', 'acme', 0, 10)
     const [last] = page?.events ?? []
     assert.equal(page?.endId, endEventId(2_147_483_647))
     assert.ok(Number.isSafeInteger(page.endId) && last !== undefined && last.id < page.endId)
@@ -91,7 +91,7 @@ testOnDatabases({
   },
 
   'a call that is not there has no page': async ({ database }) => {
-    assert.equal(await eventRecords(database).after('nobody', 0, 10), undefined)
+    assert.equal(await eventRecords(database).after('nobody', 'acme', 0, 10), undefined)
   },
 
   'those who listen hear the ids of the calls, however many': async ({ database }, t) => {

@@ -1,5 +1,5 @@
 import type { Report, StreamEvent } from '@gantry/contract'
-import type { Queries } from '../databases/database.ts'
+import type { Queries, TenantReads } from '../databases/database.ts'
 import type { Holder } from '../stores/call-store.ts'
 
 /** One report of a running call, as it is stored. */
@@ -24,10 +24,10 @@ export interface EventRecords {
    * moment may still get one in: it stands before those of his successor, who has a higher fence.
    */
   append(events: readonly NewEvent[]): Promise<void>
-  /** The last events of a call, oldest first. */
-  recent(callId: string, limit: number): Promise<EventPage['events']>
-  /** The next events after an id; undefined when there is no such call, or none any longer. */
-  after(callId: string, id: number, limit: number): Promise<EventPage | undefined>
+  /** The last events of a call of this tenant, oldest first. */
+  recent(callId: string, tenant: string, limit: number): Promise<EventPage['events']>
+  /** The next events after an id; undefined when the tenant has no such call, or not any longer. */
+  after(callId: string, tenant: string, id: number, limit: number): Promise<EventPage | undefined>
 }
 
 const idsPerFence = 1_000_000
@@ -44,18 +44,18 @@ export function endEventId(fence: number): number {
   return eventId(fence, idsPerFence - 1)
 }
 
-export function eventRecords(database: Queries): EventRecords {
+export function eventRecords(database: Queries & TenantReads): EventRecords {
   return {
     async append(events) {
       const rows = events.map(({ callId, fence, id, event }) => ({ call_id: callId, fence, id, event }))
       await database.query(appendSql, [JSON.stringify(rows)])
     },
-    async recent(callId, limit) {
-      const rows = await database.query<{ id: number; event: string }>(recentSql, [callId, limit])
+    async recent(callId, tenant, limit) {
+      const rows = await database.asTenant(tenant).query<{ id: number; event: string }>(recentSql, [callId, limit])
       return rows.map((row) => ({ ...reportOf(row), id: row.id, callId })).reverse()
     },
-    async after(callId, id, limit) {
-      const rows = await database.query<AfterRow>(afterSql, [callId, id, limit])
+    async after(callId, tenant, id, limit) {
+      const rows = await database.asTenant(tenant).query<AfterRow>(afterSql, [callId, id, limit])
       const [first] = rows
       if (first === undefined) return undefined
       const events = rows.flatMap((row) => (row.id === null ? [] : [{ ...reportOf(row), id: row.id, callId }]))

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import type { ArtifactStore } from '../artifacts/artifact-store.ts'
 import type { Row } from '../databases/database.ts'
 import { artifactRecords } from './artifacts.ts'
+import { someRow, verified } from './audit.fixture.ts'
+import { createSealer } from './audit-sealer.ts'
 import { addRows, ago, type Stores, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
 import { removeExpired, removeStrayFiles } from './retention.ts'
 
@@ -145,18 +147,19 @@ testOnDatabases({
     assert.equal(await files(), 0)
   },
 
-  'the audit record goes from its oldest end, over gaps in its numbers': async (stores) => {
+  'the audit record goes from its oldest end, by whole seals, and stays verifiable': async (stores) => {
     const { database, store } = stores
-    const row = { tenant: 'acme', principal: 'alice', call_id: 'c', fence: 1, phase: 'end', tool: 't' }
-    await addRows(
-      database,
-      'audit',
-      Array.from({ length: 12 }, () => ({ ...row, at: ago(400 * day) })),
-    )
-    await database.query('delete from audit where seq % 4 = 2')
-    await addRows(database, 'audit', [{ ...row, at: ago(300 * day) }])
-    assert.deepEqual(await removeExpired(database, store, { ...keep, batch: 2 }), { ...nothing, audit: 9 })
-    assert.equal((await database.query('select seq from audit')).length, 1)
+    const { seal } = createSealer({ database })
+    for (const days of [400, 400, 390, 380, 300, 400, 10]) {
+      await addRows(database, 'audit', [someRow({ at: ago(days * day) }), someRow({ at: ago(days * day) })])
+      await seal()
+    }
+    await addRows(database, 'audit', [someRow({ at: ago(400 * day) })])
+    assert.deepEqual(await removeExpired(database, store, { ...keep, batch: 2 }), { ...nothing, audit: 8 })
+    assert.deepEqual(await removeExpired(database, store, { ...keep, batch: 2 }), nothing)
+    await seal()
+    const { ok, rows, seals, retired } = await verified(database)
+    assert.deepEqual([ok, rows, seals, retired?.seal], [true, 6 + 1 + 2, 4, 4])
   },
 
   'many calls go in small batches, whoever removes, and each is counted once': async (stores) => {

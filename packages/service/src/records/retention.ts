@@ -4,9 +4,12 @@ import type { Database, Queries } from '../databases/database.ts'
 export interface RetentionOptions {
   /** How long a call is kept after it has ended. */
   readonly callsMs: number
-  /** How long the audit record is kept, and a call whose dead letter nobody has dealt with; longer than `callsMs`. */
+  /**
+   * How long the audit record is kept, which is a day at least, and a call whose dead letter nobody has dealt with;
+   * longer than `callsMs`.
+   */
   readonly auditMs: number
-  /** Calls in one transaction. */
+  /** Calls, or seals of the audit record, in one transaction. */
   readonly batch?: number
   readonly signal: AbortSignal
 }
@@ -62,10 +65,10 @@ export async function removeExpired(
   })
   await repeat(async (queries) => (await queries.query(unsentSql, [callsMs, batch])).length)
   await repeat(async (queries) => {
-    const audit = await queries.query(auditSql, [auditMs, batch])
-    removed.audit += audit.length
-    // Numbers have gaps, so a batch may be small although there is more.
-    return audit.length === 0 ? 0 : batch
+    const [retired] = await queries.query<{ rows: number }>(auditSql, [auditMs, batch])
+    removed.audit += retired?.rows ?? 0
+    // Seals have different numbers of rows, so there may be more as long as there was any.
+    return retired?.rows === 0 ? 0 : batch
   })
   return removed
 }
@@ -185,14 +188,8 @@ const lettersSql = `
   )
   returning id`
 
-/** Looks at the lowest numbers only, because those are the oldest rows and times have no index. */
-const auditSql = `
-  delete from audit where seq in (
-    select seq from audit
-    where seq < (select min(seq) from audit) + $2::bigint and at < now() - $1 * interval '1 millisecond'
-    for update skip locked
-  )
-  returning seq`
+/** Whole seals with their rows, by a function of the owner, because nobody else can remove what was audited. */
+const auditSql = 'select retire_audit($1, $2) as rows'
 
 /** In one order everywhere, so that nobody waits for somebody who waits for him. */
 const lockSql = `

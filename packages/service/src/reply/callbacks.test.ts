@@ -150,7 +150,7 @@ testOnDatabases({
     const records = eventRecords(database)
     const writer = createEventWriter({ records })
     await store.submit([{ ...someAdmitted, callback: target.url }])
-    const events = { records, news, views: views(database), callId: 'c1', signal: t.signal }
+    const events = { records, news, views: views(database), callId: 'c1', tenant: 'acme', signal: t.signal }
     const reading = all(callEvents({ ...events, afterId: 0 }))
     const [first] = await store.claim(1, { worker: 'w1', leaseMs: 0 })
     assert.ok(first !== undefined)

@@ -31,7 +31,7 @@ async function parts({ database, store }: Stores, t: TestContext): Promise<Parts
     records,
     news,
     read: (afterId = 0, more = {}) =>
-      callEvents({ records, views, news, callId: 'c1', afterId, signal: t.signal, ...more }),
+      callEvents({ records, views, news, callId: 'c1', tenant: 'acme', afterId, signal: t.signal, ...more }),
     async report(from, to) {
       const numbers = Array.from({ length: to - from + 1 }, (_, index) => from + index)
       const event = (n: number) => JSON.stringify({ kind: 'progress', progress: n })

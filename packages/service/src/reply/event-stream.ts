@@ -9,6 +9,8 @@ export interface CallEventsOptions {
   readonly views: Pick<CallViews, 'outcomes'>
   readonly news: Pick<CallNews, 'onCall'>
   readonly callId: string
+  /** Whose call it is. */
+  readonly tenant: string
   /** The last id that the reader has; 0 for all events. */
   readonly afterId: number
   readonly signal: AbortSignal
@@ -27,7 +29,7 @@ const longestLookMs = 5_000
  * - The result in the end of a chain is a ChainResult.
  */
 export async function* callEvents(options: CallEventsOptions): AsyncGenerator<StreamEvent, void> {
-  const { records, news, callId, signal } = options
+  const { records, news, callId, tenant, signal } = options
   const bell = createBell()
   const unhear = news.onCall(callId, bell.ring)
   let last = options.afterId
@@ -35,7 +37,7 @@ export async function* callEvents(options: CallEventsOptions): AsyncGenerator<St
   try {
     for (;;) {
       signal.throwIfAborted()
-      const page = await records.after(callId, last, pageSize)
+      const page = await records.after(callId, tenant, last, pageSize)
       if (page === undefined) throw new ToolError('NOT_FOUND', 'There is no such call, or it is no longer kept.')
       for (const event of page.events) {
         yield event
@@ -55,8 +57,8 @@ export async function* callEvents(options: CallEventsOptions): AsyncGenerator<St
   }
 }
 
-async function endOf({ views, callId, signal }: CallEventsOptions): Promise<StreamEnd> {
-  const result = (await views.outcomes([callId], signal)).get(callId) as Result | undefined
+async function endOf({ views, callId, tenant, signal }: CallEventsOptions): Promise<StreamEnd> {
+  const result = (await views.outcomes([callId], signal, tenant)).get(callId) as Result | undefined
   if (result === undefined) throw new ToolError('STORE_UNAVAILABLE', 'The result of the call cannot be read now.')
   return result.error === undefined ? { kind: 'done', result } : { kind: 'error', error: result.error, result }
 }

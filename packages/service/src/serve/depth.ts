@@ -10,14 +10,14 @@ export interface DepthGauge {
 
 const oldMs = 1_000
 
-export function createDepthGauge(store: Pick<CallStore, 'depth'>, most: number): DepthGauge {
+export function createDepthGauge(store: Pick<CallStore, 'depth'>, most: () => number): DepthGauge {
   let known = 0
   let lookedAt = Number.NEGATIVE_INFINITY
   let looking: Promise<number> | undefined
 
   const look = (): Promise<number> => {
     looking ??= store
-      .depth(most + 1)
+      .depth(most() + 1)
       .then((depth) => {
         known = depth
         return depth

@@ -2,6 +2,7 @@ import { ToolError } from '@gantry/contract'
 import type { Snapshots } from '../execute/snapshots.ts'
 import type { Readiness, Service } from '../http/service.ts'
 import type { Artifacts } from '../records/artifacts.ts'
+import type { AuditNote } from '../records/audit-notes.ts'
 import type { CallViews } from '../records/call-views.ts'
 import type { DeadLetters } from '../records/dead-letters.ts'
 import type { EventRecords } from '../records/events.ts'
@@ -24,6 +25,13 @@ export interface DoorParts {
   readonly waiters: Waiters
   readonly news: CallNews
   readonly circuits: Service['circuits']
+  readonly approvals: Service['approvals']
+  readonly replay: Service['replay']
+  readonly keys: Service['keys']
+  readonly policy: Service['policy']
+  readonly audit: Service['audit']
+  /** Puts on the audit record what somebody did to a call. */
+  readonly note: (note: AuditNote) => Promise<void>
   readonly ready: () => Promise<Readiness>
   readonly metrics: Service['metrics']
 }
@@ -55,18 +63,22 @@ export function createDoors(parts: DoorParts): Service {
     async call(callId, identity) {
       const view = await views.get(callId, identity.tenant, never)
       if (view.state !== 'running') return view
-      return { ...view, recent: await events.recent(callId, mostRecent) }
+      return { ...view, recent: await events.recent(callId, identity.tenant, mostRecent) }
     },
     calls: (query, identity) => views.list(query, identity.tenant),
     async events(callId, afterId, identity, signal) {
       await views.get(callId, identity.tenant, signal)
-      return callEvents({ records: events, views, news, callId, afterId, signal })
+      return callEvents({ records: events, views, news, callId, tenant: identity.tenant, afterId, signal })
     },
     async cancel(callId, identity) {
       const fate = await store.cancel(callId, identity.tenant)
       if (fate === 'absent') throw new ToolError('NOT_FOUND', 'There is no call of this id.')
-      return views.get(callId, identity.tenant, never)
+      const { tenant, principal } = identity
+      if (fate !== 'finished') await parts.note({ tenant, principal, action: 'calls.cancel', target: callId })
+      return views.get(callId, tenant, never)
     },
+    replay: parts.replay,
+    approvals: parts.approvals,
     deadLetters: (query, identity) => letters.list(query, identity.tenant),
     deadLetter: (id, identity) => letters.get(id, identity.tenant),
     redrive: (id, identity) => letters.redrive(id, identity),
@@ -88,6 +100,9 @@ export function createDoors(parts: DoorParts): Service {
     workers: () => workers.list(),
     runtimes: () => snapshots.current.executor.runtimes.list(),
     circuits: parts.circuits,
+    keys: parts.keys,
+    policy: parts.policy,
+    audit: parts.audit,
     get executor() {
       return snapshots.current.executor
     },

@@ -2,3 +2,4 @@
 export type { LoadedConfig } from '../config/config.ts'
 export { loadConfig } from '../config/load.ts'
 export { type ServeOptions, serve } from './serve.ts'
+export { type VerifyRequest, verifyRecord } from './verify-audit.ts'

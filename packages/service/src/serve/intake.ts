@@ -1,7 +1,9 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import { admit, type IntakeOptions } from '../admit/intake.ts'
+import type { TenantGate } from '../admit/limits.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../execute/snapshots.ts'
+import type { Refusals } from '../record/refusals.ts'
 import { checkCallbackUrl } from '../records/callback-url.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
@@ -17,10 +19,14 @@ export interface IntakeParts {
   readonly depth: DepthGauge
   readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks'>
   readonly bus: Bus
+  /** Puts what was refused on the audit record. */
+  readonly refusals?: Pick<Refusals, 'add'>
   /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
-  readonly worker: Pick<Worker, 'free' | 'room' | 'take'> | undefined
+  readonly worker: Pick<Worker, 'accepts' | 'room' | 'take'> | undefined
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
+  /** The limits of tenants and principals. */
+  readonly gate: TenantGate
   /** Makes place for the answer of a call that somebody here will wait for. */
   readonly expect: (callId: string, tenant: string) => void
   readonly newId: () => string
@@ -37,14 +43,20 @@ export interface Intake {
   close(): void
 }
 
+interface Checked {
+  readonly call: AdmittedCall
+  /** Gives back what the call cost, when it is not going to be one. */
+  readonly refund: () => void
+}
+
 /** How a call that came over a broker is answered; nobody here waits for it. */
 export interface FromBroker {
   readonly reply: ReplyAddress | undefined
 }
 
 export function createIntake(parts: IntakeParts): Intake {
-  const { store, snapshots, depth, bus, worker, claim } = parts
-  const { maxQueued, callbacks } = parts.settings
+  const { store, snapshots, depth, bus, worker, claim, gate } = parts
+  const { settings } = parts
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
   /** All of a batch are taken together: the first may block this thread, and then nobody would hold the others. */
@@ -60,37 +72,59 @@ export function createIntake(parts: IntakeParts): Intake {
   )
 
   const keeping = createKeeping(bus)
-  const check = async (input: CallInput, identity: Identity): Promise<AdmittedCall> => {
+  const check = async (input: CallInput, identity: Identity): Promise<Checked> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+    const { maxQueued, callbacks } = settings
     if (depth.read() >= maxQueued) throw full(maxQueued)
+    const entering = gate.enter(identity)
+    if (entering !== undefined) await entering
     const usual = Object.hasOwn(callbacks, identity.tenant) ? callbacks[identity.tenant] : undefined
     const callback = input.callback ?? usual
     if (callback !== undefined) checkCallbackUrl(callback)
     const asked = callback === undefined ? input : { ...input, callback }
-    return snapshots.use(({ executor }) =>
-      admit(asked, identity, { executor, newId: parts.newId, now: Date.now, keep: parts.keep }),
+    let refund = (): void => undefined
+    const charge = async (cost: number): Promise<void> => {
+      refund = await gate.spend(identity, cost)
+    }
+    const call = await snapshots.use(({ executor }) =>
+      admit(asked, identity, { executor, newId: parts.newId, now: Date.now, keep: parts.keep, charge }),
     )
+    return { call, refund: () => refund() }
   }
-  const refused = (input: CallInput, identity: Identity, error: unknown): void => {
+  const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
     const code = ToolError.is(error) ? error.code : 'INTERNAL'
-    bus.emit('call:refused', { tool: String(input.tool ?? input.kind).slice(0, 200), code, tenant: identity.tenant })
+    const tool = String(input.tool ?? input.kind).slice(0, 200)
+    bus.emit('call:refused', { tool, code, tenant: identity.tenant })
+    const { tenant, principal } = identity
+    const reason = ToolError.is(error) ? error.message : undefined
+    parts.refusals?.add({ tenant, principal, tool, code, config, reason })
   }
   return {
     async submit(input, identity, from) {
+      // The check begins with the snapshot that is current now, so that this is the one that refuses.
+      const { version } = snapshots.current
       const checked = await check(input, identity).catch((error: unknown) => {
-        refused(input, identity, error)
+        refused(input, identity, error, version)
         throw error
       })
-      const call = from?.reply === undefined ? checked : { ...checked, reply: from.reply }
+      const call = from?.reply === undefined ? checked.call : { ...checked.call, reply: from.reply }
       // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
-      const taken = from === undefined ? worker?.free === true : (worker?.room ?? 0) > 0
-      const direct = taken && call.delayMs === undefined && call.slot === undefined
+      const taken = from === undefined ? worker?.accepts(identity.tenant) === true : (worker?.room ?? 0) > 0
+      const direct = taken && call.delayMs === undefined && call.slot === undefined && !gate.counted(identity)
+      if (!direct) gate.waits(identity, 1)
+      const undo = (): void => {
+        checked.refund()
+        if (!direct) gate.waits(identity, -1)
+      }
       if (from === undefined) parts.expect(call.callId, identity.tenant)
       const submitted = await (direct ? claiming : queueing).add(call).catch((error: unknown) => {
         keeping.failed(error)
+        undo()
         throw error
       })
       keeping.worked()
+      // What was there already was paid for when it came first.
+      if (submitted.kind !== 'new') undo()
       if (submitted.kind === 'conflict') throw conflict(call)
       if (submitted.kind === 'duplicate') return { callId: submitted.callId, repeated: true }
       bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })

@@ -25,6 +25,13 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
   bus.on('store:up', () => {
     down = undefined
   })
+  let refused = false
+  bus.on('config:refused', () => {
+    refused = true
+  })
+  bus.on('config:read', () => {
+    refused = false
+  })
   const away = new Set<string>()
   bus.on('broker:down', ({ transport }) => away.add(transport))
   bus.on('broker:up', ({ transport }) => away.delete(transport))
@@ -44,7 +51,9 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
       else await ask().catch(() => problems.push('The database does not answer.'))
       if (spooled() > 0) problems.push(`${spooled()} outcomes wait on disk for the database.`)
       for (const transport of away) problems.push(`The broker ${transport} is away.`)
-      return { ready: problems.length === 0, problems }
+      // It works on with the one before, so that this is no reason to send it no calls.
+      const notes = refused ? ['The configuration that was read last is wrong and not used; the log says why.'] : []
+      return { ready: problems.length === 0, problems, notes }
     },
   }
 }

@@ -2,14 +2,19 @@ import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
-import { apiKeyAuthenticator, ensureApiKey } from '../http/api-key.ts'
+import { ensureApiKey } from '../http/api-key.ts'
 import { createHttpServer } from '../http/server.ts'
 import { createLog, logEvents } from '../observe/logs.ts'
+import type { Tracing } from '../observe/tracing.ts'
 import { createBus } from '../stores/bus.ts'
 import { removeAddress, writeAddress } from './address.ts'
+import { auditKeys } from './auditing.ts'
+import { type Authentication, openAuthentication } from './authentication.ts'
 import { type Brokers, openBrokers } from './brokers/open.ts'
 import { callbackKeys } from './callback-keys.ts'
+import { isSame, liveSettings } from './live-settings.ts'
 import { serveMetrics } from './metrics-server.ts'
+import { tracingOf } from './open-tracing.ts'
 import { createSnapshot } from './snapshot.ts'
 import { owner, startService, workerName } from './start.ts'
 import { openStorage } from './storage.ts'
@@ -28,10 +33,14 @@ export interface ServeOptions {
   readonly signal: AbortSignal
 }
 
+/** How long a service that stops waits for the collector to take the last traces. */
+const tracesMs = 3_000
+
 /** Runs the service until its signal aborts, and resolves when everything is closed. */
 export async function serve({ load, say, log: stream, ready, signal }: ServeOptions): Promise<void> {
   const loaded = await load()
-  const { service: settings } = loaded
+  const live = liveSettings(loaded.service)
+  const { settings } = live
   refuseLonely(settings)
   const log = createLog(settings.logLevel, stream)
   const bus = createBus()
@@ -42,25 +51,41 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const name = workerName()
   const identity = loaded.options.identity ?? owner
   let brokers: Brokers | undefined
+  let tracing: Tracing | undefined
   try {
     brokers = await openBrokers({
       ...{ settings: settings.brokers, name, identity, secrets: loaded.options.secrets, say },
       takes: settings.roles.includes('worker'),
     })
+    tracing = await tracingOf(settings.tracing, { secrets: loaded.options.secrets, worker: name, bus })
     const running = await startService({
       ...{ settings, database, files, bus, brokers, name, identity },
+      ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
       latest: () => latest.service.brokers,
       async snapshot(additions) {
-        latest = unused ?? (await load())
+        const next = unused ?? (await load())
         unused = undefined
-        return createSnapshot(latest, additions, bus)
+        const snapshot = createSnapshot(next, additions, bus)
+        // Only now is it certain that it can be used, and from here on all of it is.
+        latest = next
+        const owned = isSame(next.options.identity, loaded.options.identity) ? [] : ['identity']
+        const keys = [...live.follow(next.service), ...owned]
+        log.level = next.service.logLevel
+        if (keys.length > 0) bus.emit('config:fixed', { keys })
+        return snapshot
       },
-      callbackKey: await callbackKeys(settings, loaded),
+      callbackKey: await callbackKeys(() => latest),
+      auditKeys: await auditKeys(settings, loaded),
     })
     const closing: (() => void | Promise<void>)[] = []
     try {
-      closing.push(watchConfig(loaded.file, running.reload, log))
-      const doors = await openDoors(loaded, running.service, log)
+      closing.push(watchConfig(loaded.file, running.reload))
+      const authentication = (key: string): Promise<Authentication> =>
+        openAuthentication({
+          ...{ database, bus, key, owner: identity },
+          settings: () => latest.service.authentication,
+        })
+      const doors = await openDoors({ ...loaded, service: settings }, running.service, log, authentication)
       if (doors !== undefined) closing.push(doors.close)
       const { metricsHost, metricsPort } = settings
       if (metricsPort !== undefined) closing.push(await serveMetrics(metricsHost, metricsPort, running.service))
@@ -75,6 +100,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       for (const close of closing.reverse()) await close()
     }
   } finally {
+    await tracing?.close(tracesMs)
     await brokers?.close()
     await database.close()
     unhear()
@@ -99,17 +125,26 @@ interface Doors {
 
 /** The HTTP door, for those who have the key; undefined in a process that only works. */
 async function openDoors(
-  { service: settings, file, options }: LoadedConfig,
+  { service: settings, file }: LoadedConfig,
   service: Parameters<typeof createHttpServer>[0]['service'],
   log: Parameters<typeof createHttpServer>[0]['log'],
+  authentication: (key: string) => Promise<Authentication>,
 ): Promise<Doors | undefined> {
   if (!settings.roles.includes('api')) return undefined
   const { key } = await ensureApiKey(join(settings.data, 'key'))
+  const { authenticate, close: forget } = await authentication(key)
   const http = await createHttpServer({
-    ...{ service, log },
+    ...{ service, log, authenticate },
     ...{ host: settings.host, port: settings.port, hosts: settings.hosts, origins: settings.origins },
-    authenticate: apiKeyAuthenticator(key, options.identity ?? owner),
-    limits: { bodyBytes: settings.bodyBytes },
+    ...(settings.tls === undefined ? {} : { tls: settings.tls }),
+    limits: {
+      get bodyBytes() {
+        return settings.bodyBytes
+      },
+    },
+  }).catch(async (error: unknown) => {
+    await forget()
+    throw error
   })
   const address = { url: http.url, pid: process.pid, config: file ?? null }
   await writeAddress(settings.data, address)
@@ -117,6 +152,7 @@ async function openDoors(
   const close = async (): Promise<void> => {
     await leave()
     await http.close({ graceMs: 1_000 })
+    await forget()
   }
   return { url: http.url, leave, close }
 }

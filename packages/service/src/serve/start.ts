@@ -1,26 +1,28 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Identity } from '@gantry/contract'
-import type { Audit, DefinedTool, SafeguardOptions } from '@gantry/core'
+import type { Approver, Audit, DefinedTool, SafeguardOptions, Tracer } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
+import { createKeyControl } from '../authenticators/key-control.ts'
 import type { BrokerSettings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
+import { createApprover } from '../execute/approver.ts'
 import { createEventWriter } from '../execute/event-writer.ts'
 import { createSnapshots, type Snapshot } from '../execute/snapshots.ts'
 import type { Service } from '../http/service.ts'
-import { createMetrics } from '../observe/metrics.ts'
 import { artifactTools } from '../record/artifact-tools.ts'
-import { sqlAudit } from '../record/audit.ts'
 import { govern } from '../record/govern.ts'
 import { createRecorder } from '../record/recorder.ts'
+import { keyRecords } from '../records/api-keys.ts'
+import { approvalRecords } from '../records/approvals.ts'
 import { artifactRecords } from '../records/artifacts.ts'
+import type { SealKey } from '../records/audit-seals.ts'
 import { callViews } from '../records/call-views.ts'
 import { deadLetterRecords } from '../records/dead-letters.ts'
 import { eventRecords } from '../records/events.ts'
 import { journalRecords } from '../records/journal.ts'
-import { removeExpired, removeStrayFiles } from '../records/retention.ts'
 import { workerRecords } from '../records/workers.ts'
 import { openCallNews } from '../reply/call-news.ts'
 import { createWaiters } from '../reply/waiters.ts'
@@ -29,19 +31,27 @@ import { sqlCallStore } from '../stores/sql.ts'
 import { postgresTransport } from '../transports/postgres.ts'
 import { createUpkeep } from '../worker/upkeep.ts'
 import { createAnswering } from './answering.ts'
-import type { Brokers } from './brokers/open.ts'
+import { createAuditing } from './auditing.ts'
+import { type Brokers, noBrokers } from './brokers/open.ts'
 import { startBrokers } from './brokers/start.ts'
 import { untilConsuming } from './brokers/until-consuming.ts'
 import { startChores } from './chores.ts'
+import { cleaningChores } from './cleaning.ts'
 import { createDepthGauge } from './depth.ts'
 import { createDoors } from './doors.ts'
 import { createFleetCircuits } from './fleet-circuits.ts'
 import { createIntake } from './intake.ts'
+import { createLimiting } from './limiting.ts'
+import { openMetrics } from './open-metrics.ts'
 import { openOutcomeSpool } from './open-spool.ts'
+import { openPolicies } from './policies.ts'
 import { createPulse } from './pulse.ts'
 import { createWatch } from './readiness.ts'
+import { createReload } from './reload.ts'
+import { createReplaying } from './replaying.ts'
 import { startSending } from './send-outbox.ts'
 import type { Files } from './storage.ts'
+import { tracedIntake } from './traced-intake.ts'
 import { withSlot } from './with-slot.ts'
 import { composeWorker } from './work.ts'
 
@@ -51,6 +61,9 @@ export interface Additions {
   readonly tools: readonly DefinedTool[]
   /** Who may try a circuit that rests, where others have it too. */
   readonly trials?: SafeguardOptions['trials']
+  readonly tracer?: Tracer | undefined
+  /** Asks persons; without one, calls that need approval end. */
+  readonly approver?: Approver
 }
 
 export interface StartOptions {
@@ -63,6 +76,8 @@ export interface StartOptions {
   readonly snapshot: (additions: Additions) => Promise<Snapshot>
   /** What the callbacks of a tenant are signed with. */
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+  /** What the audit record is sealed with. */
+  readonly auditKeys?: readonly SealKey[]
   /** Brokers that calls come from; closed by whoever opened them. */
   readonly brokers?: Brokers
   /** Of this process, among all. */
@@ -71,6 +86,8 @@ export interface StartOptions {
   readonly identity?: Identity
   /** What the configuration says of brokers now; what it said at the start when absent. */
   readonly latest?: () => BrokerSettings
+  /** Absent, nothing is traced. */
+  readonly tracer?: Tracer
 }
 
 /** A service at work, in the roles that it was given. */
@@ -88,12 +105,8 @@ export interface RunningService {
 const exclusiveLeaseMs = 24 * 3_600_000
 const upkeepMs = 1_000
 const reportMs = 5_000
-const retentionMs = 10 * 60_000
-const strayMs = 24 * 3_600_000
 const pulseMs = 2_000
 const waitingMs = 5_000
-/** A process that is started anew every hour must clean up too. */
-const firstMs = 60_000
 
 /** Who somebody is of whom the configuration says nothing else. */
 export const owner: Identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }
@@ -101,11 +114,6 @@ export const owner: Identity = { principal: 'owner', tenant: 'default', permissi
 /** A name that no other process has. */
 export function workerName(): string {
   return `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
-}
-
-const noBrokers: Brokers = {
-  ...{ doors: [], publishers: new Map(), codecs: new Map(), redis: undefined, naming: { nameFor: (id: string) => id } },
-  close: async () => undefined,
 }
 
 /** Puts a service together and to work: storage, then work, then doors. */
@@ -121,30 +129,31 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const views = callViews(database, artifacts)
   const events = eventRecords(database)
   const workers = workerRecords(database)
+  const approvals = approvalRecords(database)
   const newId = createCallIds()
   const circuits = createFleetCircuits({
     ...{ database, bus, worker: name },
     circuits: () => snapshots.current.executor.circuits,
   })
+  const auditing = createAuditing({
+    ...{ database, bus, keys: options.auditKeys ?? [] },
+    version: () => snapshots.current.version,
+  })
   const additions = {
-    audit: sqlAudit(database, () => snapshots.current.version),
+    audit: auditing.audit,
     tools: artifactTools(artifacts),
     trials: circuits.trials,
+    tracer: options.tracer,
+    approver: createApprover(approvals),
   }
-  const snapshots = createSnapshots(await options.snapshot(additions))
+  const policies = await openPolicies({ database, snapshots: () => snapshots, changed: () => doors?.changed() })
+  const snapshots = createSnapshots(policies.over(await options.snapshot(additions)))
   const spool = await openOutcomeSpool(settings, database, brokers, bus)
   const recorder = createRecorder({ store, spool, bus })
   const writer = createEventWriter({ records: events })
   const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
-  const depth = createDepthGauge(store, settings.maxQueued)
-  const metrics = createMetrics(bus, {
-    depth: depth.look,
-    running: () => worker?.running ?? 0,
-    spooled: () => recorder.spooled,
-    lag: Object.fromEntries(
-      brokers.doors.map(({ kind, transport }) => [kind, async () => (await transport.lag?.()) ?? Number.NaN]),
-    ),
-  })
+  const depth = createDepthGauge(store, () => settings.maxQueued)
+  const metrics = openMetrics({ bus, database, snapshots, recorder, depth, brokers, settings, worker: () => worker })
   const answering = createAnswering({ brokers, database, artifacts, views, settings, signal: life.signal })
   const { posts, answers, writeBacks, cache } = answering
   const watch = createWatch({
@@ -152,10 +161,13 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
 
   const claim = { worker: name, leaseMs, labels: settings.labels }
-  const transport = postgresTransport({ store, claim })
+  const limiting = createLimiting({ store, database, redis: brokers.redis, settings })
+  const transport = postgresTransport({ store, claim: () => limiting.claim(claim, worker) })
   const worker = roles.has('worker')
     ? composeWorker({
         ...{ store, transport, recorder, snapshots, writer, writeBacks, cache, bus, settings, leaseMs },
+        tracer: options.tracer,
+        shares: limiting.gate.shares,
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
@@ -171,13 +183,14 @@ export async function startService(options: StartOptions): Promise<RunningServic
     wake: transport.wake,
     now: Date.now,
   })
-  const intake = createIntake({
-    ...{ store, snapshots, depth, bus, worker, newId, settings },
+  const taking = createIntake({
+    ...{ store, snapshots, depth, bus, worker, newId, settings, gate: limiting.gate, refusals: auditing.refusals },
     claim,
     keep: (text, callId, identity) =>
       keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),
     expect: waiters.expect,
   })
+  const intake = tracedIntake(taking, options.tracer)
   /** Of these calls those that do not end here, where the worker tells of the outcome itself. */
   const elsewhere = (ids: string): string[] => ids.split(',').filter((callId) => worker?.has(callId) !== true)
   const look = (): Promise<void> => waiters.look().catch(() => undefined)
@@ -206,26 +219,17 @@ export async function startService(options: StartOptions): Promise<RunningServic
         state: watch.state,
       })
       .catch(() => undefined)
-  const expire = (): Promise<unknown> =>
-    removeExpired(database, files, {
-      callsMs: settings.retentionMs,
-      auditMs: settings.auditRetentionMs,
-      signal: life.signal,
-    })
   const stopChores = startChores(
     [
       { name: 'report', everyMs: reportMs, work: report },
       { name: 'look', everyMs: upkeepMs, work: look },
+      ...policies.chores,
       { name: 'waiting answers', everyMs: waitingMs, work: () => posts.wakeWaiting(1_000) },
+      ...auditing.chores,
+      ...limiting.chores,
       { name: 'pulse', everyMs: pulseMs, work: createPulse(() => database.query('select 1'), bus) },
-      { name: 'retention', everyMs: retentionMs, firstMs, work: expire },
       { name: 'spooled files', everyMs: waitingMs, work: async () => files.drain?.(life.signal) },
-      {
-        name: 'stray files',
-        everyMs: strayMs,
-        firstMs: 10 * firstMs,
-        work: () => removeStrayFiles(database, files, { signal: life.signal }),
-      },
+      ...cleaningChores(database, files, settings, life.signal),
     ],
     bus,
   )
@@ -239,14 +243,20 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
   const service = createDoors({
     ...{ intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits },
+    keys: createKeyControl(keyRecords(database)),
+    policy: policies.control,
+    audit: auditing.control,
+    note: auditing.note,
+    approvals,
+    replay: createReplaying({ database, views, artifacts, snapshots, limits: settings }),
     ready: watch.check,
     metrics: metrics.read,
   })
-  const reload = async (): Promise<void> => {
-    snapshots.replace(await options.snapshot(additions))
+  const reload = createReload(async () => {
+    snapshots.replace(policies.over(await options.snapshot(additions)))
     await circuits.sync()
     doors?.changed()
-  }
+  }, bus)
   const doors =
     worker === undefined || brokers.doors.length === 0
       ? undefined
@@ -274,8 +284,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
       await choresDone
       await writer.close()
       await recorder.drain().catch(() => undefined)
+      await auditing.close()
       await workers.leave(name).catch(() => undefined)
       await circuits.stop()
+      await policies.close()
       await Promise.all(unlisten.map((end) => end()))
       await news.close()
       metrics.close()

@@ -7,7 +7,9 @@ import type { S3Settings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
 import { migrate } from '../databases/migrate.ts'
+import { isLoopback } from '../http/foreign.ts'
 import { resolveText } from './secret-text.ts'
+import { readTlsFiles } from './tls-files.ts'
 
 export interface Storage {
   readonly database: Database
@@ -37,12 +39,18 @@ export async function openStorage(
   }
 }
 
-async function openS3(s3: S3Settings, data: string, say: (line: string) => void, secrets: unknown): Promise<Files> {
+async function openS3(
+  { caFile, ...s3 }: S3Settings,
+  data: string,
+  say: (line: string) => void,
+  secrets: unknown,
+): Promise<Files> {
   say(`keeping artifacts in the bucket ${s3.bucket} of ${s3.endpoint ?? 'Amazon S3'}`)
   const { s3Artifacts } = await import('../artifacts/s3.ts')
   const { spooledArtifacts } = await import('../artifacts/fallback.ts')
   const secretAccessKey = await resolveText(s3.secretAccessKey, secrets, '/s3/secretAccessKey names')
-  return spooledArtifacts(s3Artifacts({ ...s3, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
+  const tls = await readTlsFiles(caFile === undefined ? {} : { caFile }, '/s3')
+  return spooledArtifacts(s3Artifacts({ ...s3, ...tls, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
 }
 
 // Each driver is loaded when it is used: they are the heaviest parts of the service.
@@ -51,17 +59,18 @@ async function openEmbedded(data: string, say: (line: string) => void): Promise<
   say(`opening the embedded database in ${data}${first}`)
   const { openPglite } = await import('../databases/pglite.ts')
   const database = await openPglite({ folder: data })
-  return migrated(database)
+  return (await migrated(database)).asService()
 }
 
 async function openReal(url: string, say: (line: string) => void): Promise<Database> {
-  const { host, pathname } = new URL(url)
-  say(`connecting to PostgreSQL at ${host}${pathname}`)
+  const { host, hostname, pathname, search } = new URL(url)
+  const open = !isLoopback(hostname) && !/[?&]ssl/.test(search) && process.env.PGSSLMODE === undefined
+  say(`connecting to PostgreSQL at ${host}${pathname}${open ? ', without TLS: sslmode=verify-full asks for it' : ''}`)
   const { openPostgres } = await import('../databases/postgres.ts')
   // A migration of large tables, or behind another one, takes longer than any other statement may.
   const patient = await openPostgres({ url, connections: 1, statementMs: 0 })
   await (await migrated(patient)).close()
-  return openPostgres({ url })
+  return (await openPostgres({ url })).asService()
 }
 
 /** With its tables as this version needs them; closed when they cannot be made. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Report, ToolError } from '@gantry/contract'
+import { type ErrorInfo, type Report, ToolError } from '@gantry/contract'
+import type { Tracer } from '@gantry/core'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import { cachedCall } from '../execute/cached-call.ts'
 import type { EventWriter } from '../execute/event-writer.ts'
@@ -16,6 +17,7 @@ import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { CallStore, Claim, Holder } from '../stores/call-store.ts'
 import { endedOutcome } from '../stores/ended.ts'
+import { isPending } from '../stores/pending.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Task } from '../worker/desk.ts'
 import type { Outcome, WorkerPorts } from '../worker/ports.ts'
@@ -32,6 +34,8 @@ export interface WorkParts {
   /** Of the results of tools that say that they may be kept. */
   readonly cache: ResultCache | undefined
   readonly bus: Bus
+  readonly tracer: Tracer | undefined
+  readonly shares: NonNullable<WorkerPorts['shares']>
   readonly settings: ServiceSettings
   readonly leaseMs: number
   /** The arguments or the chain of a call, with the files that it names. */
@@ -59,9 +63,11 @@ export function composeWorker(parts: WorkParts): Worker {
       recorder,
       snapshots,
       bus,
+      tracer: parts.tracer,
+      shares: parts.shares,
       leases: (news) => leasesOf(parts, news),
       begin: (holder) => beginning.add(holder),
-      execute: (snapshot, task) => execute(snapshot, task, parts),
+      execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),
       govern: parts.govern,
       reply: parts.reply,
       now: () => new Date(),
@@ -79,11 +85,24 @@ function leasesOf({ store, settings, leaseMs }: WorkParts, news: LeaseNews): Lea
 }
 
 /** Runs what was claimed; its reports are kept before it ends. */
-async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Promise<Outcome> {
+async function execute(
+  { executor }: Snapshot,
+  task: Task,
+  traceparent: string | undefined,
+  parts: WorkParts,
+): Promise<Outcome> {
   const { claim, controller } = task
   const { signal } = controller
   const reports = lazyReports(claim, parts.writer)
   try {
+    const outcome = await run()
+    if (isPending(outcome)) await reports.report(waitingReport(outcome.error))
+    return outcome
+  } finally {
+    await reports.end()
+  }
+
+  async function run(): Promise<Outcome> {
     const payload = await parts.payload(claim, signal).catch((error: unknown) => {
       // What will never be there ends the call; what may come back makes it wait.
       if (ToolError.is(error) && !error.retryable && !signal.aborted) return error
@@ -94,7 +113,7 @@ async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Pr
       const writeBack = parts.writeBacks.of(claim)
       const { cache } = parts
       return await cachedCall({ cache, executor, claim, args: payload }, () =>
-        runCall({ executor, claim, args: payload, signal, report: reports.report, writeBack }),
+        runCall({ executor, claim, args: payload, signal, traceparent, report: reports.report, writeBack }),
       )
     }
     return await runDurableChain({
@@ -103,12 +122,16 @@ async function execute({ executor }: Snapshot, task: Task, parts: WorkParts): Pr
       claim,
       payload: payload as Parameters<typeof runDurableChain>[0]['payload'],
       signal,
+      traceparent,
       report: reports.report,
       writeBack: (entry) => parts.writeBacks.of(claim, entry),
     })
-  } finally {
-    await reports.end()
   }
+}
+
+/** Whoever follows the call sees what it waits for. */
+function waitingReport({ message, details }: ErrorInfo): Report {
+  return { kind: 'log', level: 'warn', message: `${message} (approval ${details?.approvalId})` }
 }
 
 /** Most calls report nothing, and cost nothing here. */

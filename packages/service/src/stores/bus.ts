@@ -1,26 +1,32 @@
 import type { ErrorCode, ResultStatus } from '@gantry/contract'
 import type { BreakerEvent } from '@gantry/core'
+import type { AdmittedCall } from './call-store.ts'
+
+/** The call that something is about. */
+export interface Subject {
+  readonly callId: string
+  readonly tool: string
+  readonly tenant: string
+  /** The place in a trace that the call belongs below. */
+  readonly traceparent?: string | undefined
+}
+
+export function subjectOf({ callId, tool, identity, trace }: AdmittedCall): Subject {
+  return { callId, tool, tenant: identity.tenant, traceparent: trace }
+}
 
 /** What happens in a worker, for logs, metrics and the console. */
 export interface WorkerEvents {
   'call:admitted': { readonly callId: string; readonly tool: string; readonly tenant: string }
   'call:refused': { readonly tool: string; readonly code: ErrorCode; readonly tenant: string }
-  'call:claimed': {
-    readonly callId: string
-    readonly tool: string
-    readonly fence: number
-    readonly deliveries: number
-  }
-  'call:finished': {
-    readonly callId: string
-    readonly tool: string
-    readonly tenant: string
+  'call:claimed': Subject & { readonly fence: number; readonly deliveries: number }
+  'call:finished': Subject & {
     readonly status: ResultStatus
     readonly code?: ErrorCode | undefined
     readonly durationMs: number
   }
-  'call:released': { readonly callId: string; readonly tool: string; readonly reason: string }
-  'call:dead': { readonly callId: string; readonly tool: string; readonly reason: string }
+  'call:released': Subject & { readonly reason: string }
+  'call:dead': Subject & { readonly reason: string }
   /** A lease ran out or was taken over while its call ran here. */
   'lease:lost': { readonly callId: string }
   /** Leases of others that ran out and were taken away. */
@@ -49,9 +55,23 @@ export interface WorkerEvents {
   /** A broker cannot be reached, or can again. */
   'broker:down': { readonly transport: string; readonly reason: string }
   'broker:up': { readonly transport: string; readonly downMs: number }
+  /** The last seal of the audit record, as `number:hash`. */
+  'audit:head': { readonly head: string }
   'spool:changed': { readonly depth: number }
+  /** Spans that the collector of traces took, or that it will never have. */
+  'spans:sent': { readonly spans: number }
+  'spans:lost': { readonly spans: number; readonly reason: string }
   'stage:timed': { readonly stage: 'consume' | 'admit' | 'execute' | 'record' | 'reply'; readonly ms: number }
   'circuit:changed': BreakerEvent
+  /** The configuration was read again and is in use. */
+  'config:read': Readonly<Record<string, never>>
+  /** It was read again and is wrong: the one before stays in use. */
+  'config:refused': {
+    readonly reason: string
+    readonly issues: readonly { readonly path: string; readonly message: string }[]
+  }
+  /** These keys of it were changed, and need a restart. */
+  'config:fixed': { readonly keys: readonly string[] }
   'worker:changed': { readonly state: 'starting' | 'ready' | 'draining' | 'stopped' }
 }
 

@@ -98,7 +98,7 @@ export interface Ending extends Holder {
 }
 
 /** A call as others see it. */
-export type CallState = 'queued' | 'delayed' | 'running' | ResultStatus
+export type CallState = 'queued' | 'delayed' | 'asked' | 'running' | ResultStatus
 
 /**
  * The durable truth about calls: who may work on which, and how each ended. Time is the store's own, never the caller's.
@@ -106,7 +106,8 @@ export type CallState = 'queued' | 'delayed' | 'running' | ResultStatus
  * A call is *queued* (or *delayed* until its time) from `submit` on; of those with a slot key, only as many as the key
  * has slots can be claimed, the others stand behind them. `claim` leases a call to one holder under a fence that is
  * higher than any before. While the lease lasts nobody else gets it; `extend` prolongs it. The holder ends it with
- * `finish`, or hands it back with `release`. A lease that ran out is taken away by `reclaim`, after which the call is
+ * `finish`, or hands it back with `release`: for now, for later, or *asked*, until a person has decided and `resume` says
+ * so. A lease that ran out is taken away by `reclaim`, after which the call is
  * queued again; until somebody claims it, its late holder may still finish it, but do nothing else. Every operation of a
  * holder names his fence and does nothing when it is not the present one. A finished call has exactly one result for
  * ever. The store itself ends only calls of which it knows that nobody ran them, under a fence of its own.
@@ -122,7 +123,11 @@ export interface CallStore {
    * this can be repeated when the outcome is unknown.
    */
   submit(calls: readonly AdmittedCall[], claim?: ClaimOptions): Promise<readonly Submitted[]>
-  /** Leases up to `max` calls, highest priority first, then oldest; a start is on the audit record for each. */
+  /**
+   * Leases up to `max` calls; a start is on the audit record for each. Tenants take turns: each next call is of the one
+   * that has the least in hand for its weight, and equals follow each other in a circle. Within a tenant the highest priority is first, then the oldest; so are the answers, all together. Where `shares` limit how
+   * many calls of a tenant or of a principal may be held at a time, there are never more, whoever claims.
+   */
   claim(max: number, options: ClaimOptions): Promise<readonly Claim[]>
   /** Says durably that the work begins; answers those that may. Required before an effect that may happen once only. */
   begin(holders: readonly Holder[]): Promise<readonly string[]>
@@ -133,17 +138,24 @@ export interface CallStore {
   ): Promise<{ lost: readonly string[]; cancelled: readonly string[] }>
   /**
    * Hands calls back, for now or for later. A call that this holder had begun may only be handed back when he changed
-   * nothing; what was known of holders before him stays known.
+   * nothing; what was known of holders before him stays known. With `asked` it waits for a person until the delay is
+   * over, unless it was resumed or cancelled since it was claimed.
    */
-  release(holders: readonly (Holder & { readonly delayMs?: number })[]): Promise<void>
+  release(holders: readonly (Holder & { readonly delayMs?: number; readonly asked?: boolean })[]): Promise<void>
+  /**
+   * Says that a person has decided: a call that is asked can be claimed at once. One that somebody holds will be, should
+   * he hand it back as asked, because he may not have seen the decision. Anything else is left as it is.
+   */
+  resume(callId: string): Promise<void>
   /** Ends calls: result, attempt, outbox, dead letter and audit in one transaction. Answers those that were accepted. */
   finish(endings: readonly Ending[]): Promise<readonly string[]>
   /** Which of these calls ended under this very fence; for those who do not know whether their `finish` was done. */
   outcomes(holders: readonly Holder[]): Promise<readonly string[]>
   /**
-   * Takes away leases that ran out (all of them with `all`, when their holders are known to be dead), lets delayed calls
-   * whose time has come be claimed, and ends calls whose deadline passed and that nobody ran, at most `max` of each. One
-   * that somebody may have run is left to the next claimant, who can find out.
+   * Takes away leases that ran out (all of them with `all`, when their holders are known to be dead), lets delayed and
+   * asked calls whose time has come be claimed, and ends calls whose deadline passed and that nobody ran, at most `max`
+   * of each. One that somebody may have run, as a chain that is asked in the middle, is left to the next claimant, who
+   * can find out.
    */
   reclaim(options: { readonly max: number; readonly all?: boolean }): Promise<Reclaimed>
   /**
@@ -153,6 +165,8 @@ export interface CallStore {
   cancel(callId: string, tenant: string): Promise<'ended' | 'asked' | 'finished' | 'absent'>
   /** Calls that wait to be claimed, those that stand behind others of their slot key included, counted up to `most`. */
   depth(most: number): Promise<number>
+  /** Calls of a tenant that nobody holds, delayed ones included, by principal; counted up to `most` or somewhat over. */
+  waiting(tenant: string, most: number): Promise<ReadonlyMap<string, number>>
 }
 
 export interface ClaimOptions {
@@ -160,15 +174,29 @@ export interface ClaimOptions {
   readonly leaseMs: number
   /** What the worker is or has; of calls with a placement it gets those whose labels it has, all of them. */
   readonly labels?: { readonly [label: string]: string }
+  /** How many calls of each tenant the worker has in hand already. */
+  readonly busy?: { readonly [tenant: string]: number }
+  /** Of tenants that differ from others, and under `*` of all who are not named; absent when all are equal. */
+  readonly shares?: { readonly [tenant: string]: Share }
+}
+
+/** What a tenant gets of the workers. */
+export interface Share {
+  /** Twice the weight is twice the calls in hand while others wait too; 1 when absent. */
+  readonly weight?: number
+  /** So many calls of the tenant are held at a time, by all workers together. */
+  readonly concurrency?: number
+  /** The same for each of its principals; under `*` for those who are not named. */
+  readonly principals?: { readonly [principal: string]: number }
 }
 
 export interface Reclaimed {
   /** Calls whose holder let his lease run out. */
   readonly lost: readonly string[]
-  /** Delayed calls that are ready now. */
+  /** Delayed and asked calls that are ready now. */
   readonly promoted: number
   /** Calls that were ended because of their deadline. */
   readonly expired: readonly string[]
-  /** When the next delayed call is due, from now; 0 when there may be more to do at once. */
+  /** When the next delayed or asked call is due, from now; 0 when there may be more to do at once. */
   readonly nextMs?: number
 }

@@ -3,7 +3,7 @@ import type { CallStore } from './call-store.ts'
 import { claim } from './memory/claim.ts'
 import { endUnrun, finish } from './memory/finish.ts'
 import { reclaim } from './memory/reclaim.ts'
-import { auditOf, createMemory, fillSlots, heldBy, noteAttempt } from './memory/state.ts'
+import { auditOf, bringBack, createMemory, fillSlots, heldBy, noteAttempt } from './memory/state.ts'
 import { submit } from './memory/submit.ts'
 import { unrunEnding } from './unrun.ts'
 
@@ -34,18 +34,25 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       return { lost: holders.filter((holder) => !heldBy(memory, holder)).map(({ callId }) => callId), cancelled }
     },
     async release(holders) {
-      for (const { delayMs = 0, ...holder } of holders) {
+      for (const { delayMs = 0, asked = false, ...holder } of holders) {
         const live = heldBy(memory, holder)
         if (live === undefined) continue
         noteAttempt(memory, live, 'released')
         memory.records.audit.push(auditOf(live, 'released'))
         live.leaseUntil = undefined
         live.begun = false
-        if (delayMs <= 0) continue
-        live.lane = 'later'
-        live.runAt = now() + delayMs
+        const comesBack = asked ? live.resumed === live.fence || live.cancelled : delayMs <= 0
+        if (comesBack) continue
+        live.lane = asked ? 'asked' : 'later'
+        live.runAt = Math.min(now() + delayMs, (asked ? live.deadline : undefined) ?? Number.POSITIVE_INFINITY)
         fillSlots(memory, [live.call.slot?.key])
       }
+    },
+    async resume(callId) {
+      const live = memory.live.get(callId)
+      if (live === undefined) return
+      live.resumed = live.fence
+      if (live.lane === 'asked') bringBack(memory, live)
     },
     finish: async (endings) => finish(memory, endings),
     async outcomes(holders) {
@@ -60,11 +67,26 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       live.cancelled = true
       const { call, fence, deliveries } = live
       const ending = unrunEnding({ ...call, fence, deliveries }, 'CANCELLED', new Date(now()))
-      return endUnrun(memory, [ending]).length > 0 ? 'ended' : 'asked'
+      if (endUnrun(memory, [ending]).length > 0) return 'ended'
+      if (live.lane === 'asked') bringBack(memory, live)
+      return 'asked'
     },
     async depth(most) {
-      const waiting = [...memory.live.values()].filter((live) => live.lane !== 'later' && live.leaseUntil === undefined)
+      const waiting = [...memory.live.values()].filter(
+        ({ lane, leaseUntil }) => (lane === 'ready' || lane === 'held') && leaseUntil === undefined,
+      )
       return Math.min(most, waiting.length)
+    },
+    async waiting(tenant, most) {
+      const calls = [...memory.live.values()].filter(
+        ({ call, leaseUntil }) => call.identity.tenant === tenant && leaseUntil === undefined,
+      )
+      const counts = new Map<string, number>()
+      for (const { call } of calls.slice(0, most)) {
+        const { principal } = call.identity
+        counts.set(principal, (counts.get(principal) ?? 0) + 1)
+      }
+      return counts
     },
   }
 }

@@ -6,19 +6,29 @@ import type { AdmittedCall, Holder, Submitted } from './call-store.ts'
 /** One step of a random life; numbers choose among the calls, or among all holders that there ever were. */
 export type Operation =
   | { readonly do: 'submit'; readonly calls: readonly number[]; readonly claim: boolean }
-  | { readonly do: 'claim'; readonly max: number }
+  | { readonly do: 'claim'; readonly max: number; readonly how: number }
   | {
-      readonly do: 'begin' | 'extend' | 'release' | 'delay' | 'finish' | 'outcomes'
+      readonly do: 'begin' | 'extend' | 'release' | 'delay' | 'ask' | 'finish' | 'outcomes'
       readonly holders: readonly number[]
     }
   | { readonly do: 'reclaim'; readonly all: boolean }
-  | { readonly do: 'cancel'; readonly call: number }
+  | { readonly do: 'cancel' | 'resume'; readonly call: number }
   | { readonly do: 'pass' | 'depth' }
 
 /** Times are so far apart that what the test itself takes makes no difference: none is a multiple of the step. */
 const stepMs = 500_000
 const options = { worker: 'w', leaseMs: 1_250_000, labels: { zone: 'a', disk: 'fast' } }
 const slot = { key: 's', limit: 2 }
+const beta = { identity: { principal: 'ada', tenant: 'beta', permissions: [] } }
+const bob = { identity: { principal: 'bob', tenant: 'acme', permissions: [] } }
+/** Ways to claim. */
+const claims = [
+  {},
+  { busy: { acme: 1, other: 5 } },
+  { busy: { beta: 1 }, shares: { beta: { weight: 2 } } },
+  { shares: { acme: { concurrency: 2 }, '*': { concurrency: 1 } } },
+  { shares: { acme: { concurrency: 3, principals: { '*': 1, bob: 2 } } } },
+]
 
 /** All kinds of calls; some are duplicates of others or in conflict with them. */
 const calls: readonly AdmittedCall[] = [
@@ -38,6 +48,16 @@ const calls: readonly AdmittedCall[] = [
   { placement: { zone: 'a' }, reply: { codec: 'native', transport: 'redis', to: 'answers', data: { id: '1' } } },
   { placement: { zone: 'b' } },
   { kind: 'chain' as const, tool: 'chain', deadlineMs: 250_000 },
+  ...[
+    beta,
+    beta,
+    { ...beta, priority: 3 },
+    { ...beta, placement: { zone: 'b' } },
+    bob,
+    bob,
+    { ...bob, priority: 1 },
+    bob,
+  ],
 ].map((given, index) => someCall(`c${index}`, given))
 
 const some = { maxLength: 4 }
@@ -46,7 +66,14 @@ const numbers = fc.array(fc.nat(40), { minLength: 1, ...some })
 export const operations: fc.Arbitrary<readonly Operation[]> = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.record({ do: fc.constant('submit' as const), calls: numbers, claim: fc.boolean() }) },
-    { weight: 4, arbitrary: fc.record({ do: fc.constant('claim' as const), max: fc.integer({ min: 1, max: 4 }) }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant('claim' as const),
+        max: fc.integer({ min: 1, max: 4 }),
+        how: fc.nat(claims.length - 1),
+      }),
+    },
     {
       weight: 5,
       arbitrary: fc.record({
@@ -55,6 +82,7 @@ export const operations: fc.Arbitrary<readonly Operation[]> = fc.array(
           'extend' as const,
           'release' as const,
           'delay' as const,
+          'ask' as const,
           'finish' as const,
         ),
         holders: numbers,
@@ -62,7 +90,10 @@ export const operations: fc.Arbitrary<readonly Operation[]> = fc.array(
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constant('outcomes' as const), holders: numbers }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('reclaim' as const), all: fc.boolean() }) },
-    { weight: 1, arbitrary: fc.record({ do: fc.constant('cancel' as const), call: fc.nat(40) }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ do: fc.constantFrom('cancel' as const, 'resume' as const), call: fc.nat(40) }),
+    },
     { weight: 3, arbitrary: fc.record({ do: fc.constantFrom('pass' as const, 'depth' as const) }) },
   ),
   { minLength: 10, maxLength: 60, size: 'max' },
@@ -81,9 +112,9 @@ export async function live({ store, pass, records }: StoreFixture, steps: readon
         return submitted
       }
       case 'claim': {
-        const claims = await store.claim(step.max, options)
-        holders.push(...claims)
-        return claims
+        const claimed = await store.claim(step.max, { ...options, ...claims[step.how] })
+        holders.push(...claimed)
+        return claimed
       }
       case 'begin':
         return store.begin(pick(step.holders))
@@ -93,6 +124,8 @@ export async function live({ store, pass, records }: StoreFixture, steps: readon
         return store.release(pick(step.holders))
       case 'delay':
         return store.release(pick(step.holders).map((holder) => ({ ...holder, delayMs: 750_000 })))
+      case 'ask':
+        return store.release(pick(step.holders).map((holder) => ({ ...holder, asked: true, delayMs: 750_000 })))
       case 'finish':
         return store.finish(pick(step.holders).map((holder) => someEnding(holder)))
       case 'outcomes':
@@ -101,6 +134,8 @@ export async function live({ store, pass, records }: StoreFixture, steps: readon
         return store.reclaim({ max: 100, all: step.all })
       case 'cancel':
         return store.cancel((calls[step.call % calls.length] as AdmittedCall).callId, 'acme')
+      case 'resume':
+        return store.resume((calls[step.call % calls.length] as AdmittedCall).callId)
       case 'pass':
         return pass(stepMs)
       case 'depth':

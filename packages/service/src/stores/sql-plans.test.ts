@@ -18,7 +18,7 @@ const beginnings: { readonly [name: string]: (database: Database) => Promise<voi
   'nobody had looked at the tables': async () => {},
   'the tables were empty': (database) => prepared(database, 'vacuum analyze'),
   'a few calls waited': async (database) => {
-    await sqlCallStore(database).submit(manyCalls(few))
+    await sqlCallStore(database.asService()).submit(manyCalls(few))
     await prepared(database, 'vacuum analyze')
   },
   'all calls waited': async (database) => {
@@ -35,12 +35,13 @@ const beginnings: { readonly [name: string]: (database: Database) => Promise<voi
 for (const [name, begin] of Object.entries(beginnings)) {
   test(`a statement that was planned when ${name} reads only what it needs when that has changed`, async (t) => {
     const database = await oneConnection(t)
-    const store = sqlCallStore(database)
+    const store = sqlCallStore(database.asService())
     await begin(database)
     await plan(store)
     await addCrowd(database, 'also waits')
     await addCrowd(database, 'held', `fence = 1, lease_until = now() + interval '1 hour', worker = 'w'`)
     await addCrowd(database, 'ended-late', `lane = 'later', run_at = now() + interval '1 hour'`)
+    await addCrowd(database, 'asked', `lane = 'asked', run_at = now() + interval '1 hour'`)
     await addCrowd(database, 'timed', `deadline = now() + interval '1 hour'`)
     await addCrowd(database, 'slot', `lane = 'held', slot_key = 's', slot_limit = 1`)
     const read = async (what: string, work: () => Promise<unknown>): Promise<void> => {
@@ -70,7 +71,17 @@ for (const [name, begin] of Object.entries(beginnings)) {
     await read('reclaim', () => store.reclaim({ max: few }))
     await read('cancel', () => store.cancel('also waits-7', 'acme'))
     await read('cancel of one that is held', () => store.cancel('held-7', 'acme'))
+    await read('resume', () => store.resume('asked-7'))
     await read('depth', () => store.depth(few))
+    await read('waiting', () => store.waiting('acme', few))
+    await database.query(`update queue set tenant = 'beta' where starts_with(call_id, 'also waits-1')`)
+    await read('claim in turns', () => store.claim(few, mine))
+    await read('claim by weight', () => store.claim(few, { ...mine, shares: { beta: { weight: 2 } } }))
+    // Whoever limits how many are held reads all that are.
+    await database.query('delete from queue where lease_until is not null')
+    await prepared(database, 'vacuum queue')
+    const shares = { beta: { concurrency: 100, principals: { '*': 100 } } }
+    await read('claim with limits', () => store.claim(few, { ...mine, shares }))
   })
 }
 
@@ -102,7 +113,9 @@ async function plan(store: CallStore): Promise<void> {
     await store.outcomes([nobody])
     await store.reclaim({ max: 1 })
     await store.cancel('nobody', 'acme')
+    await store.resume('nobody')
     await store.depth(1)
+    await store.waiting('acme', 1)
   }
 }
 

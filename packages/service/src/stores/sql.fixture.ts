@@ -3,22 +3,28 @@ import type { Database, Row } from '../databases/database.ts'
 import type { CallRecords } from './call-records.ts'
 import { sqlCallStore } from './sql.ts'
 
-/** Truncating makes a new file for each table and index, which takes longer than a test. */
-const emptySql = ['calls', 'queue', 'results', 'attempts', 'audit', 'outbox', 'dead_letters']
+/**
+ * Truncating makes a new file for each table and index, which takes longer than a test. The audit record refuses to be
+ * emptied otherwise.
+ */
+const emptySql = `set session_replication_role = replica; ${[
+  ...['calls', 'queue', 'results', 'attempts', 'audit', 'outbox', 'dead_letters'],
+]
   .map((table) => `delete from ${table};`)
-  .join(' ')
+  .join(' ')} set session_replication_role = origin`
 
 /** Instead of waiting: every time that the store will look at lies so much nearer. */
 const passSql = `
   update queue set lease_until = lease_until - $1 * interval '1 millisecond', run_at = run_at - $1 * interval '1 millisecond',
     deadline = deadline - $1 * interval '1 millisecond'`
 
-/** A store on empty tables; `other` reaches the same ones in its own way. */
-export async function sqlFixture(database: Database, other: Database = database): Promise<StoreFixture> {
-  await database.query(emptySql)
+/** A store on empty tables, with the rights of the service; `other` reaches the same ones in its own way. */
+export async function sqlFixture(owner: Database, other: Database = owner): Promise<StoreFixture> {
+  await owner.query(emptySql)
+  const database = owner.asService()
   return {
     store: sqlCallStore(database),
-    other: sqlCallStore(other),
+    other: sqlCallStore(other.asService()),
     async pass(ms) {
       await database.query(passSql, [ms])
     },

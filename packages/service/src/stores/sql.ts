@@ -4,12 +4,13 @@ import { createAnnouncer } from './sql/announce.ts'
 import { begin } from './sql/begin.ts'
 import { cancel } from './sql/cancel.ts'
 import { claim } from './sql/claim.ts'
-import { depth } from './sql/depth.ts'
+import { depth, waiting } from './sql/depth.ts'
 import { extend } from './sql/extend.ts'
 import { finish } from './sql/finish.ts'
 import { outcomes } from './sql/outcomes.ts'
 import { reclaim } from './sql/reclaim.ts'
 import { release } from './sql/release.ts'
+import { resume } from './sql/resume.ts'
 import { submit } from './sql/submit.ts'
 
 /**
@@ -20,12 +21,14 @@ import { submit } from './sql/submit.ts'
  */
 export function sqlCallStore(database: Database, answers: readonly string[] = []): CallStore {
   const announce = createAnnouncer(database)
+  const turns = { after: '' }
   return {
     submit: (calls, options) => submit(database, calls, options),
-    claim: (max, options) => claim(database, max, options),
+    claim: (max, options) => claim(database, max, options, turns),
     begin: (holders) => begin(database, holders),
     extend: (holders, leaseMs) => extend(database, holders, leaseMs),
     release: (holders) => release(database, holders),
+    resume: (callId) => resume(database, callId),
     async finish(endings) {
       const accepted = await finish(database, endings, answers)
       announce(accepted)
@@ -43,5 +46,6 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
       return fate
     },
     depth: (most) => depth(database, most),
+    waiting: (tenant, most) => waiting(database, tenant, most),
   }
 }

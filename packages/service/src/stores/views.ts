@@ -55,6 +55,31 @@ export interface DeadLetter {
   readonly discarded?: { readonly at: string; readonly by: string }
 }
 
+/** A question to a person: whether a call may be made. */
+export interface ApprovalView {
+  readonly id: string
+  /** `void`: its call ended without it. */
+  readonly state: 'open' | 'approved' | 'denied' | 'expired' | 'void'
+  /** The call that waits. */
+  readonly callId: string
+  /** The call that is asked about, when it is one inside a chain. */
+  readonly innerId?: string
+  readonly tool: string
+  /** Who makes the call. */
+  readonly principal: string
+  readonly reason: string
+  /** Without what their keys say is secret; only when one is asked for by id, and absent when they are too long. */
+  readonly args?: Json
+  readonly argsBytes: number
+  /** Hash of the tool, its definition, the arguments and the caller: a decision is about these and nothing else. */
+  readonly fingerprint: string
+  /** Roles that may decide, besides those who hold `gantry:approve`. */
+  readonly approvers: readonly string[]
+  readonly askedAt: string
+  readonly expiresAt: string
+  readonly decided?: { readonly by: string; readonly at: string; readonly why?: string }
+}
+
 export interface WorkerView {
   readonly worker: string
   readonly host: string

@@ -17,7 +17,7 @@ testTransport('postgres transport', async () => {
 })
 
 export function fixtureOf(store: CallStore, expire: (store: CallStore) => Promise<void>): TransportFixture {
-  const transportOf = (worker: string) => postgresTransport({ store, claim: { worker, leaseMs }, pollMs: 20 })
+  const transportOf = (worker: string) => postgresTransport({ store, claim: () => ({ worker, leaseMs }), pollMs: 20 })
   const names = new Map<string, string>()
   const idOf = ({ id }: Delivery): string => names.get(id) ?? ''
   return {

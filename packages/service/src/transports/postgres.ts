@@ -4,7 +4,8 @@ import type { Delivery, Transport } from './transport.ts'
 
 export interface PostgresTransportOptions {
   readonly store: CallStore
-  readonly claim: ClaimOptions
+  /** Asked before each look. */
+  readonly claim: () => ClaimOptions
   /** How long a `receive` that nobody woke waits before it looks again; a second when absent. */
   readonly pollMs?: number
 }
@@ -36,8 +37,9 @@ export function postgresTransport({ store, claim, pollMs = 1_000 }: PostgresTran
       while (!signal.aborted) {
         woken = false
         const askedAt = performance.now()
-        const claimed = await store.claim(max, claim)
-        const claims = await stillHeld(store, claimed, { askedAt, leaseMs: claim.leaseMs })
+        const options = claim()
+        const claimed = await store.claim(max, options)
+        const claims = await stillHeld(store, claimed, { askedAt, leaseMs: options.leaseMs })
         if (claims.length > 0) return claims.map(delivery)
         await sleep(signal)
       }

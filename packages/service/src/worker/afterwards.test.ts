@@ -67,3 +67,18 @@ test('an open circuit or a reached rate makes a call wait, as long as it may and
   })
   assert.equal(refused('CIRCUIT_OPEN', { deadlineMs: 1_500 }).kind, 'record')
 })
+
+test('a call that a person must approve first waits for him; a tool that says so of itself has failed', () => {
+  const details = { approvalId: 'ap_1', expiresMs: 86_400_000 }
+  const pending = someError({ code: 'APPROVAL_REQUIRED', stage: 'authorize', effect: 'none', details })
+  const next = { kind: 'release', delayMs: 86_400_000, reason: 'APPROVAL_REQUIRED', asked: true }
+  const asked = someResult({ status: 'denied', error: pending })
+  assert.deepEqual(afterwards(task(), asked), next)
+  assert.deepEqual(afterwards(task({ claim: someClaim({ deliveries: 500, lost: 1 }) }), asked), next)
+  assert.deepEqual(afterwards(task({ stopped: 'stopping' }), asked), next)
+  assert.deepEqual(afterwards(task({ stopped: 'lost' }), asked), { kind: 'drop' })
+  for (const given of [{ stage: 'execute' }, { details: {} }, { details: { expiresMs: 'x' } }, { code: 'DENIED' }]) {
+    const outcome = someResult({ status: 'denied', error: { ...pending, ...given } as typeof pending })
+    assert.deepEqual(afterwards(task(), outcome), { kind: 'record', outcome }, JSON.stringify(given))
+  }
+})

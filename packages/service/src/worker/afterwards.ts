@@ -1,4 +1,5 @@
 import { type ChainResult, codes, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
+import { isPending } from '../stores/pending.ts'
 import type { Task } from './desk.ts'
 
 type Outcome = Result | ChainResult
@@ -6,7 +7,7 @@ type Outcome = Result | ChainResult
 /** What is to be done with what came out of a run. */
 export type Afterwards =
   | { readonly kind: 'record'; readonly outcome: Outcome }
-  | { readonly kind: 'release'; readonly delayMs: number; readonly reason: string }
+  | { readonly kind: 'release'; readonly delayMs: number; readonly reason: string; readonly asked?: boolean }
   /** Somebody else has the call. */
   | { readonly kind: 'drop' }
 
@@ -19,11 +20,16 @@ const longestDelayMs = 60_000
  *
  * A call that was lost is nobody's business here any more. One that was stopped because the worker ends is handed back
  * when it may be repeated, and else its outcome is unknown. One that could not start, because a circuit is open or a rate
- * is reached, waits for its turn without counting as a failure. Everything else is the outcome.
+ * is reached, waits for its turn without counting as a failure. One that a person must approve first waits for him, as
+ * long as he may take. Everything else is the outcome.
  */
 export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwards {
   if (stopped === 'lost') return { kind: 'drop' }
   const { error } = outcome
+  if (isPending(outcome)) {
+    const { code, details } = outcome.error
+    return { kind: 'release', delayMs: details.expiresMs, reason: code, asked: true }
+  }
   if (stopped === 'stopping' && outcome.status === 'cancelled') return handedBack(claim.call.effect, outcome, error)
   const retryAfterMs = error?.details?.retryAfterMs
   const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'

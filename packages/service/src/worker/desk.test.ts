@@ -3,11 +3,12 @@ import { test } from 'node:test'
 import { createDesk, type Task } from './desk.ts'
 import { someClaim } from './worker.fixture.ts'
 
-function gated(slots: number) {
+function gated(slots: number, weightOf: (tenant: string) => number = () => 1) {
   const running = new Map<string, PromiseWithResolvers<void>>()
   const left: string[] = []
   const desk = createDesk({
     slots,
+    weightOf,
     suspect: ({ lost }) => lost > 0,
     work: ({ claim }: Task) => {
       const gate = Promise.withResolvers<void>()
@@ -102,4 +103,51 @@ test('a call that comes again makes the older task void, and the newer one count
   for (const gate of gates) gate.resolve()
   await desk.empty()
   assert.deepEqual(counted, [false, true])
+})
+
+function callsOf(tenant: string, count: number) {
+  const identity = { principal: 'ada', tenant, permissions: [] }
+  return Array.from({ length: count }, (_, n) => someClaim({ callId: `${tenant}${n}` }, { identity }))
+}
+
+test('of calls that wait, the next is of the tenant with the fewest slots, however many another has', async () => {
+  const { desk, end, running } = gated(3)
+  desk.add(callsOf('a', 50), false)
+  desk.add([...callsOf('b', 3), ...callsOf('c', 1)], false)
+  assert.deepEqual(running(), ['a0', 'a1', 'a2'])
+  await end('a0')
+  await end('a1')
+  assert.deepEqual(running(), ['a2', 'b0', 'c0'])
+  await end('c0')
+  assert.deepEqual(running(), ['a2', 'a3', 'b0'])
+  await end('a2')
+  assert.deepEqual(running(), ['a3', 'b0', 'b1'])
+  await end('b1')
+  assert.deepEqual(running(), ['a3', 'a4', 'b0'])
+  await end('a3')
+  assert.deepEqual(running(), ['a4', 'b0', 'b2'])
+  assert.deepEqual([...desk.open()].sort(), [
+    ['a', 46],
+    ['b', 2],
+  ])
+})
+
+test('twice the weight is twice the slots', async () => {
+  const { desk, end, running } = gated(6, (tenant) => (tenant === 'b' ? 2 : 1))
+  desk.add(callsOf('a', 50), false)
+  desk.add(callsOf('b', 50), false)
+  for (let n = 0; n < 6; n++) await end(`a${n}`)
+  const tenants = running().map((callId) => callId[0])
+  assert.deepEqual(tenants, ['a', 'a', 'b', 'b', 'b', 'b'])
+})
+
+test('a tenant of which nothing is in hand any more is forgotten', async () => {
+  const { desk, end } = gated(1)
+  desk.add([...callsOf('a', 1), ...callsOf('b', 2)], false)
+  assert.equal(desk.tenants, 2)
+  await end('a0')
+  assert.equal(desk.stop('b1', 'lost'), true)
+  await end('b0')
+  assert.equal(desk.tenants, 0)
+  assert.deepEqual([...desk.open()], [])
 })

@@ -1,4 +1,5 @@
 import type { Claim } from '../stores/call-store.ts'
+import { createTurns } from './turns.ts'
 
 /** Why a call that runs is to end before its time. */
 export type Stop = 'cancelled' | 'lost' | 'stopping'
@@ -16,7 +17,9 @@ export interface Task {
 
 /**
  * The calls that a worker has in hand: those that run, and a few that wait so that the next one is there at once.
- * Suspects, which were handed out before, run one at a time, because a worker may have died of one of them.
+ * Tenants take turns: a slot that is free goes to the one that has the fewest for its weight, and among equals to the
+ * one that got its last slot longest ago. Suspects, which were handed out before, run one at a time, because a worker may have died of
+ * one of them.
  */
 export interface Desk {
   /** Calls in hand: those that wait for a slot, those that have one, and those whose outcome is being recorded. */
@@ -24,6 +27,10 @@ export interface Desk {
   /** Calls that have a slot. */
   readonly running: number
   readonly waiting: number
+  /** How many tenants have calls that wait for a slot or have one. */
+  readonly tenants: number
+  /** How many calls of each tenant wait for a slot or have one. */
+  open(): ReadonlyMap<string, number>
   has(callId: string): boolean
   add(claims: readonly Claim[], fresh: boolean): void
   /** Ends a call that runs here, or forgets one that waits; false when it is not in hand. */
@@ -37,6 +44,8 @@ export interface Desk {
 
 export interface DeskOptions {
   readonly slots: number
+  /** Twice the weight is twice the slots while others wait too; all are equal when absent. */
+  readonly weightOf?: (tenant: string) => number
   /** Whether a call must run without another suspect beside it. */
   readonly suspect: (claim: Claim, fresh: boolean) => boolean
   /** Does the work; never rejects. It may say that it needs its slot no longer, though it is not done. */
@@ -45,11 +54,11 @@ export interface DeskOptions {
   readonly left: (task: Task, counts: boolean) => void
 }
 
-export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
+export function createDesk({ slots, weightOf = () => 1, suspect, work, left }: DeskOptions): Desk {
   /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
   const inHand = new Set<Task>()
   const current = new Map<string, Task>()
-  let waiting: Task[] = []
+  const waiting = createTurns(weightOf)
   let suspects: Task[] = []
   let suspectRuns = false
   let running = 0
@@ -67,9 +76,11 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
   const run = async (task: Task, alone: boolean): Promise<void> => {
     let slot = 1
     running += slot
+    waiting.began(task)
     if (alone) suspectRuns = true
     const freeSlot = (): void => {
       running -= slot
+      if (slot > 0) waiting.ended(task)
       slot = 0
       pump()
     }
@@ -84,16 +95,15 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
   const pump = (): void => {
     while (running < slots) {
       const alone = !suspectRuns && suspects.length > 0
-      const next = alone ? suspects.shift() : waiting.shift()
+      const next = alone ? suspects.shift() : waiting.next()
       if (next === undefined) return
       void run(next, alone)
     }
   }
   const forget = (task: Task): boolean => {
-    const before = waiting.length + suspects.length
-    waiting = waiting.filter((other) => other !== task)
+    const before = suspects.length
     suspects = suspects.filter((other) => other !== task)
-    return waiting.length + suspects.length < before
+    return suspects.length < before || waiting.remove(task)
   }
   const halt = (task: Task, why: Stop): void => {
     task.stopped ??= why
@@ -114,6 +124,14 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
     get waiting() {
       return waiting.length + suspects.length
     },
+    get tenants() {
+      return waiting.tenants
+    },
+    open() {
+      const open = waiting.open()
+      for (const { claim } of suspects) addTo(open, claim.call.identity.tenant)
+      return open
+    },
     has: (callId) => current.has(callId),
     add(claims, fresh) {
       for (const claim of claims) {
@@ -129,7 +147,7 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
         current.set(claim.callId, task)
         if (before !== undefined) lose(before)
         if (suspect(claim, fresh)) suspects.push(task)
-        else waiting.push(task)
+        else waiting.add(task)
       }
       pump()
     },
@@ -141,8 +159,7 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
       return true
     },
     takeWaiting() {
-      const taken = [...waiting, ...suspects]
-      waiting = []
+      const taken = [...waiting.takeAll(), ...suspects]
       suspects = []
       for (const task of taken) leave(task)
       return taken.map(({ claim }) => claim)
@@ -150,4 +167,8 @@ export function createDesk({ slots, suspect, work, left }: DeskOptions): Desk {
     empty: () => (inHand.size === 0 ? Promise.resolve() : new Promise((resolve) => emptied.push(resolve))),
     tasks: () => [...inHand],
   }
+}
+
+function addTo(counts: Map<string, number>, tenant: string): void {
+  counts.set(tenant, (counts.get(tenant) ?? 0) + 1)
 }

@@ -1,12 +1,15 @@
 import { codes, type Result, ToolError } from '@gantry/contract'
+import type { Span } from '@gantry/core'
 import { examine, unknownOutcome, type Verdict } from '../admit/examine.ts'
 import type { Snapshot } from '../execute/snapshots.ts'
+import { subjectOf } from '../stores/bus.ts'
 import type { Claim, Ending } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
 import { endedOutcome } from '../stores/ended.ts'
-import { afterwards } from './afterwards.ts'
+import { type Afterwards, afterwards } from './afterwards.ts'
 import type { Task } from './desk.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
+import { taskSpan } from './task-span.ts'
 import { timed } from './timed.ts'
 
 /**
@@ -19,8 +22,10 @@ export async function handle(
   options: WorkerOptions,
   executed: () => void,
 ): Promise<void> {
+  const span = taskSpan(ports.tracer, task)
+  let code: string | undefined
   await ports.snapshots.use(async (snapshot) => {
-    const run = await attempt(task, snapshot, ports, options).catch((error: unknown) =>
+    const run = await attempt(task, snapshot, span, ports, options).catch((error: unknown) =>
       handBackFaulty(task, error, ports),
     )
     executed()
@@ -28,12 +33,17 @@ export async function handle(
     const next = afterwards(task, run.outcome)
     if (next.kind === 'release') await release(task.claim, next, ports).catch(() => undefined)
     if (next.kind !== 'record') return
-    await record(task, next.outcome, run.dead, snapshot, ports).catch((error: unknown) => {
+    code = next.outcome.error?.code
+    span?.note({ 'gantry.status': next.outcome.status })
+    await record(task, next.outcome, run.dead, snapshot, span, ports).catch((error: unknown) => {
       const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
       const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
-      return record(task, substitute, 'Its outcome could not be recorded.', snapshot, ports).catch(() => undefined)
+      return record(task, substitute, 'Its outcome could not be recorded.', snapshot, span, ports).catch(
+        () => undefined,
+      )
     })
   })
+  span?.end(code)
 }
 
 interface Attempt {
@@ -46,19 +56,21 @@ interface Attempt {
 async function attempt(
   task: Task,
   snapshot: Snapshot,
+  span: Span | undefined,
   ports: WorkerPorts,
   options: WorkerOptions,
 ): Promise<Attempt | undefined> {
   const { claim } = task
   const { bus } = ports
   bus.emit('stage:timed', { stage: 'consume', ms: performance.now() - task.takenAt })
-  const verdict = await timed(bus, 'admit', () => admitted(task, snapshot, ports, options))
+  const verdict = await timed(bus, 'admit', span, () => admitted(task, snapshot, ports, options))
   if (verdict === undefined) return undefined
   if (verdict.kind === 'found') return { outcome: verdict.result }
   if (verdict.kind === 'end') {
     return { outcome: endedOutcome(claim.call, verdict.error, claim.lost, ports.now()), dead: verdict.dead }
   }
-  return { outcome: whole(claim, await timed(bus, 'execute', () => ports.execute(snapshot, task))) }
+  const work = (part: Span | undefined) => ports.execute(snapshot, task, part?.traceparent ?? claim.call.trace)
+  return { outcome: whole(claim, await timed(bus, 'execute', span, work)) }
 }
 
 /** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
@@ -127,11 +139,11 @@ async function settled(
 
 async function release(
   { callId, fence, call }: Claim,
-  { delayMs, reason }: { readonly delayMs: number; readonly reason: string },
+  { delayMs, reason, asked = false }: Omit<Extract<Afterwards, { kind: 'release' }>, 'kind'>,
   { store, bus }: WorkerPorts,
 ): Promise<void> {
-  await store.release([{ callId, fence, delayMs }])
-  bus.emit('call:released', { callId, tool: call.tool, reason })
+  await store.release([{ callId, fence, delayMs, asked }])
+  bus.emit('call:released', { ...subjectOf(call), reason })
 }
 
 async function record(
@@ -139,21 +151,21 @@ async function record(
   outcome: Outcome,
   reason: string | undefined,
   snapshot: Snapshot,
+  span: Span | undefined,
   ports: WorkerPorts,
 ): Promise<void> {
   const { claim } = task
   const { callId, fence, call } = claim
   const dead = reason === undefined ? {} : { dead: { reason } }
-  const ending = await timed(ports.bus, 'record', async (): Promise<Ending | undefined> => {
+  const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
     const made = { callId, fence, config: snapshot.version, ...(await ports.govern(task, outcome)), ...dead }
     return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
   })
   if (ending === undefined) return
-  await timed(ports.bus, 'reply', async () => ports.reply(claim, ending))
+  await timed(ports.bus, 'reply', span, async () => ports.reply(claim, ending))
   const { status, error, durationMs } = ending.result
-  const { tenant } = call.identity
-  ports.bus.emit('call:finished', { callId, tool: call.tool, tenant, status, code: error?.code, durationMs })
-  if (reason !== undefined) ports.bus.emit('call:dead', { callId, tool: call.tool, reason })
+  ports.bus.emit('call:finished', { ...subjectOf(call), status, code: error?.code, durationMs })
+  if (reason !== undefined) ports.bus.emit('call:dead', { ...subjectOf(call), reason })
 }
 
 function textOf(error: unknown): string {

@@ -1,9 +1,10 @@
 import type { ChainResult, Result } from '@gantry/contract'
+import type { Tracer } from '@gantry/core'
 import type { LeaseNews, Leases } from '../execute/leases.ts'
 import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { Bus } from '../stores/bus.ts'
-import type { CallStore, Claim, Ending, Holder } from '../stores/call-store.ts'
+import type { CallStore, Claim, ClaimOptions, Ending, Holder } from '../stores/call-store.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Task } from './desk.ts'
 
@@ -19,12 +20,16 @@ export interface WorkerPorts {
   /** Says durably that the work on a call begins; false when it is not ours any more. */
   readonly begin: (holder: Holder) => Promise<boolean>
   /** Runs the call, chain or program; resolves with its outcome, whatever that is, once its reports are kept. */
-  readonly execute: (snapshot: Snapshot, task: Task) => Promise<Outcome>
+  readonly execute: (snapshot: Snapshot, task: Task, traceparent?: string) => Promise<Outcome>
   /** Makes of an outcome what is to be recorded: small enough, with what was large beside it. */
   readonly govern: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
   /** Tells those who wait here. */
   readonly reply: (claim: Claim, ending: Ending) => void
   readonly bus: Bus
+  /** Absent, nothing is traced. */
+  readonly tracer?: Tracer | undefined
+  /** The shares of tenants as they are now; all are equal when absent. */
+  readonly shares?: () => ClaimOptions['shares']
   readonly now: () => Date
   readonly random: () => number
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>

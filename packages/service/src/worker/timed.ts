@@ -1,14 +1,22 @@
+import { codeOf, type Span } from '@gantry/core'
 import type { Bus, WorkerEvents } from '../stores/bus.ts'
 
-/** Does the work of a stage and tells how long it took, whatever came of it. */
+/** Does the work of a stage and tells how long it took, whatever came of it; in a trace it is a part of the task. */
 export async function timed<T>(
   bus: Bus,
   stage: WorkerEvents['stage:timed']['stage'],
-  work: () => Promise<T>,
+  task: Span | undefined,
+  work: (span: Span | undefined) => Promise<T>,
 ): Promise<T> {
   const start = performance.now()
+  const span = task?.child(`task.${stage}`)
   try {
-    return await work()
+    const done = await work(span)
+    span?.end()
+    return done
+  } catch (error) {
+    span?.end(codeOf(error))
+    throw error
   } finally {
     bus.emit('stage:timed', { stage, ms: performance.now() - start })
   }

@@ -1,6 +1,8 @@
 import { examine } from '../admit/examine.ts'
 import { createConsumer } from '../consume/consumer.ts'
-import type { Claim } from '../stores/call-store.ts'
+import { subjectOf } from '../stores/bus.ts'
+import type { Claim, Share } from '../stores/call-store.ts'
+import { shareOf } from '../stores/share-of.ts'
 import type { Delivery } from '../transports/transport.ts'
 import { createDesk, type Desk } from './desk.ts'
 import { handle } from './handle.ts'
@@ -18,8 +20,13 @@ export interface Worker {
   start(): void
   /** Takes calls that were claimed with their submission. */
   take(claims: readonly Claim[]): void
-  /** Whether a new call could begin here at once, with none waiting before it. */
-  readonly free: boolean
+  /**
+   * Whether a new call of a tenant may come here without the detour through the queue: when it could begin at once, with
+   * none waiting before it, or when others have more in hand here and this tenant has less than its share.
+   */
+  accepts(tenant: string): boolean
+  /** How many calls of each tenant wait for a slot here or have one. */
+  readonly busy: { readonly [tenant: string]: number }
   readonly running: number
   /** How many calls that are in no queue yet it could take now; none while some wait in the queue for it. */
   readonly room: number
@@ -38,6 +45,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   const pace = createPace(options.slots, options.ahead)
   let consumed: Promise<void> = Promise.resolve()
   let downSince: number | undefined
+  let sharedUntil = Number.NEGATIVE_INFINITY
   const hearers = new Set<() => void>()
   const freed = (): void => {
     consumer.freed()
@@ -50,8 +58,10 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     cancelled: (callId) => void desk.stop(callId, 'cancelled'),
   })
+  const shareFor = (tenant: string): Share => shareOf(ports.shares?.(), tenant)
   const desk: Desk = createDesk({
     slots: options.slots,
+    weightOf: (tenant) => shareFor(tenant).weight ?? 1,
     suspect: (claim, fresh) => {
       const verdict = examine(claim, { ...options, fresh })
       return verdict.kind === 'run' && verdict.alone
@@ -66,19 +76,24 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     left: ({ claim }, counts) => {
       if (counts) leases.drop([claim.callId])
+      // What a limit kept in the queue may have room now, and nobody else would look before long.
+      const { concurrency, principals } = shareFor(claim.call.identity.tenant)
+      if (concurrency !== undefined || principals !== undefined) transport.wake()
       freed()
     },
   })
   const put = (claims: readonly Claim[], fresh: boolean): void => {
     leases.hold(claims)
-    for (const { callId, call, fence, deliveries } of claims) {
-      bus.emit('call:claimed', { callId, tool: call.tool, fence, deliveries })
+    for (const { call, fence, deliveries } of claims) {
+      bus.emit('call:claimed', { ...subjectOf(call), fence, deliveries })
     }
     desk.add(claims, fresh)
+    if (desk.tenants > 1) sharedUntil = performance.now() + sharedMs
   }
+  const ahead = (): number => (performance.now() < sharedUntil ? pace.aheadShared : pace.ahead)
   const consumer = createConsumer({
     transport,
-    room: () => roomOf(desk, options.slots, pace.ahead),
+    room: () => roomOf(desk, options.slots, ahead()),
     take: (deliveries) => put(deliveries.flatMap(claimed), false),
     failed(error) {
       if (downSince !== undefined) return
@@ -98,15 +113,20 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       consumed = consumer.run(consuming.signal)
     },
     take: (claims) => put(claims, true),
-    get free() {
-      return !consuming.signal.aborted && consumer.idle && desk.waiting === 0 && desk.running < options.slots
+    accepts(tenant) {
+      if (consuming.signal.aborted) return false
+      if (consumer.idle && desk.waiting === 0 && desk.running < options.slots) return true
+      return false && hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
+    },
+    get busy() {
+      return Object.fromEntries(desk.open())
     },
     get running() {
       return desk.running
     },
     get room() {
       const open = !consuming.signal.aborted && consumer.idle
-      return open ? roomOf(desk, options.slots, pace.ahead) : 0
+      return open ? roomOf(desk, options.slots, ahead()) : 0
     },
     onRoom(hear) {
       hearers.add(hear)
@@ -127,6 +147,22 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   }
 }
 
+/** For so long after calls of several tenants were in hand, fewer are claimed ahead. */
+const sharedMs = 1_000
+
+/** Whether others have calls in hand, and this tenant less than its share of the slots. */
+function hasLess(
+  open: ReadonlyMap<string, number>,
+  tenant: string,
+  slots: number,
+  weightOf: (tenant: string) => number,
+): boolean {
+  const others = [...open.keys()].filter((one) => one !== tenant)
+  if (others.length === 0) return false
+  const all = others.reduce((sum, one) => sum + weightOf(one), weightOf(tenant))
+  return (open.get(tenant) ?? 0) < (slots * weightOf(tenant)) / all
+}
+
 /** Outcomes that may wait to be recorded; when there are more, the database is behind, and nothing new is taken. */
 const mostUnrecorded = 1_000
 
@@ -145,6 +181,6 @@ function claimed({ body }: Delivery): readonly Claim[] {
 /** What cannot be handed back now comes back when its lease runs out. */
 async function handBack({ store, bus }: WorkerPorts, claims: readonly Claim[]): Promise<void> {
   if (claims.length === 0) return
-  for (const { callId, call } of claims) bus.emit('call:released', { callId, tool: call.tool, reason: 'stopping' })
+  for (const { call } of claims) bus.emit('call:released', { ...subjectOf(call), reason: 'stopping' })
   await store.release(claims.map(({ callId, fence }) => ({ callId, fence }))).catch(() => undefined)
 }

@@ -1,4 +1,4 @@
-import type { EffectClass, Result } from '@gantry/contract'
+import type { EffectClass, ErrorInfo, Result } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import { extendHeld } from '../../src/execute/leases.ts'
 import { createSnapshots } from '../../src/execute/snapshots.ts'
@@ -27,17 +27,31 @@ interface Ledgers {
   /** Who asked the tool about which call. */
   readonly asked: Set<string>
   readonly replies: { readonly callId: string; readonly status: string }[]
+  /** What persons were asked, by call. */
+  readonly questions: Map<string, Question>
   /** Outcomes that the store accepted. */
   readonly accepted: { readonly callId: string; readonly status: string; readonly effect: string }[]
 }
 
+/** As the table of approvals has it: decided once, by a person in time or by the end of the time. */
+interface Question {
+  state: 'open' | 'approve' | 'deny' | 'expired'
+  readonly until: number
+}
+
 const leaseMs = 1_000
+const askedMs = 1_500
+/** A tool whose calls a person must approve. */
+const askingTool = 'sim:ask:1.0.0'
 const effects: readonly EffectClass[] = ['read', 'keyed', 'once', 'reconcilable', 'repeatable']
 
 /** Runs one schedule to its end and says what it broke; nothing for a sound one. The same seed is the same schedule. */
 export async function simulate(seed: number, mutation: Mutation = {}): Promise<readonly string[]> {
   const world = createWorld(seed)
-  const ledgers: Ledgers = { effects: [], asked: new Set(), replies: [], accepted: [] }
+  const ledgers: Ledgers = {
+    ...{ effects: [], asked: new Set(), replies: [], accepted: [] },
+    questions: new Map(),
+  }
   const plain = memoryCallStore({ now: world.now })
   const store = mutation.store?.(plain) ?? plain
   const spools = new Map<string, Ending[]>()
@@ -65,6 +79,7 @@ export async function simulate(seed: number, mutation: Mutation = {}): Promise<r
       living.set(host, next)
     } else if (luck < 0.15) world.advance(Math.floor(world.random() * leaseMs))
     else if (luck < 0.17) await cancel(pick(calls, world).callId, store, ledgers)
+    else if (luck < 0.25) await decide(pick(calls, world).callId, store, ledgers, world)
     else if (!(await world.step())) world.advance(100)
   }
   faults = 0
@@ -81,6 +96,14 @@ async function cancel(callId: string, store: CallStore, { accepted }: Ledgers): 
   if (fate === 'ended') accepted.push({ callId, status: 'cancelled', effect: 'none' })
 }
 
+/** The decision and the resumption are one transaction. */
+async function decide(callId: string, store: CallStore, { questions }: Ledgers, world: World): Promise<void> {
+  const question = questions.get(callId)
+  if (question?.state !== 'open' || question.until <= world.now()) return
+  question.state = world.chance(0.8) ? 'approve' : 'deny'
+  await store.resume(callId)
+}
+
 function pick<T>(list: readonly T[], world: World): T {
   return list[Math.floor(world.random() * list.length)] as T
 }
@@ -92,7 +115,7 @@ function someCall(world: World, n: number): AdmittedCall {
     identity: { principal: 'ada', tenant: 'acme', permissions: [] },
     key: `k${n}`,
     fingerprint: `f${n}`,
-    tool: 'sim:it:1.0.0',
+    tool: world.chance(0.4) ? askingTool : 'sim:it:1.0.0',
     effect: pick(effects, world),
     payload: '{}',
     payloadBytes: 2,
@@ -213,7 +236,7 @@ async function keepUp(
 }
 
 function simTransport(store: CallStore, actor: Actor, world: World): Transport {
-  const inner = postgresTransport({ store, claim: { worker: actor.name, leaseMs } })
+  const inner = postgresTransport({ store, claim: () => ({ worker: actor.name, leaseMs }) })
   return {
     ...inner,
     async receive(max) {
@@ -234,14 +257,18 @@ function simTransport(store: CallStore, actor: Actor, world: World): Transport {
 
 /** Acts between two gates, so that a worker may die before, between and after. */
 async function useTool(
-  { callId }: Claim,
+  { callId, call }: Claim,
   signal: AbortSignal,
   actor: Actor,
   world: World,
-  { effects, asked }: Ledgers,
+  ledgers: Ledgers,
 ): Promise<Result> {
+  const { effects, asked } = ledgers
   await world.gate(actor)
   const cancelled = { code: 'CANCELLED', message: '', stage: 'execute', retryable: false } as const
+  if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'none' } })
+  const refusal = call.tool === askingTool ? await ask(callId, actor, world, ledgers) : undefined
+  if (refusal !== undefined) return someResult({ callId, status: 'denied', error: refusal })
   if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'none' } })
   const before = effects.filter((act) => act.callId === callId)
   const known = asked.has(`${actor.name} ${callId}`)
@@ -249,6 +276,21 @@ async function useTool(
   await world.gate(actor)
   if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'possible' } })
   return someResult({ callId })
+}
+
+/** What the pipeline says of a call that a person must approve; undefined when one has. */
+async function ask(callId: string, actor: Actor, world: World, { questions }: Ledgers): Promise<ErrorInfo | undefined> {
+  await world.gate(actor)
+  const question = questions.get(callId) ?? { state: 'open', until: world.now() + askedMs }
+  questions.set(callId, question)
+  if (question.state === 'open' && question.until <= world.now()) question.state = 'expired'
+  const { state, until } = question
+  const expiresMs = until - world.now()
+  await world.gate(actor)
+  if (state === 'approve') return undefined
+  const refused = { message: '', stage: 'authorize', retryable: false, effect: 'none' } as const
+  if (state === 'open') return { code: 'APPROVAL_REQUIRED', details: { approvalId: callId, expiresMs }, ...refused }
+  return { code: 'DENIED', ...refused }
 }
 
 function simExecutor(actor: Actor, world: World, { effects, asked }: Ledgers): Executor {
@@ -284,8 +326,8 @@ function memorySpool(disk: Ending[], actor: Actor, world: World): Spool {
 }
 
 /** The invariants: nothing lost, one outcome, no effect doubled that may not be, no word that is not true. */
-function broken(calls: readonly AdmittedCall[], { effects, replies, accepted }: Ledgers): string[] {
-  return calls.flatMap(({ callId, effect }) => {
+function broken(calls: readonly AdmittedCall[], { effects, replies, accepted, questions }: Ledgers): string[] {
+  return calls.flatMap(({ callId, effect, tool }) => {
     const found: string[] = []
     const ends = accepted.filter((ending) => ending.callId === callId)
     const acts = effects.filter((act) => act.callId === callId).length
@@ -300,6 +342,11 @@ function broken(calls: readonly AdmittedCall[], { effects, replies, accepted }: 
     if (end !== undefined && end.status === 'ok' && acts === 0) found.push(`${callId} is said to be done and is not`)
     const harmless = end !== undefined && end.status !== 'ok' && end.effect === 'none'
     if (harmless && acts > 0 && effect !== 'read') found.push(`${callId} (${effect}) is said not to have acted and did`)
+    const decided = questions.get(callId)?.state
+    if (tool === askingTool && acts > 0 && decided !== 'approve')
+      found.push(`${callId} (${effect}) acted without approval`)
+    if (end?.status === 'denied' && decided !== 'deny' && decided !== 'expired')
+      found.push(`${callId} (${effect}) is denied although it is ${decided}`)
     for (const { status } of replies.filter((reply) => reply.callId === callId)) {
       if (status !== end?.status) found.push(`${callId}: the caller heard ${status}, the store says ${end?.status}`)
     }

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { CallStore } from '../../src/stores/call-store.ts'
+import type { Task } from '../../src/worker/desk.ts'
+import type { Outcome } from '../../src/worker/ports.ts'
 import { type Mutation, simulate } from './simulate.ts'
 
 const schedules = 1_500
@@ -36,6 +38,26 @@ function withoutFence(store: CallStore): CallStore {
   }
 }
 
+/** A call that is asked waits for its person and for nothing else, and nobody tells it of the decision. */
+function neverResumes(store: CallStore): CallStore {
+  return {
+    ...store,
+    resume: async () => undefined,
+    release: (holders) => store.release(holders.map((one) => (one.asked === true ? { ...one, delayMs: 1e12 } : one))),
+  }
+}
+
+/** An outcome that says the same, and does not say that it is no end. */
+function asEnd(outcome: Outcome): Outcome {
+  return outcome.error === undefined ? outcome : { ...outcome, error: { ...outcome.error, details: {} } }
+}
+
+/** A task of which nobody knows that its call needs approval. */
+function unasked(task: Task): Task {
+  const { claim } = task
+  return Object.create(task, { claim: { value: { ...claim, call: { ...claim.call, tool: 'sim:it:1.0.0' } } } })
+}
+
 const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; readonly shows: RegExp } } = {
   'a claim that is never taken from a dead holder': { mutation: { store: neverReclaims }, shows: /has no outcome/ },
   'outcomes without a fence': { mutation: { store: withoutFence }, shows: /outcomes|acted|heard/ },
@@ -59,6 +81,15 @@ const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; re
       }),
     },
     shows: /has no outcome/,
+  },
+  'a decision that wakes nobody': { mutation: { store: neverResumes }, shows: /has no outcome/ },
+  'a worker that takes a call which is asked for one that failed': {
+    mutation: { ports: (ports) => ({ ...ports, execute: async (...of) => asEnd(await ports.execute(...of)) }) },
+    shows: /is denied although it is open/,
+  },
+  'a worker that does not ask': {
+    mutation: { ports: (ports) => ({ ...ports, execute: (snapshot, task) => ports.execute(snapshot, unasked(task)) }) },
+    shows: /acted without approval/,
   },
   'outcomes that are thrown away while the database is away': {
     mutation: {

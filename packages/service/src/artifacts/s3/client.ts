@@ -39,7 +39,7 @@ export function s3Calls(place: S3Place): S3Call {
  * service of a cloud has its value here.
  */
 function settingsOf(place: S3Place): S3ClientConfig {
-  const { endpoint, region, forcePathStyle, timeoutMs, accessKeyId, secretAccessKey, sessionToken } = place
+  const { endpoint, region, forcePathStyle, timeoutMs, accessKeyId, secretAccessKey, sessionToken, ca } = place
   return {
     ...{ endpoint, region, forcePathStyle },
     credentials: { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) },
@@ -48,6 +48,7 @@ function settingsOf(place: S3Place): S3ClientConfig {
       connectionTimeout: Math.ceil(timeoutMs / attempts),
       requestTimeout: Math.ceil(timeoutMs / attempts),
       throwOnRequestTimeout: true,
+      ...(ca === undefined ? {} : { httpsAgent: { ca } }),
     },
     // We send checksums of our own, and check the digest of all that we read.
     ...{ requestChecksumCalculation: 'WHEN_REQUIRED', responseChecksumValidation: 'WHEN_REQUIRED' },

@@ -14,6 +14,8 @@ export interface S3Options {
   readonly forcePathStyle?: boolean
   /** What the names of all objects begin with; `artifacts` when absent. */
   readonly prefix?: string
+  /** Authorities in PEM to trust in the place of the system's. */
+  readonly ca?: string
   /** For one request with its repetitions, and for the next bytes of an answer; a minute when absent. */
   readonly timeoutMs?: number
 }
@@ -44,6 +46,7 @@ const shapes: { readonly [key in keyof S3Options]-?: { fits(value: unknown): boo
     /^[a-z0-9_-]{1,64}(?:\/[a-z0-9_-]{1,64}){0,7}$/i,
     'words of letters, digits, - and _, with / between them',
   ),
+  ca: text(/^-----BEGIN CERTIFICATE-----/m, 'certificates in PEM'),
   timeoutMs: { fits: (value) => Number.isInteger(value) && Number(value) > 0, words: 'a whole number above 0' },
 }
 

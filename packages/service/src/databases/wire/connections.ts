@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Load } from '../database.ts'
 import { closedError, connectError } from './errors.ts'
 
 /**
@@ -10,6 +11,7 @@ export interface Connections {
   take(): Promise<pg.Client>
   /** Gives one back; one that is broken is ended. */
   give(client: pg.Client, broken: boolean): void
+  load(): Load
   /** Waits a moment for those that are taken, then ends everything. */
   close(): Promise<void>
 }
@@ -101,6 +103,7 @@ export function createConnections({ open, prepare, most, waitMs, idleMs }: Conne
     return next
   }
   return {
+    load: () => ({ open: all.size, idle: idle.size, waiting: waiting.size }),
     async take() {
       if (closed) throw closedError()
       const client = lastOf(idle)

@@ -41,9 +41,19 @@ export function statementError(error: unknown, lost: Outcome): ToolError {
 export function connectError(error: unknown): ToolError {
   const sqlstate = answerIn(error)?.sqlstate
   const message =
-    sqlstate === '53300' ? 'The database has no connection left for us.' : 'The database cannot be reached.'
+    sqlstate === '53300'
+      ? 'The database has no connection left for us.'
+      : isMistrusted(error)
+        ? 'The database shows a certificate that is not trusted, or not for its host.'
+        : 'The database cannot be reached.'
   const details = { outcome: 'none', ...(sqlstate === undefined ? {} : { sqlstate }) }
   return new ToolError('STORE_UNAVAILABLE', message, { cause: error, details })
+}
+
+/** Node names what is wrong with a certificate by words of OpenSSL, or its own. */
+function isMistrusted(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  return /CERT|VERIFY|ISSUER|ALTNAME/.test(code)
 }
 
 export function closedError(): ToolError {

@@ -7,19 +7,92 @@ import { isBroken, type Outcome, statementError } from './errors.ts'
 /** Hot statements are few and always the same text; this many are prepared on each connection. */
 const mostPrepared = 200
 
-/** Statements and transactions over connections that speak PostgreSQL's protocol. */
-export function wireQueries(connections: Connections): Pick<Database, 'query' | 'transaction'> {
-  const nameOf = createNames()
-  const send = async (client: pg.Client, sql: string, parameters: readonly unknown[] = []): Promise<pg.QueryResult> => {
-    if (parameters.length === 0) return last(await client.query(sql))
-    const name = nameOf(sql)
-    return await client.query({ text: sql, values: [...parameters], ...(name === undefined ? {} : { name }) })
+/** With whose rights a statement is done: the login's own, or those of a role that the login may take on. */
+export type Role = 'none' | 'gantry_service'
+
+export type WireQueries = Pick<Database, 'query' | 'transaction' | 'asTenant'>
+
+/**
+ * Statements and transactions over connections that speak PostgreSQL's protocol, for each role. A connection keeps the
+ * role that it was last used with, so that taking one on costs a statement once.
+ */
+export function wireQueries(connections: Connections): (role: Role) => WireQueries {
+  const nameOf = createNames('gantry')
+  const nameForTenant = createNames('gantry_tenant')
+  const roles = new WeakMap<pg.Client, Role>()
+  const takeAs = async (role: Role): Promise<pg.Client> => {
+    const client = await connections.take()
+    if ((roles.get(client) ?? 'none') === role) return client
+    try {
+      await client.query(`set role ${role}`)
+    } catch (error) {
+      connections.give(client, isBroken(error))
+      throw statementError(error, 'none')
+    }
+    roles.set(client, role)
+    return client
   }
-  return {
+  const asTenant = createTenantReads(connections, nameForTenant)
+  return (role) => ({ ...queriesOf(connections, () => takeAs(role), nameOf), asTenant })
+}
+
+type NameOf = (sql: string) => string | undefined
+
+async function send(
+  client: pg.Client,
+  nameOf: NameOf,
+  sql: string,
+  parameters: readonly unknown[] = [],
+): Promise<pg.QueryResult> {
+  if (parameters.length === 0) return last(await client.query(sql))
+  const name = nameOf(sql)
+  return await client.query({ text: sql, values: [...parameters], ...(name === undefined ? {} : { name }) })
+}
+
+/**
+ * The role and the tenant hold until the end of the transaction, so that no connection is ever left with them. Plans
+ * depend on the role: a statement has another name here than where it is done for the service.
+ */
+function createTenantReads(connections: Connections, nameOf: NameOf): Database['asTenant'] {
+  return (tenant) => ({
     async query<R extends Row>(sql: string, parameters?: readonly unknown[]) {
       const client = await connections.take()
+      const end = (command: string): void =>
+        void client.query(command).then(
+          () => connections.give(client, false),
+          () => connections.give(client, true),
+        )
       try {
-        const { rows } = await send(client, sql, parameters)
+        await client.query(asTenantSql(tenant))
+        const { rows } = await send(client, nameOf, sql, parameters)
+        // Nobody need wait for the end of a transaction that wrote nothing.
+        end('commit')
+        return rows as R[]
+      } catch (error) {
+        if (isBroken(error)) connections.give(client, true)
+        else end('rollback')
+        throw statementError(error, 'none')
+      }
+    },
+  })
+}
+
+/** What cannot be in a text of the database is the name of nobody, like an empty one, which sees nothing. */
+function asTenantSql(tenant: string): string {
+  const name = pg.escapeLiteral(tenant.includes('\0') ? '' : tenant)
+  return `begin read only; set local role gantry_tenant; set local gantry.tenant = ${name}`
+}
+
+function queriesOf(
+  connections: Connections,
+  take: () => Promise<pg.Client>,
+  nameOf: NameOf,
+): Pick<Database, 'query' | 'transaction'> {
+  return {
+    async query<R extends Row>(sql: string, parameters?: readonly unknown[]) {
+      const client = await take()
+      try {
+        const { rows } = await send(client, nameOf, sql, parameters)
         connections.give(client, false)
         return rows as R[]
       } catch (error) {
@@ -28,12 +101,12 @@ export function wireQueries(connections: Connections): Pick<Database, 'query' | 
       }
     },
     async transaction(work) {
-      const client = await connections.take()
+      const client = await take()
       const state = { ended: false, broken: false }
       const step = async (lost: Outcome, sql: string, parameters?: readonly unknown[]): Promise<pg.QueryResult> => {
         if (state.ended) throw new ToolError('INTERNAL', 'The transaction has ended.')
         try {
-          return await send(client, sql, parameters)
+          return await send(client, nameOf, sql, parameters)
         } catch (error) {
           state.broken ||= isBroken(error)
           throw statementError(error, lost)
@@ -64,12 +137,12 @@ function last(result: pg.QueryResult | pg.QueryResult[]): pg.QueryResult {
 }
 
 /** Names under which connections keep prepared statements; one text has one name. */
-function createNames(): (sql: string) => string | undefined {
+function createNames(start: string): NameOf {
   const names = new Map<string, string>()
   return (sql) => {
     const known = names.get(sql)
     if (known !== undefined || names.size >= mostPrepared) return known
-    const name = `gantry_${names.size}`
+    const name = `${start}_${names.size}`
     names.set(sql, name)
     return name
   }

@@ -33,6 +33,7 @@ export const deadLetterRoutes: readonly Route[] = [
   },
   {
     ...base,
+    permission: 'gantry:operate',
     id: 'redriveDeadLetter',
     method: 'POST',
     path: '/v1/dead-letters/:id/redrive',
@@ -52,6 +53,7 @@ export const deadLetterRoutes: readonly Route[] = [
   },
   {
     ...base,
+    permission: 'gantry:operate',
     id: 'discardDeadLetter',
     method: 'POST',
     path: '/v1/dead-letters/:id/discard',

@@ -6,7 +6,7 @@ import { listOf } from '../schemas.ts'
 
 const tag = 'operation'
 const open = { tag, access: 'open' } as const
-const keyed = { tag, access: 'key' } as const
+const keyed = { tag, access: 'key', permission: 'gantry:operate' } as const
 
 export const operationRoutes: readonly Route[] = [
   {
@@ -43,6 +43,7 @@ export const operationRoutes: readonly Route[] = [
   {
     tag,
     access: 'local',
+    permission: 'gantry:operate',
     id: 'readMetrics',
     method: 'GET',
     path: '/metrics',
@@ -76,13 +77,23 @@ export const operationRoutes: readonly Route[] = [
     answers: {
       200: {
         description: 'They are.',
-        schema: { type: 'object', properties: { ready: { const: true } }, required: ['ready'] },
+        schema: {
+          type: 'object',
+          properties: {
+            ready: { const: true },
+            notes: {
+              ...{ type: 'array', items: { type: 'string' } },
+              description: 'What its owner should see to nevertheless; only for this machine.',
+            },
+          },
+          required: ['ready'],
+        },
       },
     },
     errors: ['SERVICE_UNAVAILABLE'],
     async handle({ local }, service) {
-      const { ready, problems } = await service.ready()
-      if (ready) return json({ ready: true })
+      const { ready, problems, notes = [] } = await service.ready()
+      if (ready) return json(local && notes.length > 0 ? { ready: true, notes } : { ready: true })
       // What is wrong inside is not for everybody who can reach a port.
       const details = local ? { details: { problems } } : {}
       return problem(new ToolError('SERVICE_UNAVAILABLE', 'The service is not ready.', details))

@@ -1,10 +1,9 @@
 import { type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import { readTraceparent } from '@gantry/core'
 import { type Answer, json } from '../answer.ts'
 import type { Asked } from '../route.ts'
 import { ref } from '../schemas.ts'
 import type { CallInput, Service } from '../service.ts'
-
-const traceForm = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/
 
 /** What calls and chains have in common; the ceilings are those of the admission. */
 export const submissionMembers = {
@@ -33,7 +32,7 @@ export const submissionMembers = {
 
 export const submissionHeaders = {
   'Idempotency-Key': 'Instead of the member `idempotencyKey`.',
-  traceparent: 'The trace that the call belongs to, as W3C writes it.',
+  traceparent: 'The trace that the call belongs to, as W3C writes it; what is none is ignored.',
 }
 
 export const acceptedDoc = {
@@ -46,13 +45,11 @@ export const acceptedDoc = {
 export function submissionOf({ body, headers }: Asked): Omit<CallInput, 'kind' | 'tool' | 'args'> {
   const { waitMs: _wait, tool: _tool, args: _args, steps: _steps, input: _input, ...common } = body
   const key = keyOf(body, headers['idempotency-key'])
-  const { traceparent } = headers
+  const traceparent = readTraceparent(headers.traceparent)
   return {
     ...(common as Omit<CallInput, 'kind' | 'args'>),
     ...(key === undefined ? {} : { idempotencyKey: key }),
-    ...(typeof traceparent === 'string' && traceForm.test(traceparent)
-      ? { traceparent: traceparent.slice(0, 55) }
-      : {}),
+    ...(traceparent === undefined ? {} : { traceparent }),
   }
 }
 

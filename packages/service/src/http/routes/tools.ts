@@ -82,7 +82,7 @@ const readCatalog: Route = {
   method: 'GET',
   path: '/v1/catalog',
   tag,
-  summary: 'Every version of every tool that the caller may use, with digests, and the hash of the whole catalog.',
+  summary: 'Every version of every tool that the caller may use, with digests, and the hash of all of them.',
   access: 'key',
   query: {
     limit: { type: 'integer', minimum: 1, maximum: 1_000, description: '1,000 when absent.' },
@@ -91,7 +91,7 @@ const readCatalog: Route = {
   headers: { 'If-None-Match': 'The ETag of an earlier answer.' },
   answers: {
     200: {
-      description: 'A page of it. The hash is the same as long as nothing changes.',
+      description: 'A page of it. The hash is the same as long as nothing that the caller may use changes.',
       headers: { ETag: 'Names this answer, the same as long as the caller would get the same page.' },
       schema: {
         type: 'object',
@@ -113,7 +113,7 @@ const readCatalog: Route = {
         source,
       }),
     )
-    const body = { hash: executor.catalog.hash, ...page, items }
+    const body = { hash: executor.hashFor(identity), ...page, items }
     // Of the page and not of the hash: what a caller may see can change while the tools do not.
     const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('hex')}"`
     if (names(headers['if-none-match'], etag)) return { kind: 'empty', status: 304, headers: { etag } }

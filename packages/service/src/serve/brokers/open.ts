@@ -1,5 +1,4 @@
-import { readFile } from 'node:fs/promises'
-import { type Identity, ToolError } from '@gantry/contract'
+import type { Identity } from '@gantry/contract'
 import type { Codec } from '../../codecs/codec.ts'
 import { nativeCodec } from '../../codecs/native.ts'
 import { somastackCodec } from '../../codecs/somastack.ts'
@@ -10,6 +9,7 @@ import type { Publisher } from '../../transports/message.ts'
 import type { RedisConnections } from '../../transports/redis/connection.ts'
 import type { Transport } from '../../transports/transport.ts'
 import { resolveText } from '../secret-text.ts'
+import { readTlsFiles } from '../tls-files.ts'
 
 /** A broker that calls come from. */
 export interface BrokerDoor {
@@ -49,6 +49,12 @@ export interface OpenBrokersOptions {
   readonly identity: Identity
   readonly secrets: unknown
   readonly say: (line: string) => void
+}
+
+/** For a service that calls come to over HTTP only. */
+export const noBrokers: Brokers = {
+  ...{ doors: [], publishers: new Map(), codecs: new Map(), redis: undefined, naming: { nameFor: (id: string) => id } },
+  close: async () => undefined,
 }
 
 /** Connects to the brokers that calls are taken from. Each driver is loaded when it is used. */
@@ -102,10 +108,12 @@ function senderOf({ tenant }: Identity, topic: string): Identity {
 
 type Keep = <T extends { close(): Promise<void> }>(one: T) => T
 
-async function connectRedis({ url }: RedisSettings, say: (line: string) => void): Promise<RedisConnections> {
+async function connectRedis(settings: RedisSettings, say: (line: string) => void): Promise<RedisConnections> {
+  const { url } = settings
   say(`connecting to Redis at ${new URL(url).host}`)
+  const tls = await readTlsFiles(settings, '/redis')
   const { openRedis } = await import('../../transports/redis/connection.ts')
-  return openRedis({ url, mayBeAway: true })
+  return openRedis({ url, tls, mayBeAway: true })
 }
 
 function redisCodecs({ stream, deadLetters, messages, replies }: RedisSettings, naming: Naming): readonly Codec[] {
@@ -170,20 +178,14 @@ async function kafkaConnection(
   settings: KafkaSettings,
   { name, secrets }: OpenBrokersOptions,
 ): Promise<KafkaConnection> {
-  const { brokers, tls, caFile, saslMechanism: mechanism, username, password } = settings
-  const ca = caFile === undefined ? undefined : await readCa(caFile)
+  const { brokers, tls, saslMechanism: mechanism, username, password } = settings
+  const files = await readTlsFiles(settings, '/kafka')
   const sasl =
     mechanism === undefined || username === undefined || password === undefined
       ? {}
       : { sasl: { mechanism, username, password: await resolveText(password, secrets, '/kafka/password names') } }
-  const secured = tls || ca !== undefined ? { tls: ca === undefined ? {} : { ca } } : {}
+  const secured = tls || Object.keys(files).length > 0 ? { tls: files } : {}
   return { brokers: [...brokers], clientId: `gantry-${name}`, ...sasl, ...secured }
-}
-
-async function readCa(file: string): Promise<string> {
-  return readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new ToolError('CONFIG_INVALID', `The file ${file} of /kafka/caFile cannot be read.`, { cause })
-  })
 }
 
 /** Names with `*` for anything; what else is in them means itself. */

@@ -56,7 +56,7 @@ export function startBrokers(options: StartBrokersOptions): RunningBrokers {
   const open = openDoors({
     ...{ doors: brokers.doors, worker: options.worker, bus },
     session: (session) => sessionOf(redis, session),
-    understand: (decoded) => understand(decoded, snapshots, view, redis),
+    understand: (decoded, sender) => understand(decoded, sender, snapshots, view, redis),
     submit: (input, sender, reply) => options.intake.submit(input, sender, { reply }),
     async attach(callId, address, { tenant }) {
       await posts.post([
@@ -99,6 +99,7 @@ async function sessionOf(redis: RedisParts | undefined, session: string): Promis
 /** The call with the id of its tool in the place of the name that a gateway has for it. */
 async function understand(
   { input, catalogHash }: Decoded & { kind: 'call' },
+  sender: Identity,
   snapshots: Snapshots,
   view: ReturnType<typeof createGatewayView>,
   redis: RedisParts | undefined,
@@ -107,10 +108,10 @@ async function understand(
   if (name === undefined) return input
   return snapshots.use(async ({ executor }) => {
     if (catalogHash === undefined || redis === undefined) {
-      return { ...input, tool: await view.find(executor, name, never) }
+      return { ...input, tool: await view.find(executor, name, never, sender) }
     }
     try {
-      const entry = executor.catalog.find(await view.find(executor, name, never))
+      const entry = executor.find(await view.find(executor, name, never, sender), { identity: sender })
       await redis.judge(entry, catalogHash)
       return { ...input, tool: entry.id, schemaDigest: entry.digest }
     } catch (error) {

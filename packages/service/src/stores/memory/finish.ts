@@ -1,5 +1,5 @@
 import type { Ending } from '../call-store.ts'
-import { auditOf, fillSlots, type Live, type Memory, noteAttempt } from './state.ts'
+import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
 
 /** Ends calls whose fence is the present one, held or not. */
 export function finish(memory: Memory, endings: readonly Ending[]): readonly string[] {
@@ -12,7 +12,7 @@ export function finish(memory: Memory, endings: readonly Ending[]): readonly str
 /** Ends calls that nobody ran, under a fence that nobody else has, so that nobody takes the outcome for his own. */
 export function endUnrun(memory: Memory, endings: readonly Ending[]): readonly string[] {
   return end(memory, endings, (live, ending) => {
-    if (live.fence !== ending.fence || live.leaseUntil !== undefined || live.lost > 0) return undefined
+    if (live.fence !== ending.fence || live.leaseUntil !== undefined || mayHaveRun(live)) return undefined
     return { fence: live.fence + 1, worker: undefined }
   })
 }

@@ -1,15 +1,15 @@
 import type { Reclaimed } from '../call-store.ts'
 import { unrunEnding } from '../unrun.ts'
 import { endUnrun } from './finish.ts'
-import { auditOf, fillSlots, type Live, type Memory, noteAttempt } from './state.ts'
+import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
 
 export function reclaim(memory: Memory, { max, all = false }: { max: number; all?: boolean }): Reclaimed {
   const time = memory.now()
   const live = [...memory.live.values()]
-  const overdue = live.filter((one) => one.leaseUntil === undefined && one.lost === 0 && isOver(one.deadline, time))
+  const overdue = live.filter((one) => one.leaseUntil === undefined && !mayHaveRun(one) && isOver(one.deadline, time))
   const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && (all || leaseUntil < time))
   const lost = leased.slice(0, max).map((one) => takeAway(memory, one))
-  const due = live.filter(({ lane, runAt }) => lane === 'later' && runAt <= time).slice(0, max)
+  const due = live.filter((one) => waits(one) && one.runAt <= time).slice(0, max)
   for (const one of due) one.lane = one.call.slot === undefined ? 'ready' : 'held'
   fillSlots(
     memory,
@@ -33,12 +33,16 @@ function takeAway(memory: Memory, live: Live): string {
   return live.call.callId
 }
 
+function waits({ lane }: Live): boolean {
+  return lane === 'later' || lane === 'asked'
+}
+
 function isOver(deadline: number | undefined, time: number): boolean {
   return deadline !== undefined && deadline < time
 }
 
 function nextMs({ live, now }: Memory, more: boolean): Pick<Reclaimed, 'nextMs'> {
   if (more) return { nextMs: 0 }
-  const times = [...live.values()].flatMap(({ lane, runAt }) => (lane === 'later' ? [runAt] : []))
+  const times = [...live.values()].flatMap((one) => (waits(one) ? [one.runAt] : []))
   return times.length === 0 ? {} : { nextMs: Math.max(0, Math.min(...times) - now()) }
 }

@@ -6,8 +6,11 @@ export interface Live {
   readonly call: AdmittedCall
   /** Order in which it came. */
   readonly place: number
-  /** `ready`: it can be claimed, or is; `held`: it stands behind others of its slot key; `later`: its time has not come. */
-  lane: 'ready' | 'held' | 'later'
+  /**
+   * `ready`: it can be claimed, or is; `held`: it stands behind others of its slot key; `later`: its time has not come;
+   * `asked`: it waits for a person.
+   */
+  lane: 'ready' | 'held' | 'later' | 'asked'
   runAt: number
   readonly deadline: number | undefined
   fence: number
@@ -20,6 +23,8 @@ export interface Live {
   lost: number
   deaths: number
   cancelled: boolean
+  /** The fence under which a person's decision came. */
+  resumed: number | undefined
 }
 
 /** Everything that is kept. */
@@ -30,6 +35,8 @@ export interface Memory {
   readonly keys: Map<string, AdmittedCall>
   readonly live: Map<string, Live>
   readonly records: Writable<CallRecords>
+  /** The tenant whose turn it was last. */
+  after: string
 }
 
 type Writable<T> = { readonly [K in keyof T]: T[K] extends readonly (infer Item)[] ? Item[] : never }
@@ -41,13 +48,24 @@ export function createMemory(now: () => number): Memory {
   const outbox: KeptMessage[] = []
   const deadLetters: KeptLetter[] = []
   const records = { results, attempts, audit, outbox, deadLetters }
-  return { now, calls: new Map(), keys: new Map(), live: new Map(), records }
+  return { now, calls: new Map(), keys: new Map(), live: new Map(), records, after: '' }
 }
 
 /** The call, when this holder holds it. */
 export function heldBy({ live }: Memory, { callId, fence }: Holder): Live | undefined {
   const found = live.get(callId)
   return found?.fence === fence && found.leaseUntil !== undefined ? found : undefined
+}
+
+/** Whether an earlier holder may have run it: he was lost, or it is a chain, of which he may have run a part. */
+export function mayHaveRun({ call, lost, deliveries }: Live): boolean {
+  return lost > 0 || (call.kind === 'chain' && deliveries > 0)
+}
+
+/** Lets a call that waits come in its turn again. */
+export function bringBack(memory: Memory, live: Live): void {
+  live.lane = live.call.slot === undefined ? 'ready' : 'held'
+  fillSlots(memory, [live.call.slot?.key])
 }
 
 /** Lets as many calls of these slot keys be claimed as there are slots, oldest first. */

@@ -31,7 +31,7 @@ function enter({ now, calls }: Memory, call: AdmittedCall): Live {
   const lane = delayMs > 0 ? 'later' : call.slot === undefined ? 'ready' : 'held'
   const deadline = deadlineMs === undefined ? undefined : time + deadlineMs
   const free = { fence: 0, leaseUntil: undefined, worker: '', deliveries: 0 }
-  const past = { begun: false, lost: 0, deaths: 0, cancelled: false }
+  const past = { begun: false, lost: 0, deaths: 0, cancelled: false, resumed: undefined }
   return { call, place: calls.size, lane, runAt: time + delayMs, deadline, ...free, ...past }
 }
 

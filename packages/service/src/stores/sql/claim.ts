@@ -2,16 +2,30 @@ import type { EffectClass } from '@gantry/contract'
 import type { Database } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
 
-/** $1: how many; $2: for how long; $3: the worker; $4: its labels. The calls are found by their keys, for the reason in holders.ts. */
+/**
+ * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: what it has in hand of each tenant; $6: the shares
+ * of tenants, or null; $7: the tenant after which to begin. While one tenant alone has calls that can be claimed, and
+ * nothing limits it, its calls are simply taken. The calls are found by their keys, for the reason in holders.ts.
+ */
 const claimSql = `
-  with picked as materialized (
-    select call_id from queue where lane = 'ready' and lease_until is null and (placement is null or placement <@ $4::jsonb)
+  with ends as materialized (
+    select (select tenant from queue where lane = 'ready' and lease_until is null order by tenant limit 1) as first,
+      (select tenant from queue where lane = 'ready' and lease_until is null order by tenant desc limit 1) as last
+  ), alone as materialized (
+    select call_id from queue
+    where lane = 'ready' and lease_until is null and (placement is null or placement <@ $4::jsonb)
+      and tenant = (select first from ends where first = last and $6::jsonb is null)
     order by priority desc, id limit $1
     for update skip locked
   ), taken as (
     update queue set fence = fence + 1, lease_until = now() + $2::float8 * interval '1 millisecond', worker = $3,
       claimed_at = now(), deliveries = deliveries + 1
-    where call_id = any (array(select call_id from picked))
+    where call_id = any (array(
+      select call_id from alone
+      union all
+      select take_turns($1::integer, $4::jsonb, $5::jsonb, $6::jsonb, $7) from ends
+      where first <> last or $6::jsonb is not null
+    ))
     returning id, call_id, priority, fence, deliveries, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement
   ), claimed as materialized (
     select t.id, t.priority, t.fence, t.deliveries, t.lost, t.deaths, t.cancel_at is not null as cancelled,
@@ -60,12 +74,24 @@ type ClaimRow = {
   effect_key: string | null
 }
 
+/** Where the turns of this process go on when there are more tenants than one claim looks at. */
+export interface Turns {
+  after: string
+}
+
 export async function claim(
   database: Database,
   max: number,
-  { worker, leaseMs, labels = {} }: ClaimOptions,
+  { worker, leaseMs, labels = {}, busy = {}, shares }: ClaimOptions,
+  turns: Turns,
 ): Promise<readonly Claim[]> {
-  return (await database.query<ClaimRow>(claimSql, [max, leaseMs, worker, JSON.stringify(labels)])).map(claimOf)
+  const rows = await database.query<ClaimRow>(claimSql, [
+    ...[max, leaseMs, worker, JSON.stringify(labels), JSON.stringify(busy)],
+    ...[shares === undefined ? null : JSON.stringify(shares), turns.after],
+  ])
+  const claims = rows.map(claimOf)
+  turns.after = claims.at(-1)?.call.identity.tenant ?? ''
+  return claims
 }
 
 function claimOf(row: ClaimRow): Claim {

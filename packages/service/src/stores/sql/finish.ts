@@ -12,10 +12,12 @@ import { holderColumns, inOrder } from './holders.ts'
 /** How long whoever ended a call has for answering it, before a relay does. */
 const ownAnswerSeconds = 15
 
+const longestWhy = 500
+
 const finishSql = `
   with d as (
     select * from json_to_recordset($1::json) as d(
-      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text)
+      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text, why text)
   ), ended as materialized (
     select d.*, d.fence + $2::integer as end_fence, q.*, c.*
     from d, lateral (
@@ -35,8 +37,9 @@ const finishSql = `
     select call_id, fence, worker, status, claimed_at from ended where $2 = 0
     on conflict (call_id, fence) do update set outcome = excluded.outcome, ended_at = excluded.ended_at
   ), noted as (
-    insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config)
-    select tenant, principal, call_id, end_fence, 'end', tool, case when $2 = 0 then worker end, status, code, config
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config, details)
+    select tenant, principal, call_id, end_fence, 'end', tool, case when $2 = 0 then worker end, status, code, config,
+      case when why is not null then json_build_object('reason', why)::text end
     from ended
   ), sent as (
     insert into outbox (call_id, tenant, kind, target, tries, lease_until)
@@ -98,5 +101,7 @@ async function end(
 function rowOf({ callId, fence, result, text, ref, bytes, dead, config }: Ending) {
   const { status, error } = result
   const reason = dead === undefined ? undefined : storable(dead.reason)
-  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason }
+  // Why somebody was denied is part of the record of it.
+  const why = status === 'denied' && error !== undefined ? storable(error.message.slice(0, longestWhy)) : undefined
+  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, why }
 }

@@ -26,7 +26,7 @@ const reclaimSql = `
     select c.tenant, c.principal, e.call_id, e.fence, 'lost', c.tool, e.worker
     from expired e, lateral (select tenant, principal, tool from calls where call_id = e.call_id offset 0) c
   ), due as materialized (
-    select call_id from queue where lane = 'later' and run_at <= now()
+    select call_id from queue where lane in ('later', 'asked') and run_at <= now()
     order by run_at limit $1
     for update skip locked
   ), promoted as (
@@ -49,12 +49,13 @@ const reclaimSql = `
       where deadline < now() and lease_until is null and lost = 0
       order by deadline limit $1
     ) q, lateral (select kind, tool from calls where call_id = q.call_id offset 0) c
+    where c.kind <> 'chain' or q.deliveries = 0
   )
   select
     (select coalesce(json_agg(call_id), '[]') from lost)::text as lost,
     (select count(*) from promoted)::integer as promoted,
     (select coalesce(json_agg(o), '[]') from overdue o)::text as overdue,
-    (select extract(epoch from min(run_at) - now()) * 1000 from queue where lane = 'later' and run_at > now())::float8
+    (select extract(epoch from min(run_at) - now()) * 1000 from queue where lane in ('later', 'asked') and run_at > now())::float8
       as next_ms,
     now() as at,
     (select fill_slots(array_agg(slot_key)) from (

@@ -2,11 +2,21 @@ import type { Database } from '../../databases/database.ts'
 import type { Holder } from '../call-store.ts'
 import { heldSql, holderColumns, inOrder } from './holders.ts'
 
+/**
+ * A call that is asked comes back at its deadline, if that is sooner, and one that its caller has cancelled at once: then
+ * there is nothing left to ask for.
+ */
 const releaseSql = `
-  with d as (select * from json_to_recordset($1::json) as d(${holderColumns}, delay_ms float8)), ${heldSql},
+  with d as (select * from json_to_recordset($1::json) as d(${holderColumns}, delay_ms float8, asked boolean)), ${heldSql},
   back as (
     update queue q set lease_until = null, begun = false, (lane, run_at) = (
-      select case when h.delay_ms > 0 then 'later' else q.lane end, now() + h.delay_ms * interval '1 millisecond'
+      select
+        case
+          when h.asked then case when q.resumed = q.fence or q.cancel_at is not null then q.lane else 'asked' end
+          when h.delay_ms > 0 then 'later'
+          else q.lane
+        end,
+        least(now() + h.delay_ms * interval '1 millisecond', case when h.asked then q.deadline end)
       from held h where h.call_id = q.call_id
     )
     where call_id = any (array(select call_id from held))
@@ -20,14 +30,16 @@ const releaseSql = `
     from held h, lateral (select tenant, principal, tool from calls where call_id = h.call_id offset 0) c
   )
   select
-    (select fill_slots(array_agg(slot_key)) from back where lane = 'later' and slot_key is not null) as filled,
+    (select fill_slots(array_agg(slot_key)) from back where lane <> 'ready' and slot_key is not null) as filled,
     (select pg_notify('gantry_ready', '') where exists (select from back where lane = 'ready')) as told`
 
 export async function release(
   database: Database,
-  holders: readonly (Holder & { readonly delayMs?: number })[],
+  holders: readonly (Holder & { readonly delayMs?: number; readonly asked?: boolean })[],
 ): Promise<void> {
   if (holders.length === 0) return
-  const rows = inOrder(holders).map(({ callId, fence, delayMs = 0 }) => ({ call_id: callId, fence, delay_ms: delayMs }))
+  const rows = inOrder(holders).map(({ callId, fence, delayMs = 0, asked = false }) => {
+    return { call_id: callId, fence, delay_ms: delayMs, asked }
+  })
   await database.query(releaseSql, [JSON.stringify(rows)])
 }

@@ -22,9 +22,9 @@ const submitSql = `
     from d join kept using (call_id)
   ), entered as (
     insert into queue (
-      call_id, tenant, lane, priority, run_at, deadline, slot_key, slot_limit, placement, fence, lease_until, worker,
-      claimed_at, deliveries, begun)
-    select call_id, tenant, lane, priority, now() + delay_ms * interval '1 millisecond',
+      call_id, tenant, principal, lane, priority, run_at, deadline, slot_key, slot_limit, placement, fence, lease_until,
+      worker, claimed_at, deliveries, begun)
+    select call_id, tenant, principal, lane, priority, now() + delay_ms * interval '1 millisecond',
       now() + deadline_ms * interval '1 millisecond', slot_key, slot_limit, placement, leased::integer,
       case when leased then now() + $3::float8 * interval '1 millisecond' end, case when leased then $2 end,
       case when leased then now() end, leased::integer, leased

@@ -107,6 +107,9 @@ function some(error: unknown, fits: (one: ErrorLike) => boolean, depth = 0): boo
 export function reasonOf(error: unknown): string {
   if (isUnknownTopic(error)) return 'Kafka has no such topic, and it could not be made.'
   if (some(error, ({ code }) => code === 'PLT_KFK_AUTHENTICATION')) return 'Kafka refused the credentials.'
+  if (some(error, ({ code }) => /CERT|VERIFY|ISSUER|ALTNAME/.test(String(code)))) {
+    return 'Kafka shows a certificate that is not trusted, or not for its host.'
+  }
   if (hasApiError(error, 'TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED', 'CLUSTER_AUTHORIZATION_FAILED')) {
     return 'Kafka does not allow it; the account lacks a permission on the topic or the group.'
   }

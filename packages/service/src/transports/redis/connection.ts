@@ -73,16 +73,24 @@ async function connect(client: Redis): Promise<void> {
   try {
     await client.connect()
   } catch (error) {
-    throw connectError(redisError(reason ?? error))
+    throw connectError(reason ?? error)
   }
 }
 
-function connectError(error: ToolError): ToolError {
+function connectError(reason: unknown): ToolError {
+  const error = redisError(reason)
   const { cause } = error
   const isRefused = ['WRONGPASS', 'NOAUTH', 'NOPERM'].includes(String(error.details?.reply))
   return isRefused
     ? new ToolError('CONFIG_INVALID', 'Redis refuses the user or the password of its address.', { cause })
-    : new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.', { cause })
+    : new ToolError('STORE_UNAVAILABLE', awayWords(reason), { cause })
+}
+
+/** Node names what is wrong with a certificate by words of OpenSSL, or its own. */
+function awayWords(reason: unknown): string {
+  const code = reason instanceof Error && 'code' in reason ? String(reason.code) : ''
+  if (!/CERT|VERIFY|ISSUER|ALTNAME/.test(code)) return 'Redis cannot be reached.'
+  return 'Redis shows a certificate that is not trusted, or not for its host.'
 }
 
 /** A server that does not know the command is older than any that would do. */

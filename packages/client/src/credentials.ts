@@ -1,0 +1,79 @@
+import { ToolError } from '@gantry/contract'
+
+/** What a request shows of whoever sends it. */
+export type Credentials = (request: {
+  readonly method: string
+  readonly url: string
+  readonly body: string | undefined
+}) => Promise<{ readonly [header: string]: string }>
+
+type Bytes = Uint8Array<ArrayBuffer>
+type PrivateKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>
+
+const signingForm = /^gs_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/
+/** What stands before the 32 bytes of an Ed25519 private key in PKCS #8. */
+const pkcs8 = '302e020100300506032b657004220420'
+
+/** Whether a key signs requests, instead of being sent with them. */
+export function signs(key: string): boolean {
+  return key.startsWith('gs_')
+}
+
+/** Whether a key that signs is one; any other text may be a key that is sent. */
+export function isWhole(key: string): boolean {
+  return !signs(key) || signingForm.test(key)
+}
+
+/** The headers for a key: itself, or for one that signs the signature of each request, with a nonce of its own. */
+export function credentialsOf(key: string | undefined): Credentials {
+  if (key === undefined) return async () => ({})
+  const [, id, seed] = signingForm.exec(key) ?? []
+  if (id === undefined || seed === undefined) return async () => ({ authorization: `Bearer ${key}` })
+  let imported: Promise<PrivateKey> | undefined
+  return async ({ method, url, body = '' }) => {
+    if (globalThis.crypto?.subtle === undefined) {
+      throw new ToolError('CONFIG_INVALID', 'A key that signs needs Web Crypto, which pages have over https alone.')
+    }
+    imported ??= importKey(seed)
+    const { host, pathname, search } = new URL(url)
+    const digest = await crypto.subtle.digest('SHA-256', bytesOf(body))
+    const contentDigest = `sha-256=:${base64(new Uint8Array(digest))}:`
+    const created = Math.floor(Date.now() / 1_000)
+    const covered = '("@method" "@authority" "@path" "@query" "content-digest")'
+    const params = `${covered};created=${created};keyid="${id}";nonce="${newNonce()}";alg="ed25519"`
+    const base = [
+      `"@method": ${method}`,
+      `"@authority": ${host}`,
+      `"@path": ${pathname}`,
+      `"@query": ${search === '' ? '?' : search}`,
+      `"content-digest": ${contentDigest}`,
+      `"@signature-params": ${params}`,
+    ].join('\n')
+    const signature = await crypto.subtle.sign('Ed25519', await imported, bytesOf(base))
+    return {
+      'content-digest': contentDigest,
+      'signature-input': `gantry=${params}`,
+      signature: `gantry=:${base64(new Uint8Array(signature))}:`,
+    }
+  }
+}
+
+function importKey(seed: string): Promise<PrivateKey> {
+  const bytes = [...pkcs8.matchAll(/../g)].map(([pair]) => Number.parseInt(pair, 16))
+  const own = Uint8Array.from(atob(seed.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0))
+  return crypto.subtle.importKey('pkcs8', Uint8Array.from([...bytes, ...own]), 'Ed25519', false, ['sign'])
+}
+
+/** 128 random bits. */
+function newNonce(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+function bytesOf(text: string): Bytes {
+  return new TextEncoder().encode(text)
+}
+
+function base64(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes))
+}

@@ -1,0 +1,175 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Buckets } from '../buckets/bucket.ts'
+import type { CallStore, ClaimOptions } from '../stores/call-store.ts'
+import { type Allowance, createAdvances } from './advances.ts'
+import { createQueueRoom } from './queue-room.ts'
+import { sharesOf } from './shares.ts'
+import { type Limits, limitsOf, principalLimits, type TenantsLimits } from './tenant-limits.ts'
+
+/**
+ * The limits of tenants and their principals. They go by who somebody is, never by where he comes from or which of his
+ * keys he uses. Where they cannot be looked up, calls of those who have limits are refused.
+ * - Errors: RATE_LIMITED with `details.retryAfterMs`, LIMIT_EXCEEDED for a call that costs more than the whole budget,
+ *   STORE_UNAVAILABLE when nobody can tell.
+ */
+export interface TenantGate {
+  /** Counts a call that comes in, whatever becomes of it; undefined when nothing limits its caller. */
+  enter(identity: Identity): Promise<void> | undefined
+  /** Spends what a call costs; what it resolves with gives that back. */
+  spend(identity: Identity, cost: number): Promise<() => void>
+  /** One more call of somebody waits, or one less than was thought. */
+  waits(identity: Identity, calls: 1 | -1): void
+  /** Whether only so many calls of this one may be held at a time, so that who claims has to count them. */
+  counted(identity: Identity): boolean
+  /** For those who claim. */
+  shares(): ClaimOptions['shares']
+}
+
+export interface TenantGateOptions {
+  /** As they are now; another object when they have changed. */
+  readonly tenants: () => TenantsLimits
+  readonly buckets: Pick<Buckets, 'draw'>
+  readonly store: Pick<CallStore, 'waiting'>
+  /** The most calls that may wait in all. */
+  readonly mostQueued: () => number
+}
+
+/** One whose limits count: the tenant, or a principal of it. */
+interface Holder {
+  readonly name: string
+  readonly principal: string | undefined
+  readonly limits: Limits
+  readonly rate: Allowance | undefined
+  readonly cost: Allowance | undefined
+}
+
+const mostKnown = 10_000
+const queueHintMs = 1_000
+
+export function createTenantGate(options: TenantGateOptions): TenantGate {
+  const advances = createAdvances(options.buckets)
+  const room = createQueueRoom(options.store, options.mostQueued)
+  let compiled = compile(options.tenants())
+  const current = (): Compiled => {
+    const tenants = options.tenants()
+    if (tenants !== compiled.tenants) compiled = compile(tenants)
+    return compiled
+  }
+  /** All of it or none: what was taken before a refusal goes back. Resolves with the way to give all of it back. */
+  const take = async (
+    holders: readonly Holder[],
+    what: 'rate' | 'cost',
+    tokens: number,
+    refusal: (name: string) => string,
+  ): Promise<() => void> => {
+    const taken: Allowance[] = []
+    const giveBack = (): void => {
+      for (const allowance of taken) advances.giveBack(allowance, tokens)
+    }
+    for (const { name, [what]: allowance } of holders) {
+      if (allowance === undefined) continue
+      const waitMs = await advances.take(allowance, tokens)
+      if (waitMs === 0) taken.push(allowance)
+      else {
+        giveBack()
+        throw limited(refusal(name), waitMs)
+      }
+    }
+    return giveBack
+  }
+  const enter = async ({ tenant }: Identity, holders: readonly Holder[]): Promise<void> => {
+    for (const { name, principal, limits } of holders) {
+      if (limits.queued === undefined || (await room.hasRoom(tenant, principal, limits.queued))) continue
+      throw limited(`${name} has ${limits.queued} calls waiting, which is the most`, queueHintMs)
+    }
+    await take(holders, 'rate', 1, (name) => `${name} made too many calls`)
+  }
+  return {
+    enter(identity) {
+      const holders = current().holdersOf(identity)
+      return holders.length === 0 ? undefined : enter(identity, holders)
+    },
+    async spend(identity, cost) {
+      const holders = current().holdersOf(identity)
+      const small = holders.find(({ limits }) => (limits.cost?.budget ?? cost) < cost)
+      if (small !== undefined) throw dear(cost, small)
+      return take(holders, 'cost', cost, (name) => `${name} has less than the ${cost} units left that the call costs`)
+    },
+    waits(identity, calls) {
+      const holders = current().holdersOf(identity)
+      if (holders.some(({ limits }) => limits.queued !== undefined))
+        room.add(identity.tenant, identity.principal, calls)
+    },
+    counted: (identity) =>
+      current()
+        .holdersOf(identity)
+        .some(({ limits }) => limits.concurrency !== undefined),
+    shares: () => current().shares,
+  }
+}
+
+interface Compiled {
+  readonly tenants: TenantsLimits
+  readonly shares: ClaimOptions['shares']
+  holdersOf(identity: Identity): readonly Holder[]
+}
+
+const none: readonly Holder[] = []
+
+function compile(tenants: TenantsLimits): Compiled {
+  const nobody = Object.values(tenants).every((limits) => Object.keys(limits).every((key) => key === 'tools'))
+  const known = new Map<string, readonly Holder[]>()
+  return {
+    tenants,
+    shares: sharesOf(tenants),
+    holdersOf({ tenant, principal }) {
+      if (nobody) return none
+      const key = JSON.stringify([tenant, principal])
+      const found = known.get(key) ?? holders(tenants, tenant, principal)
+      if (known.size >= mostKnown) known.clear()
+      known.set(key, found)
+      return found
+    },
+  }
+}
+
+function holders(tenants: TenantsLimits, tenant: string, principal: string): readonly Holder[] {
+  const whole = limitsOf(tenants, tenant)
+  const own = principalLimits(whole, principal)
+  return [
+    holder(`The tenant ${tenant}`, [tenant], undefined, whole),
+    holder(`${principal} of the tenant ${tenant}`, [tenant, principal], principal, own),
+  ].filter(({ limits: { rate, concurrency, queued, cost } }) => (rate ?? concurrency ?? queued ?? cost) !== undefined)
+}
+
+function holder(name: string, key: readonly string[], principal: string | undefined, limits: Limits): Holder {
+  const { rate, cost } = limits
+  return {
+    ...{ name, principal, limits },
+    rate: rate && {
+      key: JSON.stringify(['rate', ...key]),
+      capacity: rate.burst ?? Math.max(1, rate.perSecond),
+      perMs: rate.perSecond / 1_000,
+    },
+    cost: cost && {
+      key: JSON.stringify(['cost', ...key]),
+      capacity: cost.budget,
+      perMs: cost.budget / cost.everyMs,
+    },
+  }
+}
+
+function limited(what: string, waitMs: number): ToolError {
+  const retryAfterMs = Math.ceil(waitMs)
+  const text = `${what}; try again in ${retryAfterMs} ms.`
+  return new ToolError('RATE_LIMITED', text, { stage: 'admit', details: { retryAfterMs, scope: 'caller' } })
+}
+
+function dear(cost: number, { name, limits }: Holder): ToolError {
+  const text = `The call costs ${cost} units, and the whole budget of ${lowered(name)} is ${limits.cost?.budget}.`
+  return new ToolError('LIMIT_EXCEEDED', text, { stage: 'admit', effect: 'none' })
+}
+
+function lowered(name: string): string {
+  return name.startsWith('The ') ? `the ${name.slice(4)}` : name
+}

@@ -1,0 +1,37 @@
+/** What one may use at most; what is absent is not limited. */
+export interface Limits {
+  /** Calls that are taken in; `burst` at once after a rest, as many as in a second when absent. */
+  readonly rate?: { readonly perSecond: number; readonly burst?: number }
+  /** Calls that are held by workers at a time. */
+  readonly concurrency?: number
+  /** Calls that wait. */
+  readonly queued?: number
+  /** Units that tools say they cost: so many at once after a rest, and so many again in `everyMs`. */
+  readonly cost?: { readonly budget: number; readonly everyMs: number }
+}
+
+/** What a tenant may use, and each of its principals; under `*` those who are not named. */
+export interface TenantLimits extends Limits {
+  /** Twice the weight is twice the calls in hand while others wait too; 1 when absent. */
+  readonly weight?: number
+  readonly principals?: { readonly [principal: string]: Limits }
+}
+
+/** By tenant; what is under `*` holds for everybody who is not given something else. */
+export type TenantsLimits = { readonly [tenant: string]: TenantLimits }
+
+/** What holds for a tenant: its own words, and for what they leave open those for all. */
+export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {
+  const [own, all] = [ownOf(tenants, tenant), ownOf(tenants, '*')]
+  const principals = { ...all.principals, ...own.principals }
+  return { ...all, ...own, ...(Object.keys(principals).length === 0 ? {} : { principals }) }
+}
+
+/** What holds for a principal of a tenant, in the same way. */
+export function principalLimits({ principals = {} }: TenantLimits, principal: string): Limits {
+  return { ...ownOf(principals, '*'), ...ownOf(principals, principal) }
+}
+
+function ownOf<T extends Limits>(all: { readonly [name: string]: T }, name: string): Partial<T> {
+  return (Object.hasOwn(all, name) ? all[name] : undefined) ?? {}
+}

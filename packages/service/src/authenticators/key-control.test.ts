@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Identity } from '@gantry/contract'
+import { memoryKeys } from '../records/api-keys.fixture.ts'
+import { createKeyControl, type KeyInput } from './key-control.ts'
+
+const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
+/** One who may make keys, and little else. */
+const clerk: Identity = {
+  ...{ principal: 'clerk', tenant: 'acme', permissions: ['gantry:keys', 'files:*'], roles: ['staff'] },
+  tools: ['files:*', 'demo:add'],
+}
+const denied = { code: 'DENIED' }
+
+test('a key has what was asked for, and its text is 256 random bits that are kept nowhere', async () => {
+  const records = memoryKeys()
+  const { key, text = '' } = await createKeyControl(records).create({ name: 'ci', permissions: ['a:b'] }, owner)
+  assert.match(text, /^gk_[a-z0-9]{12}_[A-Za-z0-9_-]{43}$/)
+  assert.deepEqual([key.tenant, key.principal, key.permissions, key.kind], ['acme', 'key:ci', ['a:b'], 'bearer'])
+  assert.equal(Math.round((Date.parse(key.expiresAt) - Date.parse(key.createdAt)) / 86_400_000), 90)
+  const kept = JSON.stringify([await records.list({}, undefined), await records.find([key.id])])
+  assert.ok(!kept.includes(text.slice(-43)))
+})
+
+test('nobody can make a key that may do more than he may himself', async () => {
+  const control = createKeyControl(memoryKeys())
+  const beyond: { readonly [what: string]: Omit<KeyInput, 'name'> } = {
+    'all permissions': { permissions: ['*'] },
+    'a wider pattern': { permissions: ['gantry:*'] },
+    'another permission': { permissions: ['files:read', 'mail:send'] },
+    'a permission that only begins alike': { permissions: ['filesystem:read'] },
+    'another role': { roles: ['staff', 'admin'] },
+    'another tenant': { tenant: 'other' },
+    'somebody else’s name': { principal: 'owner' },
+    'all tools': { tools: ['*'] },
+    'a wider pattern of tools': { tools: ['demo:a*'] },
+    'other tools': { tools: ['files:read', 'mail:*'] },
+  }
+  for (const [what, input] of Object.entries(beyond)) {
+    await assert.rejects(control.create({ name: 'x', ...input }, clerk), denied, what)
+    assert.ok(await control.create({ name: 'x', ...input }, owner), `${what} is the owner’s to give`)
+  }
+  const { key } = await control.create(
+    { name: 'x', permissions: ['files:read'], roles: ['staff'], tools: ['files:read', 'demo:add:1.0.0'] },
+    clerk,
+  )
+  assert.deepEqual(key.tools, ['files:read', 'demo:add:1.0.0'])
+  assert.deepEqual((await control.create({ name: 'y' }, clerk)).key.tools, clerk.tools, 'bound like its maker')
+  assert.equal((await control.create({ name: 'z', principal: 'clerk' }, clerk)).key.principal, 'clerk')
+})
+
+test('nobody gets more by rotating a key than he has', async () => {
+  const control = createKeyControl(memoryKeys())
+  const { key: strong } = await control.create({ name: 'admin', permissions: ['*'] }, owner)
+  const { key: weak } = await control.create({ name: 'weak', permissions: ['files:read'], tools: ['files:*'] }, owner)
+  await assert.rejects(control.rotate(strong.id, {}, clerk), denied)
+  const { key, text } = await control.rotate(weak.id, {}, clerk)
+  assert.deepEqual([key.replaces, key.permissions, key.tools], [weak.id, ['files:read'], ['files:*']])
+  assert.ok(text?.includes(key.id))
+})
+
+test('keys of another tenant are not there, unless one looks after all of them', async () => {
+  const control = createKeyControl(memoryKeys())
+  const { key } = await control.create({ name: 'theirs', tenant: 'other' }, owner)
+  for (const work of [control.revoke(key.id, clerk), control.rotate(key.id, {}, clerk)]) {
+    await assert.rejects(work, { code: 'NOT_FOUND' })
+  }
+  assert.deepEqual((await control.list({}, clerk)).items, [])
+  await assert.rejects(control.list({ tenant: 'other' }, clerk), denied)
+  await assert.rejects(control.list({ tenant: '*' }, clerk), denied)
+  assert.equal((await control.list({ tenant: '*' }, owner)).items.length, 1)
+  assert.equal((await control.list({}, owner)).items.length, 0)
+  assert.equal((await control.revoke(key.id, owner)).state, 'revoked')
+})
+
+test('what cannot be a pattern or a public key is refused with its path', async () => {
+  const control = createKeyControl(memoryKeys())
+  for (const [input, path] of [
+    [{ tools: ['files:read', '*:delete'] }, '/tools/1'],
+    [{ publicKey: 'A'.repeat(42) }, '/publicKey'],
+  ] as const) {
+    await assert.rejects(
+      control.create({ name: 'x', ...input }, owner),
+      (error: { details: { issues: { path: string }[] } }) => {
+        assert.equal(error.details.issues[0]?.path, path)
+        return true
+      },
+    )
+  }
+  const { key } = await control.create({ name: 'x' }, owner)
+  const rotating = control.rotate(key.id, { publicKey: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo' }, owner)
+  await assert.rejects(rotating, { code: 'INPUT_INVALID' })
+})

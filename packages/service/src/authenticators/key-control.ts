@@ -1,0 +1,128 @@
+import { hash, randomBytes, randomInt } from 'node:crypto'
+import { type Identity, type Issue, ToolError } from '@gantry/contract'
+import { holds, toolMatcher } from '@gantry/core'
+import type { KeyRecords, KeyView, Verifier } from '../records/api-keys.ts'
+import type { Paged, PageQuery } from '../stores/views.ts'
+import { everyTenant, refuseBeyond } from './key-grant.ts'
+import { publicKeyOf } from './live-keys.ts'
+
+/** A key that somebody asks for; the door has checked the types and sizes of its members. */
+export interface KeyInput {
+  readonly name: string
+  /** `key:` and the name when absent. */
+  readonly principal?: string
+  /** The maker's when absent. */
+  readonly tenant?: string
+  readonly permissions?: readonly string[]
+  readonly roles?: readonly string[]
+  /** Those of the maker when absent. */
+  readonly tools?: readonly string[]
+  /** 90 days when absent. */
+  readonly expiresMs?: number
+  /** Of a pair that signs, in base64url; the private half stays where it was made. */
+  readonly publicKey?: string
+}
+
+export interface RotateInput {
+  /** How long the old one stays good; a day when absent. */
+  readonly overlapMs?: number
+  /** As long as the old one was good for when absent. */
+  readonly expiresMs?: number
+  /** Of the new pair, for a key that signs. */
+  readonly publicKey?: string
+}
+
+/** A key that was made: its text, which nobody can be shown again, unless it signs and its owner has it. */
+export interface MadeKey {
+  readonly key: KeyView
+  readonly text?: string
+}
+
+/**
+ * Makes and ends keys, for those who hold `gantry:keys`, which the door has checked. Nobody can make, or by rotating get,
+ * a key that may do more than he may himself.
+ * - Errors: DENIED, INPUT_INVALID with paths, NOT_FOUND also for keys of tenants that are not the caller's.
+ */
+export interface KeyControl {
+  create(input: KeyInput, maker: Identity): Promise<MadeKey>
+  list(query: PageQuery & { readonly tenant?: string }, maker: Identity): Promise<Paged<KeyView>>
+  rotate(id: string, input: RotateInput, maker: Identity): Promise<MadeKey>
+  revoke(id: string, maker: Identity): Promise<KeyView>
+}
+
+const day = 24 * 3_600_000
+const usualLifeMs = 90 * day
+const usualOverlapMs = day
+const mostText = 16_384
+const letters = 'abcdefghijklmnopqrstuvwxyz0123456789'
+
+export function createKeyControl(records: KeyRecords): KeyControl {
+  const make = (publicKey: string | undefined): { id: string; verifier: Verifier; text?: string } => {
+    const id = Array.from({ length: 12 }, () => letters[randomInt(letters.length)]).join('')
+    if (publicKey !== undefined) return { id, verifier: { publicKey: checkedKey(publicKey) } }
+    const text = `gk_${id}_${randomBytes(32).toString('base64url')}`
+    return { id, text, verifier: { digest: hash('sha256', text, 'base64url') } }
+  }
+  return {
+    async create(input, maker) {
+      const { name, tenant = maker.tenant, principal = `key:${name}`, permissions = [], roles = [] } = input
+      const tools = input.tools ?? maker.tools
+      const identity = { tenant, principal, permissions, roles, ...(tools === undefined ? {} : { tools }) }
+      if (tools !== undefined) checkPatterns(tools)
+      // It is kept with every call.
+      if (JSON.stringify(identity).length > mostText) throw tooMuch()
+      refuseBeyond(identity, maker)
+      const { text, ...made } = make(input.publicKey)
+      const key = await records.add({ ...made, name, identity, lifeMs: input.expiresMs ?? usualLifeMs }, maker)
+      return { key, ...(text === undefined ? {} : { text }) }
+    },
+    async list({ tenant = '', ...query }, maker) {
+      if (tenant === '' || tenant === maker.tenant) return records.list(query, maker.tenant)
+      if (!holds(maker, everyTenant)) throw new ToolError('DENIED', `Keys of other tenants need ${everyTenant}.`)
+      return records.list(query, tenant === '*' ? undefined : tenant)
+    },
+    async rotate(id, { overlapMs = usualOverlapMs, expiresMs, publicKey }, maker) {
+      const { kind, name, expiresAt, createdAt, ...old } = await records.get(id, reach(maker))
+      if ((kind === 'signing') !== (publicKey !== undefined)) {
+        throw invalid('/publicKey', kind === 'signing' ? 'is needed: the key signs' : 'is not for a key that is sent')
+      }
+      const { tenant, principal, permissions, roles, tools } = old
+      const identity = { tenant, principal, permissions, roles, ...(tools === undefined ? {} : { tools }) }
+      refuseBeyond(identity, maker)
+      const { text, ...made } = make(publicKey)
+      const lifeMs = expiresMs ?? Date.parse(expiresAt) - Date.parse(createdAt)
+      const key = await records.rotate(id, { ...made, name, identity, lifeMs }, overlapMs, maker)
+      return { key, ...(text === undefined ? {} : { text }) }
+    },
+    revoke: (id, maker) => records.revoke(id, reach(maker), maker),
+  }
+}
+
+/** Whose keys somebody can reach. */
+function reach(maker: Identity): string | undefined {
+  return holds(maker, everyTenant) ? undefined : maker.tenant
+}
+
+function tooMuch(): ToolError {
+  return new ToolError('INPUT_INVALID', `What a key may do must be said in ${mostText} characters.`, { stage: 'admit' })
+}
+
+function checkPatterns(tools: readonly string[]): void {
+  const issues: Issue[] = []
+  toolMatcher(tools, '/tools', issues)
+  const [issue] = issues
+  if (issue !== undefined) throw invalid(issue.path, issue.message, issues)
+}
+
+function checkedKey(text: string): string {
+  try {
+    publicKeyOf(text)
+    return text
+  } catch (cause) {
+    throw invalid('/publicKey', 'must be an Ed25519 public key, its 32 bytes in base64url', undefined, cause)
+  }
+}
+
+function invalid(path: string, message: string, issues: readonly Issue[] = [{ path, message }], cause?: unknown) {
+  return new ToolError('INPUT_INVALID', `${path} ${message}.`, { details: { issues }, stage: 'admit', cause })
+}

@@ -1,0 +1,47 @@
+import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto'
+
+/** A request to be signed; what is left out is as usual. */
+export interface ToSign {
+  readonly method?: string
+  readonly path?: string
+  readonly host?: string
+  readonly body?: string
+  readonly keyId: string
+  readonly privateKey: KeyObject
+  readonly nonce?: string
+  /** In seconds since 1970. */
+  readonly created?: number
+  readonly alg?: string
+  readonly covered?: string
+  /** Instead of `created;keyid;nonce;alg`. */
+  readonly params?: string
+  readonly label?: string
+}
+
+/** An Ed25519 pair, the public half as the service takes it. */
+export function somePair(): { readonly privateKey: KeyObject; readonly publicKey: string } {
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+  return { privateKey, publicKey: publicKey.export({ format: 'jwk' }).x ?? '' }
+}
+
+/** The headers of a signed request, written down from RFC 9421 once more, so that no mistake is made twice. */
+export function signedHeaders(request: ToSign): { [name: string]: string } {
+  const { method = 'GET', path = '/v1/calls', host = 'localhost', body = '', keyId, privateKey } = request
+  const { nonce = randomBytes(16).toString('hex'), created = Math.floor(Date.now() / 1_000), alg = 'ed25519' } = request
+  const { covered = '"@method" "@authority" "@path" "@query" "content-digest"', label = 'sig1' } = request
+  const params = request.params ?? `;created=${created};keyid="${keyId}";nonce="${nonce}";alg="${alg}"`
+  const digest = `sha-256=:${hash('sha256', body, 'base64')}:`
+  const [target, query] = path.split('?')
+  const values: { readonly [component: string]: string } = {
+    ...{ '"@method"': method, '"@authority"': host, '"@path"': target ?? '', '"@query"': `?${query ?? ''}` },
+    '"content-digest"': digest,
+  }
+  const lines = covered.split(' ').map((component) => `${component}: ${values[component] ?? ''}`)
+  const base = [...lines, `"@signature-params": (${covered})${params}`].join('\n')
+  return {
+    host,
+    'content-digest': digest,
+    'signature-input': `${label}=(${covered})${params}`,
+    signature: `${label}=:${sign(null, Buffer.from(base), privateKey).toString('base64')}:`,
+  }
+}

@@ -1,0 +1,78 @@
+import { hash } from 'node:crypto'
+import { ToolError } from '@gantry/contract'
+import type { JWTVerifyGetKey } from 'jose'
+import { type Authenticator, bearerOf, type Known, unauthenticated } from './authenticator.ts'
+import { createExpiring } from './expiring.ts'
+import { type IssuerKeys, issuerKeys } from './issuer-keys.ts'
+import { type ClaimRules, type Claims, identityOf } from './token-identity.ts'
+
+/** Whose tokens count, and for what. */
+export interface TokenIssuer extends ClaimRules {
+  /** Exactly as its tokens say. */
+  readonly issuer: string
+  /** A token must be meant for one of these. */
+  readonly audience: readonly string[]
+  /** Of the asymmetric ones; no others can be checked without a secret that the issuer shares. */
+  readonly algorithms: readonly string[]
+  readonly leewaySeconds: number
+  readonly keys: IssuerKeys
+}
+
+const form = /^[\w-]+\.[\w-]+\.[\w-]*$/
+const types: readonly unknown[] = [undefined, 'jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']
+/** As long as this a token is not checked again. */
+const keptMs = 30_000
+const mostKept = 10_000
+
+/**
+ * Knows JSON Web Tokens of the issuers that are configured: signed with a fixed algorithm by a key of that issuer, meant
+ * for us, valid now, and with an end. Nothing in the head of a token decides how it is checked.
+ */
+export function tokenAuthenticator(issuers: readonly TokenIssuer[], now: () => number = Date.now): Authenticator {
+  const kept = createExpiring<Known>(mostKept, now)
+  const trusted = new Map(
+    issuers.map((issuer) => [issuer.issuer, { issuer, keys: lazily(() => issuerKeys(issuer.keys)) }]),
+  )
+
+  const check = async (token: string): Promise<{ readonly known: Known; readonly leftMs: number }> => {
+    const { decodeJwt, jwtVerify } = await import('jose')
+    const found = trusted.get(String(decodeJwt(token).iss))
+    if (found === undefined) throw unauthenticated()
+    const { issuer, audience, algorithms, leewaySeconds } = found.issuer
+    const { payload, protectedHeader } = await jwtVerify(token, await found.keys(), {
+      ...{ issuer, audience: [...audience], algorithms: [...algorithms], clockTolerance: leewaySeconds },
+      ...{ requiredClaims: ['exp'], currentDate: new Date(now()) },
+    })
+    const { exp = 0, iat } = payload
+    const early = iat !== undefined && iat > now() / 1_000 + leewaySeconds
+    if (early || !types.includes(protectedHeader.typ?.toLowerCase())) throw unauthenticated()
+    const identity = identityOf(payload as Claims, found.issuer)
+    if (identity === undefined) throw unauthenticated()
+    return { known: { identity }, leftMs: (exp + leewaySeconds) * 1_000 - now() }
+  }
+  return {
+    async authenticate(presented) {
+      const token = bearerOf(presented)
+      if (token === undefined || !form.test(token)) return undefined
+      const name = hash('sha256', token, 'base64url')
+      const before = kept.get(name)
+      if (before !== undefined) return before
+      try {
+        const { known, leftMs } = await check(token)
+        kept.set(name, known, Math.min(keptMs, leftMs))
+        return known
+      } catch (error) {
+        throw ToolError.is(error) ? error : unauthenticated(error)
+      }
+    },
+  }
+}
+
+/** What is made at the first use. */
+function lazily(make: () => Promise<JWTVerifyGetKey>): () => Promise<JWTVerifyGetKey> {
+  let made: Promise<JWTVerifyGetKey> | undefined
+  return () => {
+    made ??= make()
+    return made
+  }
+}

@@ -1,0 +1,13 @@
+import type { Command } from '../io.ts'
+import { printJson } from '../print.ts'
+import { withService } from '../session.ts'
+import { safeLine } from '../terminal.ts'
+
+/** Ends a key at once. */
+export const execute: Command = ({ operands: [id = ''], options }, io) =>
+  withService(options, io, async (client) => {
+    const key = await client.keys.revoke(id, { signal: io.signal })
+    if (options.json === true) await printJson(key, io)
+    else await io.out(`Revoked ${safeLine(key.id)} (${safeLine(key.name)}).\n`)
+    return 0
+  })

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import type { Buckets, Draw, Drawn } from '../buckets/bucket.ts'
+
+/** Buckets, and what a test needs to know of them. */
+export interface BucketsFixture {
+  readonly buckets: Buckets
+  /** The same buckets, as another process reaches them. */
+  readonly other: Buckets
+  /** Lets so much of the buckets' time go by for one of them. */
+  pass(key: string, ms: number): Promise<void>
+  /** A name that no other test uses. */
+  key(): string
+}
+
+/** Flows so slowly that nothing comes in while a test runs. */
+const slow = 1 / (100 * 86_400_000)
+
+type Cases = { readonly [sentence: string]: (fixture: BucketsFixture) => Promise<void> }
+
+async function drawOne(buckets: Buckets, draw: Draw): Promise<Drawn> {
+  const [drawn] = await buckets.draw([draw])
+  assert.ok(drawn !== undefined)
+  return drawn
+}
+
+const cases: Cases = {
+  async 'a new bucket is full, and gives as much as is wanted and there'({ buckets, other, key }) {
+    const bucket = { key: key(), capacity: 10, perMs: slow, least: 1, most: 4 }
+    assert.deepEqual(await drawOne(buckets, bucket), { tokens: 4, waitMs: 0 })
+    assert.deepEqual(await drawOne(other, bucket), { tokens: 4, waitMs: 0 })
+    assert.deepEqual(await drawOne(buckets, bucket), { tokens: 2, waitMs: 0 })
+    assert.equal((await drawOne(other, bucket)).tokens, 0)
+  },
+
+  async 'it gives nothing rather than less than the least, says when there is enough, and keeps what it has'(fixture) {
+    const { buckets, key, pass } = fixture
+    const bucket = { key: key(), capacity: 10, perMs: 0.001, least: 7, most: 7 }
+    assert.equal((await drawOne(buckets, bucket)).tokens, 7)
+    const { tokens, waitMs } = await drawOne(buckets, bucket)
+    assert.equal(tokens, 0)
+    assert.ok(waitMs > 3_000 && waitMs <= 4_000, `${waitMs} ms for four tokens at one a second`)
+    await pass(bucket.key, 4_000)
+    assert.equal((await drawOne(buckets, bucket)).tokens, 7)
+  },
+
+  async 'it fills in time, and never over its brim'({ buckets, key, pass }) {
+    const bucket = { key: key(), capacity: 5, perMs: 0.0001, least: 1, most: 100 }
+    assert.equal((await drawOne(buckets, bucket)).tokens, 5)
+    await pass(bucket.key, 20_500)
+    assert.equal((await drawOne(buckets, bucket)).tokens, 2)
+    await pass(bucket.key, 1_000_000)
+    assert.equal((await drawOne(buckets, bucket)).tokens, 5)
+  },
+
+  async 'a time that ran backwards brings nothing'({ buckets, key, pass }) {
+    const bucket = { key: key(), capacity: 5, perMs: 0.0001, least: 1, most: 100 }
+    await drawOne(buckets, bucket)
+    await pass(bucket.key, -1_000_000)
+    assert.equal((await drawOne(buckets, bucket)).tokens, 0)
+    assert.equal((await drawOne(buckets, bucket)).tokens, 0)
+  },
+
+  async 'several are drawn from in one step, answered in order, each by its own measure'({ buckets, key }) {
+    const bucket = (capacity: number, least: number) => ({ key: key(), capacity, perMs: slow, least, most: 9 })
+    const draws = [bucket(3, 1), bucket(20, 1), bucket(2, 3), bucket(5, 5)]
+    assert.deepEqual(
+      (await buckets.draw(draws)).map(({ tokens }) => tokens),
+      [3, 9, 0, 5],
+    )
+    assert.deepEqual(await buckets.draw([]), [])
+  },
+
+  async 'a bucket that got smaller holds no more than that'({ buckets, key }) {
+    const bucket = { key: key(), capacity: 100, perMs: slow, least: 1, most: 1 }
+    await drawOne(buckets, bucket)
+    assert.equal((await drawOne(buckets, { ...bucket, capacity: 10, most: 50 })).tokens, 10)
+  },
+
+  async 'names are names, whatever is in them'({ buckets, key }) {
+    const tail = key()
+    const names = [`${tail} a b\r\nSET x 1`, `${tail} '; drop table buckets; --`, `${tail} }{*\u{1f600}`]
+    const drawn = await buckets.draw(names.map((name) => ({ key: name, capacity: 2, perMs: slow, least: 1, most: 9 })))
+    assert.deepEqual(
+      drawn.map(({ tokens }) => tokens),
+      [2, 2, 2],
+    )
+  },
+
+  async 'however many draw at once, all together get what was there and not one more'({ buckets, other, key }) {
+    const [a, b] = [key(), key()]
+    const of = (name: string, most: number) => ({ key: name, capacity: 100, perMs: slow, least: 1, most })
+    const all = await Promise.all(
+      Array.from({ length: 60 }, (_, n) =>
+        (n % 2 === 0 ? buckets : other).draw(n % 3 === 0 ? [of(a, 3), of(b, 7)] : [of(b, 2), of(a, 5)]),
+      ),
+    )
+    const sum = all.flat().reduce((total, { tokens }) => total + tokens, 0)
+    assert.equal(sum, 200)
+  },
+
+  async 'buckets that are full again can be tidied away, and others stay'({ buckets, key, pass }) {
+    const [full, empty] = [key(), key()]
+    await drawOne(buckets, { key: full, capacity: 5, perMs: 1, least: 1, most: 5 })
+    await drawOne(buckets, { key: empty, capacity: 5, perMs: slow, least: 1, most: 5 })
+    await pass(full, 1_000_000)
+    await buckets.tidy()
+    assert.equal((await drawOne(buckets, { key: full, capacity: 5, perMs: 1, least: 1, most: 9 })).tokens, 5)
+    assert.equal((await drawOne(buckets, { key: empty, capacity: 5, perMs: slow, least: 1, most: 9 })).tokens, 0)
+  },
+}
+
+/** The contract of Buckets. */
+export function testBuckets(name: string, open: (t: TestContext) => Promise<BucketsFixture>): void {
+  test(`${name} as buckets`, async (t) => {
+    const fixture = await open(t)
+    for (const [sentence, body] of Object.entries(cases)) await t.test(sentence, () => body(fixture))
+  })
+}

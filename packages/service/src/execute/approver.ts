@@ -1,0 +1,41 @@
+import { createHash } from 'node:crypto'
+import { type Approval, type ApprovalRequest, type Approver, canonicalJson } from '@gantry/core'
+import type { ApprovalRecords } from '../records/approvals.ts'
+import { patiently } from './inner-calls.ts'
+
+/**
+ * Asks persons through the table of approvals, and waits for none of them: a call without a decision ends its attempt as
+ * pending, and is made again once there is one. A store that is away is waited for as long as the call may go on.
+ */
+export function createApprover(records: Pick<ApprovalRecords, 'ask'>): Approver {
+  return {
+    pends: true,
+    approve: (request, waiting) => patiently(() => answer(request, records), waiting.signal),
+  }
+}
+
+async function answer(request: ApprovalRequest, records: Pick<ApprovalRecords, 'ask'>): Promise<Approval> {
+  const { identity, id: tool, args, callId: innerId, reason, approvers = [], withinMs } = request
+  const { tenant, principal } = identity
+  const standing = await records.ask({
+    ...{ tenant, principal, tool, args, innerId, reason, approvers, withinMs },
+    // Ids that this service gives to calls have no dot; those of the calls inside one go on behind a dot.
+    callId: innerId.split('.', 1)[0] ?? innerId,
+    fingerprint: approvalFingerprint(request),
+  })
+  if (standing.kind === 'open') {
+    const { id, expiresMs } = standing
+    return { approved: false, pending: { id, expiresMs } }
+  }
+  if (standing.kind === 'expired') return { approved: false, reason: 'nobody decided in time' }
+  const { kind, by, why } = standing
+  if (kind === 'approve') return { approved: true, by }
+  return { approved: false, by, reason: `${by} denied it${why === undefined ? '' : `: ${why}`}` }
+}
+
+/** What an approval is bound to: another tool, definition, argument, tenant or caller is another question. */
+export function approvalFingerprint({ id, digest, args, identity }: ApprovalRequest): string {
+  return createHash('sha256')
+    .update(canonicalJson([id, digest, args, identity.tenant, identity.principal]))
+    .digest('hex')
+}

@@ -1,0 +1,57 @@
+import type { Verdict } from '../../records/approvals.ts'
+import { json } from '../answer.ts'
+import type { Route } from '../route.ts'
+import { pageOf, pageQuery, ref } from '../schemas.ts'
+
+const base = { tag: 'approvals', access: 'key' } as const
+
+/** Who may see and decide depends on each question, so it is checked where they are. */
+export const approvalRoutes: readonly Route[] = [
+  {
+    ...base,
+    id: 'listApprovals',
+    method: 'GET',
+    path: '/v1/approvals',
+    summary: 'Calls that wait for a person, newest first: those that you may decide on, and your own.',
+    query: {
+      state: { enum: ['open', 'all'], description: '`open` when absent; `all` for decided ones too.' },
+      ...pageQuery,
+    },
+    answers: { 200: { description: 'A page of them.', schema: pageOf('Approval') } },
+    errors: ['INPUT_INVALID'],
+    async handle({ query, identity }, service) {
+      return json(await service.approvals.list(query, identity))
+    },
+  },
+  {
+    ...base,
+    id: 'getApproval',
+    method: 'GET',
+    path: '/v1/approvals/:id',
+    summary: 'One approval, with the arguments that it is about.',
+    answers: { 200: { description: 'The approval.', schema: ref('Approval') } },
+    errors: ['NOT_FOUND', 'DENIED'],
+    async handle({ params: { id = '' }, identity }, service) {
+      return json(await service.approvals.get(id, identity))
+    },
+  },
+  {
+    ...base,
+    id: 'decideApproval',
+    method: 'POST',
+    path: '/v1/approvals/:id',
+    summary: 'Approve or deny a call of somebody else; it goes on at once. It is decided once.',
+    body: {
+      members: {
+        decision: { enum: ['approve', 'deny'] },
+        reason: { type: 'string', minLength: 1, maxLength: 2_000, description: 'Shown to the caller, and audited.' },
+      },
+      required: ['decision'],
+    },
+    answers: { 200: { description: 'The approval as it is now.', schema: ref('Approval') } },
+    errors: ['NOT_FOUND', 'DENIED', 'INPUT_INVALID'],
+    async handle({ params: { id = '' }, body, identity }, service) {
+      return json(await service.approvals.decide(id, body as unknown as Verdict, identity))
+    },
+  },
+]

@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict'
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { Agent, request as ask } from 'node:https'
+import { connect as connectPlain } from 'node:net'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
+import { type Certificate, makeAuthority } from '../../../../scripts/engines/certificates.ts'
+import { exchange, startRig } from './http.fixture.ts'
+import type { HttpServer } from './server.ts'
+import type { TlsFiles } from './tls.ts'
+
+const authority = makeAuthority()
+const other = makeAuthority('Somebody else')
+after(() => {
+  authority.remove()
+  other.remove()
+})
+
+interface Heard {
+  readonly status: number | undefined
+  readonly headers: { readonly [name: string]: unknown }
+  /** Of the certificate that the server showed. */
+  readonly serial: string
+}
+
+/** One request over TLS with the authority of the tests, on a connection of its own unless an agent keeps one. */
+function get(server: HttpServer, path: string, options: ConnectionOptions & { agent?: Agent } = {}): Promise<Heard> {
+  return new Promise((resolve, reject) => {
+    const { host, port } = server
+    const sent = ask({ host, port, path, ca: authority.ca, agent: false, ...options }, (answer) => {
+      const { serialNumber } = (answer.socket as TLSSocket).getPeerCertificate()
+      answer
+        .resume()
+        .on('end', () => resolve({ status: answer.statusCode, headers: answer.headers, serial: serialNumber }))
+    })
+    sent.on('error', reject).end()
+  })
+}
+
+/** The code of the reason why a request was refused. */
+async function refusal(work: Promise<unknown>): Promise<unknown> {
+  const error = await work.then(
+    () => assert.fail('it was let in'),
+    (thrown: unknown) => thrown,
+  )
+  return (error as NodeJS.ErrnoException).code
+}
+
+/** The certificate under names that stay, as they are replaced by others. */
+function placed(name: string, certificate: Certificate): Certificate {
+  const files = { certFile: join(authority.folder, `${name}.pem`), keyFile: join(authority.folder, `${name}.key`) }
+  copyFileSync(certificate.certFile, files.certFile)
+  copyFileSync(certificate.keyFile, files.keyFile)
+  return files
+}
+
+test('over TLS everything is as without it, with the order to come no other way', async (t) => {
+  const { server } = await startRig(t, { tls: authority.issue() })
+  assert.match(server.url, /^https:/)
+  const { status, headers } = await get(server, '/healthz')
+  assert.equal(status, 200)
+  assert.equal(headers['strict-transport-security'], 'max-age=31536000')
+  assert.equal(headers['x-content-type-options'], 'nosniff')
+  assert.equal((await get(server, '/v1/calls')).status, 401)
+  const plain = await startRig(t)
+  assert.equal((await plain.ask('/healthz')).headers.get('strict-transport-security'), null)
+})
+
+test('a server of another authority, or of another name, is not taken for ours', async (t) => {
+  const { server } = await startRig(t, { tls: other.issue() })
+  assert.match(String(await refusal(get(server, '/healthz'))), /UNABLE_TO_VERIFY|SELF_SIGNED|UNABLE_TO_GET_ISSUER/)
+  const { server: elsewhere } = await startRig(t, { tls: authority.issue({ hosts: ['api.example.com'] }) })
+  assert.equal(await refusal(get(elsewhere, '/healthz')), 'ERR_TLS_CERT_ALTNAME_INVALID')
+  const named = { servername: 'api.example.com' }
+  assert.equal((await get(elsewhere, '/healthz', named)).status, 200)
+})
+
+test('what is older than TLS 1.2, and what is no TLS at all, is not answered', async (t) => {
+  const { server } = await startRig(t, { tls: authority.issue() })
+  const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const
+  await assert.rejects(get(server, '/healthz', old), /alert protocol version/)
+  assert.equal((await get(server, '/healthz', { maxVersion: 'TLSv1.2' })).status, 200)
+  const said = await exchange(server, ['GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n']).catch(() => '')
+  assert.doesNotMatch(said, /HTTP\/1\.1 2/)
+})
+
+test('with an authority for clients, only who has a certificate of it is let in', async (t) => {
+  const tls = { ...authority.issue(), clientCaFile: authority.caFile }
+  const { server } = await startRig(t, { tls })
+  const as = ({ certFile, keyFile }: Certificate) => ({ cert: readFileSync(certFile), key: readFileSync(keyFile) })
+  const known = as(authority.issue({ name: 'gateway', hosts: ['gateway'] }))
+  assert.equal((await get(server, '/healthz', known)).status, 200)
+  assert.equal((await get(server, '/v1/calls', known)).status, 401)
+  const strangers = [{}, as(other.issue({ name: 'gateway' })), as(authority.issue({ days: -1 }))]
+  for (const stranger of strangers) {
+    assert.match(String(await refusal(get(server, '/healthz', stranger))), /^(ECONNRESET|EPIPE|ERR_SSL_.*)$/)
+  }
+})
+
+test('a certificate that is replaced is used for who comes next, and nobody is cut off', async (t) => {
+  const [first, second] = [authority.issue(), authority.issue()]
+  const tls = { ...placed('replaced', first), lookEveryMs: 5 }
+  const { server, lines } = await startRig(t, { tls })
+  const agent = new Agent({ keepAlive: true, maxSockets: 1, ca: authority.ca })
+  t.after(() => agent.destroy())
+  const before = await get(server, '/healthz', { agent })
+  placed('replaced', second)
+  let now = before
+  while (now.serial === before.serial) {
+    now = await get(server, '/healthz')
+    await pause(5)
+  }
+  // The one that was there before still stands, and shows the old certificate.
+  assert.equal((await get(server, '/healthz', { agent })).serial, before.serial)
+  assert.ok(lines.some(({ level, message }) => level === 'info' && /was replaced/.test(message)))
+})
+
+test('files that cannot be used leave the old certificate in place, and are told once', async (t) => {
+  const first = authority.issue()
+  const tls = { ...placed('broken', first), lookEveryMs: 5 }
+  const { server, lines } = await startRig(t, { tls })
+  const { serial } = await get(server, '/healthz')
+  const errors = () => lines.filter(({ level }) => level === 'error')
+  const until = async (count: number): Promise<void> => {
+    while (errors().length < count) await pause(5)
+  }
+  writeFileSync(tls.certFile, 'nonsense')
+  await until(1)
+  copyFileSync(authority.issue().certFile, tls.certFile)
+  await until(2)
+  placed('broken', authority.issue({ days: -1 }))
+  await until(3)
+  assert.equal((await get(server, '/healthz')).serial, serial)
+  await pause(50)
+  assert.equal(errors().length, 3)
+  const good = authority.issue()
+  placed('broken', good)
+  while ((await get(server, '/healthz')).serial === serial) await pause(5)
+})
+
+test('a server does not start with what it could not show', async (t) => {
+  const good = authority.issue()
+  const wrong: [TlsFiles, RegExp][] = [
+    [{ ...good, certFile: '/nowhere.pem' }, /certFile names the file \/nowhere.pem/],
+    [{ ...good, keyFile: authority.issue().keyFile }, /does not hold a certificate and its key/],
+    [{ ...good, certFile: good.keyFile }, /certFile is no certificate/],
+    [authority.issue({ days: -1 }), /has expired on/],
+    [{ ...good, clientCaFile: '/nowhere.pem' }, /clientCaFile names/],
+  ]
+  for (const [tls, words] of wrong) {
+    await assert.rejects(startRig(t, { tls }), { code: 'CONFIG_INVALID', message: words })
+  }
+})
+
+test('closing ends connections that are quiet, busy, or still about to become secure', async (t) => {
+  const { server } = await startRig(t, { tls: authority.issue() })
+  const gone = (socket: {
+    once(event: 'close', hear: () => void): unknown
+    on(event: 'error', hear: () => void): unknown
+  }) =>
+    new Promise<void>((resolve) => {
+      socket.on('error', () => undefined)
+      socket.once('close', () => resolve())
+    })
+  const silent = connectPlain(server.port, server.host)
+  await new Promise((resolve) => silent.once('connect', resolve))
+  const quiet = connect({ host: server.host, port: server.port, ca: authority.ca })
+  await new Promise((resolve) => quiet.once('secureConnect', resolve))
+  await get(server, '/healthz')
+  const ends = [gone(silent), gone(quiet)]
+  await server.close({ graceMs: 30_000 })
+  await Promise.all(ends)
+})
+
+test('a page that came without TLS is not a page of a service that speaks it', async (t) => {
+  const { server } = await startRig(t, { tls: authority.issue() })
+  const host = `127.0.0.1:${server.port}`
+  const from = (origin: string): Promise<Heard> => get(server, '/healthz', { headers: { host, origin } } as never)
+  assert.equal((await from(`https://${host}`)).status, 200)
+  assert.equal((await from(`http://${host}`)).status, 403)
+  assert.equal((await from('https://evil.example')).status, 403)
+})

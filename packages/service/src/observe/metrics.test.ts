@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { test } from 'node:test'
+import { hasProgram } from '../../../../scripts/engines/packages.ts'
+import { createBus, type Subject, type WorkerEvent, type WorkerEvents } from '../stores/bus.ts'
+import { createMetrics, type Gauges } from './metrics.ts'
+
+const gauges: Gauges = {
+  depth: async () => 3,
+  running: () => 2,
+  spooled: () => 1,
+  lag: { redis: async () => 7 },
+  connections: () => ({ open: 4, idle: 1, waiting: 0 }),
+  sandboxes: () => ({ running: 1, waiting: 2 }),
+  waiting: async () => ({ approvals: 5, unsealed: 9 }),
+}
+const subject: Subject = { callId: 'c-1', tool: 'a:b:1.0.0', tenant: 'acme' }
+
+/** One of everything that is counted. */
+const everything: { readonly [Name in WorkerEvent]?: WorkerEvents[Name] } = {
+  'call:finished': { ...subject, status: 'ok', durationMs: 12 },
+  'call:refused': { tool: 'a:b', code: 'RATE_LIMITED', tenant: 'acme' },
+  'call:released': { ...subject, reason: 'stopping' },
+  'call:dead': { ...subject, reason: 'It died.' },
+  'callback:tried': { callId: 'c-1', kind: 'callback', outcome: 'sent' },
+  'lease:reclaimed': { calls: 2 },
+  'lease:lost': { callId: 'c-1' },
+  'fence:refused': { callId: 'c-1', fence: 1 },
+  'stage:timed': { stage: 'execute', ms: 3 },
+  'circuit:changed': { kind: 'opened', name: 'a "quoted" \\ name' } as WorkerEvents['circuit:changed'],
+  'message:refused': { source: 's', code: 'PAYLOAD_INVALID', dead: true },
+  'message:held': { transport: 'redis', id: '1', reason: 'full' },
+  'message:gone': { source: 's', position: '1' },
+  'spans:sent': { spans: 10 },
+  'spans:lost': { spans: 4, reason: 'ECONNREFUSED' },
+}
+
+function counted(given: Partial<Gauges> = {}) {
+  const bus = createBus()
+  const metrics = createMetrics(bus, { ...gauges, ...given })
+  for (const [name, event] of Object.entries(everything)) bus.emit(name as WorkerEvent, event as never)
+  return { bus, metrics }
+}
+
+test('promtool finds nothing to mend in the metrics', (t) => {
+  if (!hasProgram('promtool')) return t.skip('promtool is not installed; apt-get install prometheus')
+  return checked()
+})
+
+async function checked(): Promise<void> {
+  const { metrics } = counted({ tenants: ['acme'] })
+  const { text } = await metrics.read()
+  metrics.close()
+  const good = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' })
+  assert.deepEqual([good.status, good.stdout, good.stderr], [0, '', ''])
+  const wrong = `${text}\n# TYPE gantry_wrong_total gauge\ngantry_wrong_total{a="\\x"} 1\n`
+  assert.notEqual(spawnSync('promtool', ['check', 'metrics'], { input: wrong }).status, 0, 'it would find something')
+}
+
+test('what is asked for when somebody looks is there by its words', async () => {
+  const { metrics } = counted()
+  const { text } = await metrics.read()
+  metrics.close()
+  const lines = [
+    ...['gantry_database_connections{state="open"} 4', 'gantry_database_connections{state="waiting"} 0'],
+    ...['gantry_sandboxes{state="running"} 1', 'gantry_sandboxes{state="waiting"} 2', 'gantry_redis_lag 7'],
+    ...['gantry_waiting{what="approvals"} 5', 'gantry_waiting{what="unsealed"} 9', 'gantry_queue_depth 3'],
+    ...['gantry_spans_total{outcome="sent"} 10', 'gantry_spans_total{outcome="lost"} 4', 'gantry_running 2'],
+    ...['gantry_refused_total{code="RATE_LIMITED"} 1', 'tool_executor_tasks_total{tool="a:b",status="ok"} 1'],
+  ]
+  for (const line of lines) assert.ok(text.split('\n').includes(line), line)
+  assert.match(text, /^nodejs_eventloop_lag_p99_seconds \d/m)
+})
+
+test('a figure that cannot be had keeps no other from being told', async () => {
+  const away = async (): Promise<never> => Promise.reject(new Error('The database is away.'))
+  const { metrics } = counted({ depth: away, waiting: away })
+  const { text } = await metrics.read()
+  metrics.close()
+  assert.match(text, /^gantry_queue_depth NaN$/im)
+  assert.doesNotMatch(text, /^gantry_waiting\{/m)
+  assert.match(text, /^gantry_running 2$/m)
+})
+
+test('tenants are counted by name only when the configuration names them', async () => {
+  const { metrics, bus } = counted({ tenants: ['acme'] })
+  for (let count = 0; count < 50; count += 1) {
+    bus.emit('call:finished', { ...subject, tenant: `t-${count}`, status: 'ok', durationMs: 1 })
+  }
+  const { text } = await metrics.read()
+  metrics.close()
+  assert.match(text, /^gantry_tenant_tasks_total\{tenant="acme",status="ok"\} 1$/m)
+  assert.match(text, /^gantry_tenant_tasks_total\{tenant="other",status="ok"\} 50$/m)
+  assert.doesNotMatch(text, /t-\d/)
+  const plain = counted()
+  const { text: without } = await plain.metrics.read()
+  plain.metrics.close()
+  assert.doesNotMatch(without, /tenant/)
+})
+
+test('tools without end are counted together', async () => {
+  const { metrics, bus } = counted()
+  for (let count = 0; count < 2_000; count += 1) {
+    bus.emit('call:finished', { ...subject, tool: `a:t${count}:1.0.0`, status: 'ok', durationMs: 1 })
+  }
+  const { text } = await metrics.read()
+  metrics.close()
+  assert.ok((text.match(/^tool_executor_tasks_total\{/gm) ?? []).length <= 1_001)
+  assert.match(text, /tool="other"/)
+})

@@ -1,0 +1,54 @@
+import { ToolError } from '@gantry/contract'
+import type { KeyRecords, KeyView, LiveKey, NewKey } from './api-keys.ts'
+
+/** Keys without a database, for tests of what stands before them. */
+export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
+  const views = new Map<string, KeyView>()
+  const keys = new Map<string, NewKey>()
+  const get = async (id: string, tenant: string | undefined): Promise<KeyView> => {
+    const found = views.get(id)
+    if (found === undefined || (tenant !== undefined && found.tenant !== tenant)) {
+      throw new ToolError('NOT_FOUND', 'There is no key of this id.')
+    }
+    return found
+  }
+  const put = (key: NewKey, by: string, replaces?: string): KeyView => {
+    const { id, name, identity, verifier, lifeMs } = key
+    const { tenant, principal, permissions, roles = [], tools } = identity
+    const view: KeyView = {
+      ...{ id, name, tenant, principal, permissions, roles, state: 'live', createdBy: by },
+      kind: 'digest' in verifier ? 'bearer' : 'signing',
+      createdAt: new Date().toISOString(),
+      expiresAt: new Date(Date.now() + lifeMs).toISOString(),
+      ...(tools === undefined ? {} : { tools }),
+      ...(replaces === undefined ? {} : { replaces }),
+    }
+    keys.set(id, key)
+    views.set(id, view)
+    return view
+  }
+  const asked: string[][] = []
+  return {
+    asked,
+    get,
+    add: async (key, by) => put(key, by.principal),
+    list: async (_query, tenant) => ({
+      items: [...views.values()].filter((view) => tenant === undefined || view.tenant === tenant),
+    }),
+    rotate: async (id, next, _overlapMs, by) => put(next, by.principal, id),
+    async revoke(id, tenant) {
+      const view: KeyView = { ...(await get(id, tenant)), state: 'revoked', revokedAt: new Date().toISOString() }
+      views.set(id, view)
+      return view
+    },
+    async find(ids) {
+      asked.push([...ids])
+      return ids.flatMap((id): LiveKey[] => {
+        const key = keys.get(id)
+        if (key === undefined || views.get(id)?.state !== 'live') return []
+        return [{ id, identity: key.identity, verifier: key.verifier, leftMs: key.lifeMs }]
+      })
+    },
+    used: async () => undefined,
+  }
+}

@@ -1,0 +1,75 @@
+import type { Json } from '@gantry/contract'
+import type { ApprovalView } from '../stores/views.ts'
+
+/** What there is to know of an approval besides its arguments. */
+export type ApprovalRow = {
+  id: string
+  call_id: string
+  inner_id: string
+  tool: string
+  principal: string
+  fingerprint: string
+  reason: string
+  approvers: readonly string[]
+  args_bytes: number
+  asked_at: Date
+  expires_at: Date
+  state: ApprovalView['state']
+  decided_by: string | null
+  decided_at: Date | null
+  decided_why: string | null
+  place: string
+}
+
+const columns = `
+  a.id, a.call_id, a.inner_id, a.tool, a.principal, a.fingerprint, a.reason, a.approvers, a.args_bytes, a.asked_at,
+  a.expires_at, a.decided_by, a.decided_at, a.decided_why,
+  to_char(a.asked_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place,
+  case
+    when a.decision = 'approve' then 'approved'
+    when a.decision = 'deny' then 'denied'
+    when a.decision = 'expired' or a.expires_at <= now() then 'expired'
+    when q.call_id is null then 'void'
+    else 'open'
+  end as state`
+
+/** $1: the tenant; $2, $3: the place before; $4: how many; $5: all of the tenant's; $6: or this principal's; $7: or for these roles. */
+function listOf(condition: string): string {
+  return `
+    select ${columns}
+    from approvals a left join queue q on q.call_id = a.call_id
+    where a.tenant = $1 and (a.asked_at, a.id) < ($2::timestamptz, $3::text)
+      and ($5::boolean or a.principal = $6 or a.approvers ?| $7::text[]) ${condition}
+    order by a.asked_at desc, a.id desc
+    limit $4`
+}
+
+export const listSql = {
+  all: listOf(''),
+  open: listOf('and a.decision is null and a.expires_at > now() and q.call_id is not null'),
+} as const
+
+export const getSql = `
+  select ${columns}, a.args
+  from approvals a left join queue q on q.call_id = a.call_id
+  where a.tenant = $1 and a.id = $2`
+
+export function approvalOf(row: ApprovalRow & { args?: string | null }): ApprovalView {
+  const { decided_by: by, decided_at: at, decided_why: why } = row
+  return {
+    id: row.id,
+    state: row.state,
+    callId: row.call_id,
+    ...(row.inner_id === row.call_id ? {} : { innerId: row.inner_id }),
+    tool: row.tool,
+    principal: row.principal,
+    reason: row.reason,
+    ...(row.args == null ? {} : { args: JSON.parse(row.args) as Json }),
+    argsBytes: row.args_bytes,
+    fingerprint: row.fingerprint,
+    approvers: row.approvers,
+    askedAt: row.asked_at.toISOString(),
+    expiresAt: row.expires_at.toISOString(),
+    ...(by === null || at === null ? {} : { decided: { by, at: at.toISOString(), ...(why === null ? {} : { why }) } }),
+  }
+}

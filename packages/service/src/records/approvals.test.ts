@@ -1,0 +1,237 @@
+import assert from 'node:assert/strict'
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Database } from '../databases/database.ts'
+import { type ApprovalRecords, type AskedCall, approvalRecords } from './approvals.ts'
+import { addRows, someCall, testOnDatabases } from './calls.fixture.ts'
+
+const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['gantry:approve'] }
+const alice: Identity = { principal: 'alice', tenant: 'acme', permissions: ['*'] }
+const mona: Identity = { principal: 'mona', tenant: 'acme', permissions: [], roles: ['managers'] }
+const nobody: Identity = { principal: 'nobody', tenant: 'acme', permissions: ['math:*', 'gantry:audit'], roles: ['x'] }
+const eve: Identity = { principal: 'eve', tenant: 'other', permissions: ['*'] }
+
+function question(callId: string, given: Partial<AskedCall> = {}): AskedCall {
+  return {
+    ...{ tenant: 'acme', principal: 'alice', callId, innerId: callId, tool: 'math:add:1.0.0', args: { a: 1 } },
+    ...{ fingerprint: 'f', reason: 'It costs.', approvers: [], withinMs: 60_000 },
+    ...given,
+  }
+}
+
+/** A call in the lane of those that wait for a person, and its question. */
+async function asked(database: Database, given: Partial<AskedCall> = {}, callId = 'c1') {
+  const records = approvalRecords(database)
+  await addRows(database, 'calls', [someCall(callId)])
+  await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', lane: 'asked', run_at: 'infinity', fence: 1 }])
+  const standing = await records.ask(question(callId, given))
+  assert.ok(standing.kind === 'open')
+  return { records, id: standing.id, again: () => records.ask(question(callId, given)) }
+}
+
+const laneOf = async (database: Database, callId = 'c1'): Promise<unknown> =>
+  (await database.query('select lane from queue where call_id = $1', [callId]))[0]?.lane
+
+const notes = async (database: Database): Promise<readonly unknown[]> =>
+  (await database.query(`select tool, principal, call_id, details from audit where phase = 'admin' order by seq`)).map(
+    ({ tool, principal, call_id, details }) => [tool, principal, call_id, JSON.parse(String(details)).approval],
+  )
+
+const refusal =
+  (code: string, words = /./) =>
+  (error: unknown): boolean =>
+    ToolError.is(error) && error.code === code && words.test(error.message)
+
+const passTime = (database: Database): Promise<unknown> =>
+  database.query(`update approvals set expires_at = now() - interval '1 second'`)
+
+const decidedBy = (records: ApprovalRecords, id: string, by: Identity): Promise<string> =>
+  records.decide(id, { decision: 'approve' }, by).then(
+    ({ state }) => state,
+    (error: unknown) => (ToolError.is(error) ? error.code : String(error)),
+  )
+
+testOnDatabases({
+  'a question is asked once, and stands open until somebody decides': async ({ database }) => {
+    const { id, again } = await asked(database)
+    const standing = await again()
+    assert.ok(standing.kind === 'open' && standing.id === id)
+    assert.ok(standing.expiresMs > 50_000 && standing.expiresMs <= 60_000)
+    assert.equal((await database.query('select from approvals')).length, 1)
+    assert.deepEqual(await notes(database), [['approvals.ask', 'alice', 'c1', id]])
+  },
+
+  'an approval lets the call be claimed, is audited, and is what the call finds': async ({ database }) => {
+    const { records, id, again } = await asked(database)
+    const view = await records.decide(id, { decision: 'approve', reason: 'go on' }, bob)
+    assert.deepEqual([view.state, view.decided?.by, view.decided?.why], ['approved', 'bob', 'go on'])
+    assert.equal(await laneOf(database), 'ready')
+    assert.deepEqual(await again(), { kind: 'approve', by: 'bob', why: 'go on' })
+    assert.deepEqual((await notes(database)).at(-1), ['approvals.approve', 'bob', 'c1', id])
+  },
+
+  'so does a denial': async ({ database }) => {
+    const { records, id, again } = await asked(database)
+    const view = await records.decide(id, { decision: 'deny', reason: 'too dear' }, bob)
+    assert.deepEqual([view.state, view.decided?.why], ['denied', 'too dear'])
+    assert.equal(await laneOf(database), 'ready')
+    assert.deepEqual(await again(), { kind: 'deny', by: 'bob', why: 'too dear' })
+    assert.deepEqual((await notes(database)).at(-1), ['approvals.deny', 'bob', 'c1', id])
+  },
+
+  'other arguments, another call or another caller are other questions': async ({ database }) => {
+    const { records, id } = await asked(database)
+    await records.decide(id, { decision: 'approve' }, bob)
+    const others = [{ fingerprint: 'g' }, { innerId: 'c1.step' }, { tenant: 'other' }]
+    for (const given of others) {
+      const standing = await records.ask(question('c1', given))
+      assert.ok(standing.kind === 'open' && standing.id !== id, JSON.stringify(given))
+    }
+  },
+
+  'a decision is made once: a second one is refused, the same one again is not': async ({ database }) => {
+    const { records, id } = await asked(database)
+    await records.decide(id, { decision: 'approve' }, bob)
+    assert.equal((await records.decide(id, { decision: 'approve' }, bob)).state, 'approved')
+    await assert.rejects(
+      records.decide(id, { decision: 'deny' }, bob),
+      refusal('INPUT_INVALID', /was approved by bob before/),
+    )
+    await assert.rejects(
+      records.decide(id, { decision: 'approve' }, { ...mona, permissions: ['*'] }),
+      refusal('INPUT_INVALID'),
+    )
+    assert.equal((await notes(database)).length, 2)
+  },
+
+  'of two who decide at once one wins, and the other is told': async ({ database }) => {
+    const callIds = Array.from({ length: 20 }, (_, n) => `c${n}`)
+    for (const callId of callIds) {
+      const { records, id, again } = await asked(database, {}, callId)
+      const mayToo = { ...mona, permissions: ['gantry:*'] }
+      const both = await Promise.allSettled([
+        records.decide(id, { decision: 'approve' }, bob),
+        records.decide(id, { decision: 'deny' }, mayToo),
+      ])
+      const won = both.filter(({ status }) => status === 'fulfilled')
+      assert.equal(won.length, 1)
+      const kind = both[0].status === 'fulfilled' ? 'approve' : 'deny'
+      assert.equal((await again()).kind, kind)
+    }
+    assert.equal((await notes(database)).length, 2 * callIds.length)
+  },
+
+  'when its time is over nobody can approve it, and the call finds that it expired': async ({ database }) => {
+    const { records, id, again } = await asked(database)
+    await passTime(database)
+    assert.equal((await records.get(id, bob)).state, 'expired')
+    await assert.rejects(records.decide(id, { decision: 'approve' }, bob), refusal('INPUT_INVALID', /was expired/))
+    assert.deepEqual(await again(), { kind: 'expired' })
+    assert.deepEqual(await again(), { kind: 'expired' })
+    assert.deepEqual((await notes(database)).at(-1), ['approvals.expire', 'gantry', 'c1', id])
+  },
+
+  'of an approval and the end of its time exactly one wins, round after round': async ({ database }) => {
+    const ends = { approve: 0, expired: 0 }
+    for (let round = 0; round < 40; round++) {
+      const { records, id, again } = await asked(database, {}, `c${round}`)
+      await database.query(
+        `update approvals set expires_at = clock_timestamp() + $2 * interval '1 millisecond' where id = $1`,
+        [id, round % 15],
+      )
+      const expiry = async () => {
+        for (;;) {
+          const standing = await again()
+          if (standing.kind !== 'open') return standing.kind
+        }
+      }
+      const [approval, kind] = await Promise.all([decidedBy(records, id, bob), expiry()])
+      assert.equal(approval, kind === 'approve' ? 'approved' : 'INPUT_INVALID', `round ${round}`)
+      assert.ok(kind === 'approve' || kind === 'expired')
+      ends[kind] += 1
+    }
+    const told = (await notes(database)).map((note) => (note as string[])[0])
+    assert.equal(told.filter((action) => action === 'approvals.approve').length, ends.approve)
+    assert.equal(told.filter((action) => action === 'approvals.expire').length, ends.expired)
+  },
+
+  'nobody decides on a call of their own, whatever they may do': async ({ database }) => {
+    const { records, id } = await asked(database)
+    await assert.rejects(records.decide(id, { decision: 'approve' }, alice), refusal('DENIED', /of their own/))
+    assert.equal((await records.get(id, alice)).state, 'open')
+    assert.equal(await laneOf(database), 'asked')
+  },
+
+  'only who holds the permission or a role of the rule sees and decides': async ({ database }) => {
+    const { records, id } = await asked(database, { approvers: ['managers'] })
+    const plain = await asked(database, { innerId: 'c2.x' }, 'c2')
+    for (const refused of [nobody, { ...nobody, principal: '' }]) {
+      await assert.rejects(records.get(id, refused), refusal('DENIED', /gantry:approve, or one of the roles managers/))
+      await assert.rejects(records.decide(id, { decision: 'approve' }, refused), refusal('DENIED'))
+      assert.deepEqual((await records.list({}, refused)).items, [])
+    }
+    await assert.rejects(records.decide(plain.id, { decision: 'approve' }, mona), refusal('DENIED'))
+    assert.deepEqual(
+      (await records.list({}, mona)).items.map((item) => item.id),
+      [id],
+    )
+    assert.equal((await records.list({}, alice)).items.length, 2, 'a caller sees what it waits for')
+    assert.equal((await records.decide(id, { decision: 'approve' }, mona)).state, 'approved')
+  },
+
+  'what belongs to another tenant is not there': async ({ database }) => {
+    const { records, id } = await asked(database)
+    const strange = { ...eve, roles: ['managers'] }
+    const absent = await records.get('ap_00000000000000000000000000000000', bob).catch((error: unknown) => error)
+    const looks = [() => records.get(id, strange), () => records.decide(id, { decision: 'approve' }, strange)]
+    for (const look of looks) {
+      const error = await look().catch((thrown: unknown) => thrown)
+      assert.ok(ToolError.is(error) && ToolError.is(absent))
+      assert.deepEqual([error.code, error.message], [absent.code, absent.message])
+    }
+    assert.deepEqual((await records.list({ state: 'all' }, strange)).items, [])
+    assert.equal(await laneOf(database), 'asked')
+    for (const id of ['', '../x', 'ap_\0', `ap_${'x'.repeat(10_000)}`])
+      await assert.rejects(records.get(id, bob), refusal('NOT_FOUND'))
+  },
+
+  'a question whose call has ended is void, and cannot be decided': async ({ database }) => {
+    const { records, id } = await asked(database)
+    await database.query('delete from queue')
+    assert.equal((await records.get(id, bob)).state, 'void')
+    assert.deepEqual((await records.list({}, bob)).items, [])
+    assert.equal((await records.list({ state: 'all' }, bob)).items.length, 1)
+    await assert.rejects(records.decide(id, { decision: 'approve' }, bob), refusal('INPUT_INVALID', /has ended/))
+    assert.equal((await notes(database)).length, 1)
+  },
+
+  'arguments are shown without secrets, by id only, and not at all when they are too long': async ({ database }) => {
+    const args = { to: 'x', apiKey: 'hunter2', deep: [{ password: 'hunter2' }] }
+    const { records, id } = await asked(database, { args })
+    assert.deepEqual((await records.get(id, bob)).args, {
+      to: 'x',
+      apiKey: '[redacted]',
+      deep: [{ password: '[redacted]' }],
+    })
+    assert.equal((await records.list({}, bob)).items[0]?.args, undefined)
+    assert.doesNotMatch(JSON.stringify(await database.query('select * from approvals')), /hunter2/)
+    const long = await asked(database, { args: { text: 'x'.repeat(100_000) } }, 'c2')
+    const { args: shown, argsBytes } = await records.get(long.id, bob)
+    assert.deepEqual([shown, argsBytes > 100_000], [undefined, true])
+    const strange = await asked(database, { args: { text: 'a\0b\ud800' }, reason: 'a\0b' }, 'c3')
+    assert.equal((await records.get(strange.id, bob)).reason, 'a\ufffdb')
+  },
+
+  'they are listed page by page, the newest first': async ({ database }) => {
+    for (let n = 0; n < 5; n++) await asked(database, {}, `c${n}`)
+    const records = approvalRecords(database)
+    const seen: string[] = []
+    let cursor: string | undefined
+    do {
+      const page = await records.list({ limit: 2, ...(cursor === undefined ? {} : { cursor }) }, bob)
+      seen.push(...page.items.map(({ callId }) => callId))
+      cursor = page.cursor
+    } while (cursor !== undefined)
+    assert.deepEqual(seen, ['c4', 'c3', 'c2', 'c1', 'c0'])
+    await assert.rejects(records.list({ cursor: 'nonsense' }, bob), refusal('INPUT_INVALID'))
+  },
+})

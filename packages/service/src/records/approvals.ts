@@ -1,0 +1,216 @@
+import { createHash } from 'node:crypto'
+import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { createRedactor, holds } from '@gantry/core'
+import type { Database } from '../databases/database.ts'
+import { resume } from '../stores/sql/resume.ts'
+import { storable } from '../stores/storable.ts'
+import type { ApprovalView, Paged, PageQuery } from '../stores/views.ts'
+import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
+import { noteAudit } from './audit-notes.ts'
+import { readPlace, writePlace } from './place.ts'
+
+/** One call that a person is asked about. */
+export interface AskedCall {
+  readonly tenant: string
+  readonly principal: string
+  /** The call that waits. */
+  readonly callId: string
+  /** The call that is asked about: the same, or one inside it. */
+  readonly innerId: string
+  readonly tool: string
+  readonly args: JsonObject
+  /** Hash of all that the approval is bound to. */
+  readonly fingerprint: string
+  readonly reason: string
+  readonly approvers: readonly string[]
+  readonly withinMs: number
+}
+
+/** How a question stands. */
+export type Standing =
+  | { readonly kind: 'open'; readonly id: string; readonly expiresMs: number }
+  | { readonly kind: 'approve' | 'deny'; readonly by: string; readonly why?: string }
+  | { readonly kind: 'expired' }
+
+/**
+ * Questions to persons, in the table `approvals`.
+ *
+ * A question is *open* from the moment a call asks it. It is decided once: *approved* or *denied* by a person while its
+ * time lasts, or *expired* by whoever asks it again after that; the row is what they compete for, so one of them wins.
+ * It is about one call with one fingerprint, so that another call, other arguments or another definition ask anew. When
+ * its call ends without it, it is *void*. A decision lets the call be claimed in the same transaction, and is audited there.
+ * - Tenants: a question of another tenant is NOT_FOUND, like one that never was.
+ * - Errors: NOT_FOUND, DENIED, INPUT_INVALID for what cannot be decided any more, otherwise the store's.
+ */
+export interface ApprovalRecords {
+  /** Asks, unless it was asked before, and tells how it stands. */
+  ask(asked: AskedCall): Promise<Standing>
+  /** The newest first, without arguments: those that the identity may decide on, and its own. */
+  list(query: PageQuery & { readonly state?: 'open' | 'all' }, identity: Identity): Promise<Paged<ApprovalView>>
+  get(id: string, identity: Identity): Promise<ApprovalView>
+  /** Decides; the same decision of the same person a second time changes nothing. */
+  decide(id: string, verdict: Verdict, by: Identity): Promise<ApprovalView>
+}
+
+export interface Verdict {
+  readonly decision: 'approve' | 'deny'
+  readonly reason?: string
+}
+
+/** Who holds it may decide on every question of its tenant but those that it asked itself. */
+export const approvePermission = 'gantry:approve'
+
+const mostItems = 200
+const longestArgs = 65_536
+const redactor = createRedactor()
+
+export function approvalRecords(database: Database): ApprovalRecords {
+  const find = async (id: string, { tenant }: Identity): Promise<ApprovalRow & { args: string | null }> => {
+    const rows = idForm.test(id) ? await database.asTenant(tenant).query<FoundRow>(getSql, [tenant, id]) : []
+    if (rows[0] === undefined) throw new ToolError('NOT_FOUND', 'There is no approval of this id.')
+    return rows[0]
+  }
+  const standing = async (id: string, { fingerprint }: AskedCall): Promise<StandingRow | undefined> => {
+    const [row] = await database.query<StandingRow>(standingSql, [id, fingerprint])
+    return row
+  }
+  const write = (id: string, asked: AskedCall): Promise<void> =>
+    database.transaction(async (queries) => {
+      const { tenant, principal, callId, innerId, tool, reason } = asked
+      const made = await queries.query(askSql, rowOf(id, asked))
+      if (made.length === 0) return
+      const details = { approval: id, call: innerId, tool, reason }
+      await noteAudit(queries, { tenant, principal, action: 'approvals.ask', target: callId, details })
+    })
+  const expire = (id: string, { tenant, callId, innerId, tool }: AskedCall): Promise<void> =>
+    database.transaction(async (queries) => {
+      if ((await queries.query(expireSql, [id])).length === 0) return
+      const details = { approval: id, call: innerId, tool }
+      await noteAudit(queries, { tenant, principal: 'gantry', action: 'approvals.expire', target: callId, details })
+    })
+  return {
+    async ask(asked) {
+      const id = idOf(asked)
+      let row = await standing(id, asked)
+      if (row === undefined) await write(id, asked)
+      else if (row.decision === null && row.expires_ms <= 0) await expire(id, asked)
+      else return standingOf(id, row)
+      row = await standing(id, asked)
+      if (row === undefined) throw new ToolError('INTERNAL', 'The question to a person is gone.')
+      return standingOf(id, row)
+    },
+    async list({ limit = 50, cursor, state = 'open' }, identity) {
+      const most = Math.min(Math.max(1, limit), mostItems)
+      const { at, id } = readPlace(cursor)
+      const { tenant, principal, roles = [] } = identity
+      const rows = await database
+        .asTenant(tenant)
+        .query<ApprovalRow>(listSql[state], [
+          ...[tenant, at, id, most + 1],
+          ...[holds(identity, approvePermission), principal, roles],
+        ])
+      const items = rows.slice(0, most)
+      const last = items.at(-1)
+      const views = items.map(approvalOf)
+      if (rows.length <= most || last === undefined) return { items: views }
+      return { items: views, cursor: writePlace({ at: last.place, id: last.id }) }
+    },
+    async get(id, identity) {
+      const row = await find(id, identity)
+      if (row.principal !== identity.principal) refuseUnlessMay(row, identity)
+      return approvalOf(row)
+    },
+    async decide(id, { decision, reason }, by) {
+      const row = await find(id, by)
+      refuseUnlessMay(row, by)
+      if (row.principal === by.principal) throw own()
+      const done = await database.transaction(async (queries) => {
+        const live = await queries.query('select from queue where call_id = $1 for update', [row.call_id])
+        if (live.length === 0) return false
+        const why = reason === undefined ? null : storable(reason)
+        const decided = await queries.query(decideSql, [id, decision, by.principal, why])
+        if (decided.length === 0) return false
+        await resume(queries, row.call_id)
+        const { tenant, principal } = by
+        const details = { approval: id, call: row.inner_id, tool: row.tool, fingerprint: row.fingerprint }
+        const action = `approvals.${decision}`
+        await noteAudit(queries, { tenant, principal, action, target: row.call_id, details: { ...details, why } })
+        return true
+      })
+      const view = approvalOf(await find(id, by))
+      const same = view.state === states[decision] && view.decided?.by === by.principal
+      if (!done && !same) throw over(view)
+      return view
+    },
+  }
+}
+
+type FoundRow = ApprovalRow & { args: string | null }
+type StandingRow = {
+  decision: 'approve' | 'deny' | 'expired' | null
+  decided_by: string | null
+  decided_why: string | null
+  expires_ms: number
+}
+
+const idForm = /^ap_[\w-]{32}$/
+const states = { approve: 'approved', deny: 'denied' } as const
+
+/** The same question has the same id, however often and by whomever it is asked. */
+function idOf({ tenant, innerId, fingerprint }: AskedCall): string {
+  const hash = createHash('sha256').update(JSON.stringify([tenant, innerId, fingerprint]))
+  return `ap_${hash.digest('base64url').slice(0, 32)}`
+}
+
+function rowOf(id: string, asked: AskedCall): readonly unknown[] {
+  const { tenant, callId, innerId, tool, fingerprint, withinMs, principal, reason, approvers } = asked
+  const args = storable(JSON.stringify(redactor.value(asked.args)))
+  const bytes = Buffer.byteLength(args)
+  return [
+    ...[id, tenant, callId, innerId, tool, fingerprint, withinMs, principal, storable(reason)],
+    ...[JSON.stringify(approvers), bytes > longestArgs ? null : args, bytes],
+  ]
+}
+
+function standingOf(id: string, row: StandingRow): Standing {
+  const { decision, decided_by: by, decided_why: why, expires_ms: expiresMs } = row
+  if (decision === null) return { kind: 'open', id, expiresMs: Math.max(0, expiresMs) }
+  if (decision === 'expired') return { kind: 'expired' }
+  return { kind: decision, by: by ?? 'unnamed', ...(why === null ? {} : { why }) }
+}
+
+function refuseUnlessMay({ approvers }: ApprovalRow, identity: Identity): void {
+  if (holds(identity, approvePermission)) return
+  if (identity.roles?.some((role) => approvers.includes(role))) return
+  const roles = approvers.length === 0 ? '' : `, or one of the roles ${approvers.join(', ')}`
+  throw new ToolError('DENIED', `Only who has the permission ${approvePermission}${roles} may see or decide this.`)
+}
+
+function own(): ToolError {
+  return new ToolError('DENIED', 'Nobody decides on a call of their own; ask somebody else who may.')
+}
+
+function over({ state, decided }: ApprovalView): ToolError {
+  const by = decided === undefined ? '' : ` by ${decided.by}`
+  const how = state === 'void' ? 'is void, because its call has ended' : `was ${state}${by} before`
+  return new ToolError('INPUT_INVALID', `The approval ${how}.`, { stage: 'admit', details: { state } })
+}
+
+const standingSql = `
+  select decision, decided_by, decided_why, (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as expires_ms
+  from approvals where id = $1 and fingerprint = $2`
+
+const askSql = `
+  insert into approvals (
+    id, tenant, call_id, inner_id, tool, fingerprint, expires_at, principal, reason, approvers, args, args_bytes)
+  values ($1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond', $8, $9, $10::jsonb, $11, $12)
+  on conflict (id) do nothing returning id`
+
+// The clock, and not the time at which the transaction began: it may have waited for the row in between.
+const expireSql = `
+  update approvals set decision = 'expired', decided_at = now()
+  where id = $1 and decision is null and expires_at <= clock_timestamp() returning id`
+
+const decideSql = `
+  update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_at = now()
+  where id = $1 and decision is null and expires_at > clock_timestamp() returning id`

@@ -1,0 +1,84 @@
+import { ToolError } from '@gantry/contract'
+import { createChainCheck, type Retired } from './audit-chain-check.ts'
+import { type AuditFinding, createFindings, type Findings } from './audit-findings.ts'
+import type { AuditEntry } from './audit-reader.ts'
+import { createRowCheck } from './audit-row-check.ts'
+import type { SealKey } from './audit-seals.ts'
+
+export interface AuditVerdict {
+  readonly ok: boolean
+  readonly seals: number
+  readonly rows: number
+  /** Rows at the end that no seal stands for yet. */
+  readonly unsealed: number
+  /** The last seal, as `number:hash`: kept elsewhere, it shows later that the end was not cut off. */
+  readonly head?: string
+  /** The last seal that the retention removed. */
+  readonly retired?: Pick<Retired, 'seal' | 'uptoSeq' | 'at'>
+  /** The first hundred. */
+  readonly findings: readonly AuditFinding[]
+  readonly findingsTotal: number
+}
+
+export interface VerifyOptions {
+  /** All that seals were made with. */
+  readonly keys?: readonly SealKey[]
+  /** A head of before, which must still be in the chain. */
+  readonly head?: string | undefined
+}
+
+/**
+ * Whether the audit record is as it was sealed: every seal unchanged and in its place, every row under it there and
+ * unchanged, and none besides. The seals that the retention removed are missing at one place, and its last note on the
+ * record says which.
+ * - Errors: INPUT_INVALID for a head that is none, and those of `entries`; what is wrong with the record is in the verdict.
+ */
+export async function verifyAudit(
+  entries: AsyncIterable<AuditEntry>,
+  { keys = [], head }: VerifyOptions = {},
+): Promise<AuditVerdict> {
+  const wanted = head === undefined ? undefined : readHead(head)
+  const findings = createFindings()
+  const chain = createChainCheck(findings, keys)
+  const rows = createRowCheck(findings)
+  let met: string | undefined
+  for await (const entry of entries) {
+    if (entry.kind === 'row') rows.take(entry)
+    else {
+      rows.under(entry, chain.take(entry))
+      if (entry.n === wanted?.n) met = entry.hash
+    }
+  }
+  rows.end()
+  const { retired } = rows
+  chain.end(retired)
+  if (wanted !== undefined) checkHead(wanted, met, retired, findings)
+  return {
+    ok: findings.total === 0,
+    ...{ seals: chain.seals, rows: rows.rows, unsealed: rows.unsealed },
+    ...(chain.last === undefined ? {} : { head: `${chain.last.n}:${chain.last.hash}` }),
+    ...(retired === undefined ? {} : { retired: { seal: retired.seal, uptoSeq: retired.uptoSeq, at: retired.at } }),
+    ...{ findings: findings.first, findingsTotal: findings.total },
+  }
+}
+
+interface Head {
+  readonly n: number
+  readonly hash: string
+}
+
+function readHead(text: string): Head {
+  const [, n, hash] = /^([1-9]\d{0,14}):([0-9a-f]{64})$/.exec(text) ?? []
+  if (n !== undefined && hash !== undefined) return { n: Number(n), hash }
+  const message = 'A head is the number of a seal, a colon and its hash, as a verification printed it.'
+  throw new ToolError('INPUT_INVALID', message, { details: { issues: [{ path: '/head', message }] } })
+}
+
+function checkHead({ n, hash }: Head, met: string | undefined, retired: Retired | undefined, findings: Findings): void {
+  const found = met ?? (retired?.seal === n ? retired.hash : undefined)
+  if (found === hash) return
+  const say = (words: string): void => findings.add('head', { seal: n }, `Seal ${n} of the head ${words}.`)
+  if (found !== undefined) say('has another hash: the chain was made anew')
+  else if (n < (retired?.seal ?? 0)) say('was removed by the retention: use a newer head')
+  else say('is missing: the end was cut off')
+}

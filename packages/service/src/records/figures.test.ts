@@ -1,0 +1,18 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { pgliteDatabase } from '../../test/databases.fixture.ts'
+import { readFigures } from './figures.ts'
+
+const approvalSql = `insert into approvals (id, tenant, call_id, tool, fingerprint, expires_at, decision)
+  values ($1, 'acme', $1, 'a:b', 'f', now() + $2::text::interval, $3)`
+
+test('open approvals and rows without a seal are counted', async (t) => {
+  const database = (await pgliteDatabase(t)).asService()
+  assert.deepEqual(await readFigures(database), { approvals: 0, unsealed: 0 })
+  await database.query(approvalSql, ['open', '1 hour', null])
+  await database.query(approvalSql, ['late', '-1 hour', null])
+  await database.query(approvalSql, ['decided', '1 hour', 'approve'])
+  const row = `insert into audit (tenant, principal, call_id, fence, phase, tool) values ('acme', 'me', $1, 0, 'start', 'a:b')`
+  for (const callId of ['c-1', 'c-2']) await database.query(row, [callId])
+  assert.deepEqual(await readFigures(database), { approvals: 1, unsealed: 2 })
+})

@@ -1,0 +1,27 @@
+import type { Queries } from '../databases/database.ts'
+
+/** What somebody who watches the service wants to know of its tables. */
+export interface Figures {
+  /** Approvals that somebody still has to give or refuse. */
+  readonly approvals: number
+  /** Rows of the audit record that no seal stands for yet. */
+  readonly unsealed: number
+}
+
+/** More than this is as bad, and counting it would take longer than anybody waits for a figure. */
+const most = 100_000
+
+const figuresSql = `
+  select
+    (select count(*) from (
+      select from approvals where decision is null and expires_at > now() limit ${most}
+    ) a)::integer as approvals,
+    (select count(*) from (
+      select from audit where seq > (select coalesce(max(upto_seq), 0) from audit_seals) limit ${most}
+    ) u)::integer as unsealed`
+
+/** Asks for all of them at once. */
+export async function readFigures(database: Queries): Promise<Figures> {
+  const [figures] = await database.query<{ approvals: number; unsealed: number }>(figuresSql)
+  return figures ?? { approvals: 0, unsealed: 0 }
+}

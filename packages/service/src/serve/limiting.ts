@@ -1,0 +1,46 @@
+import { createTenantGate, type TenantGate } from '../admit/limits.ts'
+import type { Buckets } from '../buckets/bucket.ts'
+import { redisBuckets } from '../buckets/redis.ts'
+import { sqlBuckets } from '../buckets/sql.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Database } from '../databases/database.ts'
+import type { CallStore, ClaimOptions } from '../stores/call-store.ts'
+import type { RedisConnections } from '../transports/redis/connection.ts'
+import type { Worker } from '../worker/worker.ts'
+import type { Chore } from './chores.ts'
+
+export interface LimitingParts {
+  readonly store: CallStore
+  readonly database: Database
+  /** Where there is one, the buckets are there. */
+  readonly redis: RedisConnections | undefined
+  readonly settings: Pick<ServiceSettings, 'tenants' | 'maxQueued'>
+}
+
+/** The limits of tenants in a service at work. */
+export interface Limiting {
+  readonly gate: TenantGate
+  /** How a worker claims now: what it has in hand of each tenant, and what each is to have. */
+  claim(claim: ClaimOptions, worker: Pick<Worker, 'busy'> | undefined): ClaimOptions
+  readonly chores: readonly Chore[]
+}
+
+const tidyMs = 60_000
+
+export function createLimiting({ store, database, redis, settings }: LimitingParts): Limiting {
+  const buckets: Buckets = redis === undefined ? sqlBuckets(database) : redisBuckets(redis)
+  const gate = createTenantGate({
+    ...{ store, buckets },
+    tenants: () => settings.tenants,
+    mostQueued: () => settings.maxQueued,
+  })
+  return {
+    gate,
+    claim(claim, worker) {
+      const shares = gate.shares()
+      const busy = worker === undefined ? {} : { busy: worker.busy }
+      return { ...claim, ...busy, ...(shares === undefined ? {} : { shares }) }
+    },
+    chores: [{ name: 'buckets', everyMs: tidyMs, work: buckets.tidy }],
+  }
+}

@@ -1,0 +1,39 @@
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Database } from '../databases/database.ts'
+import type { Snapshots } from '../execute/snapshots.ts'
+import { createMetrics, type Metrics } from '../observe/metrics.ts'
+import type { Recorder } from '../record/recorder.ts'
+import { readFigures } from '../records/figures.ts'
+import type { Bus } from '../stores/bus.ts'
+import type { Worker } from '../worker/worker.ts'
+import type { Brokers } from './brokers/open.ts'
+import type { DepthGauge } from './depth.ts'
+
+export interface MetricsParts {
+  readonly bus: Bus
+  readonly database: Database
+  readonly snapshots: Snapshots
+  readonly recorder: Recorder
+  readonly depth: DepthGauge
+  readonly brokers: Brokers
+  readonly settings: ServiceSettings
+  /** Undefined in a process that does not work. */
+  readonly worker: () => Worker | undefined
+}
+
+/** The metrics of this process, on the real parts. */
+export function openMetrics(parts: MetricsParts): Metrics {
+  const { bus, database, snapshots, recorder, depth, brokers, settings, worker } = parts
+  return createMetrics(bus, {
+    depth: depth.look,
+    running: () => worker()?.running ?? 0,
+    spooled: () => recorder.spooled,
+    connections: () => ({ ...database.load() }),
+    sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),
+    waiting: async () => ({ ...(await readFigures(database)) }),
+    tenants: Object.keys(settings.tenants).filter((name) => name !== '*'),
+    lag: Object.fromEntries(
+      brokers.doors.map(({ kind, transport }) => [kind, async () => (await transport.lag?.()) ?? Number.NaN]),
+    ),
+  })
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { type ServiceSettings, serviceSettings } from '../config/service-settings.ts'
+import { createMetrics } from '../observe/metrics.ts'
+import { createBus } from '../stores/bus.ts'
+import { liveSettings } from './live-settings.ts'
+import { createWatch } from './readiness.ts'
+import { createReload } from './reload.ts'
+
+const settingsOf = (document: Parameters<typeof serviceSettings>[0] = {}): ServiceSettings =>
+  serviceSettings(document, '/tmp/data')
+
+test('what was asked for first is in use first, however long each takes', async () => {
+  const used: number[] = []
+  const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  let next = 0
+  const reload = createReload(async () => {
+    const mine = next++
+    await gates[mine]?.promise
+    used.push(mine)
+  }, createBus())
+  const both = [reload(), reload()]
+  gates[1]?.resolve()
+  gates[0]?.resolve()
+  await Promise.all(both)
+  assert.deepEqual(used, [0, 1])
+})
+
+test('a wrong configuration is told of with what is wrong, rejects, and the next one is read all the same', async (t) => {
+  const bus = createBus()
+  const metrics = createMetrics(bus, { depth: async () => 0, running: () => 0, spooled: () => 0 } as never)
+  t.after(metrics.close)
+  const watch = createWatch({ bus, ask: async () => undefined, spooled: () => 0 })
+  watch.change('ready')
+  const told: unknown[] = []
+  bus.on('config:refused', (event) => told.push(event))
+  bus.on('config:read', () => told.push('read'))
+  const issues = [{ path: '/limit', message: 'is not a key' }]
+  const outcomes = [new ToolError('CONFIG_INVALID', 'It has a problem.', { details: { issues } }), undefined]
+  const reload = createReload(async () => {
+    const fault = outcomes.shift()
+    if (fault !== undefined) throw fault
+  }, bus)
+  const okay = async (): Promise<boolean> => /^gantry_config_ok 1$/m.test((await metrics.read()).text)
+  assert.deepEqual([await okay(), (await watch.check()).notes], [true, []])
+  await assert.rejects(reload(), { code: 'CONFIG_INVALID' })
+  assert.deepEqual(told, [{ reason: 'It has a problem.', issues }])
+  const state = await watch.check()
+  assert.deepEqual([await okay(), state.ready, state.notes?.length], [false, true, 1])
+  await reload()
+  assert.equal(told[1], 'read')
+  assert.deepEqual([await okay(), (await watch.check()).notes], [true, []])
+})
+
+test('limits follow the configuration, and what cannot is named without its value', () => {
+  const live = liveSettings(
+    settingsOf({ databaseUrl: 'postgres://u:old-password@h/d', service: { maxQueued: 5, port: 1 } }),
+  )
+  const { settings } = live
+  const next = {
+    databaseUrl: 'postgres://u:new-password@h/d',
+    service: {
+      maxQueued: 7,
+      port: 2,
+      labels: { gpu: 'yes' },
+      logLevel: 'debug',
+      callbacks: { acme: 'https://a.example' },
+    },
+  }
+  assert.deepEqual(live.follow(settingsOf(next)), ['service.port', 'service.labels', 'databaseUrl'])
+  assert.deepEqual(
+    [settings.maxQueued, settings.logLevel, settings.callbacks.acme, settings.port],
+    [7, 'debug', 'https://a.example', 1],
+  )
+  assert.deepEqual(
+    live.follow(settingsOf({ ...next, databaseUrl: 'postgres://u:old-password@h/d', service: { port: 1 } })),
+    [],
+  )
+  assert.equal(settings.maxQueued, settingsOf().maxQueued)
+})
+
+test('of a broker what sessions may do follows, and what connects is named', () => {
+  const redis = { transport: 'redis', redisUrl: 'redis://one' }
+  const live = liveSettings(settingsOf(redis))
+  assert.deepEqual(
+    live.follow(settingsOf({ ...redis, redis: { users: { 'a:1': ['admin'] }, tenants: { 'a:g': 'x' } } })),
+    [],
+  )
+  assert.deepEqual(live.follow(settingsOf({ ...redis, redisUrl: 'redis://two', transport: 'postgres' })), [
+    'transport',
+    'redis',
+  ])
+})

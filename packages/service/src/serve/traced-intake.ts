@@ -1,0 +1,22 @@
+import { type Tracer, traced } from '@gantry/core'
+import type { Intake } from './intake.ts'
+
+/** Notes each call as it comes in, below the trace of its caller; whatever is done for the call later stands below that. */
+export function tracedIntake(intake: Intake, tracer: Tracer | undefined): Intake {
+  if (tracer === undefined) return intake
+  return {
+    ...intake,
+    submit(input, identity, from) {
+      const door = from === undefined ? 'http' : (from.reply?.transport ?? 'broker')
+      const span = tracer.start('gantry.submit', input.traceparent, {
+        kind: from === undefined ? 'server' : 'consumer',
+        facts: { 'gantry.door': door, 'gantry.tenant': identity.tenant },
+      })
+      return traced(span, async () => {
+        const submitted = await intake.submit({ ...input, traceparent: span.traceparent }, identity, from)
+        span.note({ 'gantry.call_id': submitted.callId, 'gantry.repeated': submitted.repeated })
+        return submitted
+      })
+    },
+  }
+}

@@ -1,0 +1,336 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, type TestContext, test } from 'node:test'
+import type { Identity } from '@gantry/contract'
+import { type DefinedTool, defineTool, type ToolContext } from '@gantry/core'
+import { Consumer, Producer } from '@platformatic/kafka'
+import { folderArtifacts } from '../src/artifacts/folder.ts'
+import type { LoadedConfig } from '../src/config/config.ts'
+import { serviceSettings } from '../src/config/service-settings.ts'
+import { createLog, logEvents } from '../src/observe/logs.ts'
+import { openBrokers } from '../src/serve/brokers/open.ts'
+import { createSnapshot } from '../src/serve/snapshot.ts'
+import { startService, workerName } from '../src/serve/start.ts'
+import { createBus } from '../src/stores/bus.ts'
+import { kafkaServer } from '../src/transports/kafka/kafka.fixture.ts'
+import { eventually, type Heard } from './broker-site.fixture.ts'
+import { createSearch } from './canary-search.fixture.ts'
+import { pgliteDatabase } from './databases.fixture.ts'
+
+/** The numbers are those of the attack list; docs/security-tests.md has the whole table. */
+
+const kafka = await kafkaServer()
+after(() => (typeof kafka === 'string' ? undefined : kafka.stop()))
+const skip = typeof kafka === 'string' ? kafka : false
+
+const log: Identity = { principal: 'log', tenant: 'red', permissions: [] }
+const red: Identity = { principal: 'operator', tenant: 'red', permissions: ['*'] }
+const blue: Identity = { principal: 'operator', tenant: 'blue', permissions: ['*'] }
+const secret = 'canary-5d1e-hunter2-kafka'
+const [jobs, results, dead, outbound] = [
+  'somastack.tools',
+  'somastack.tool_results',
+  'somastack.tools.dlq',
+  'conversation.outbound',
+]
+const others = ['orders', 'payments']
+
+interface Note {
+  readonly identity: Identity
+  readonly args: unknown
+}
+
+function testTools(notes: Note[]): DefinedTool[] {
+  const about = {
+    namespace: 'test',
+    version: '1.0.0',
+    description: 'A tool of a test.',
+    inputSchema: { type: 'object' },
+  }
+  const run = (args: unknown, { identity }: ToolContext): string =>
+    `${identity.principal} ${notes.push({ identity, args })}`
+  return [
+    defineTool({ ...about, name: 'note', effect: 'once', run }),
+    defineTool({ ...about, name: 'again', effect: 'repeatable', run }),
+    defineTool({ ...about, name: 'admin', effect: 'once', permissions: ['admin'], run }),
+    defineTool({
+      ...{ ...about, name: 'leak', effect: 'read', secrets: ['TOKEN'] },
+      run(args, context) {
+        run({ secret: context.secrets.TOKEN }, context)
+        context.log(`the token is ${context.secrets.TOKEN}`)
+        context.send({ text: `take ${context.secrets.TOKEN}` })
+        throw new Error(
+          `cannot use ${Buffer.from(context.secrets.TOKEN ?? '').toString('base64')}, ${JSON.stringify(args)}`,
+        )
+      },
+    }),
+  ]
+}
+
+/** A service that takes calls over Kafka, and a gateway's hands on the same Kafka. */
+async function openSite(t: TestContext) {
+  if (typeof kafka === 'string') throw new Error(kafka)
+  await kafka.createTopics([jobs, results, dead, outbound, ...others], 1)
+  const ends: (() => Promise<unknown>)[] = []
+  t.after(async () => {
+    for (const end of ends.reverse()) await end()
+  })
+  const database = await pgliteDatabase(t)
+  const data = mkdtempSync(join(tmpdir(), 'gantry-kafka-doors-'))
+  t.after(() => rmSync(data, { recursive: true, force: true }))
+  const settings = serviceSettings(
+    {
+      transport: 'kafka',
+      kafkaBrokers: [kafka.brokers],
+      kafka: { identity: { principal: log.principal, tenant: log.tenant, permissions: [] } },
+    },
+    data,
+  )
+  const lines: string[] = []
+  const bus = createBus()
+  logEvents(bus, createLog('debug', { write: (line) => void lines.push(line) }))
+  const notes: Note[] = []
+  const secrets = { get: async () => secret }
+  const loaded: LoadedConfig = {
+    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [] },
+    options: { tools: testTools(notes), secrets },
+  }
+  const name = workerName()
+  const brokers = await openBrokers({
+    settings: settings.brokers,
+    takes: true,
+    name,
+    identity: log,
+    secrets,
+    say: () => undefined,
+  })
+  ends.push(() => brokers.close())
+  const running = await startService({
+    ...{ settings, database, bus, brokers, name },
+    files: folderArtifacts({ folder: join(data, 'artifacts') }),
+    snapshot: async (additions) => createSnapshot(loaded, additions, bus),
+    callbackKey: async () => undefined,
+  })
+  ends.push(() => running.stop(5_000))
+  const client = { clientId: 'gateway', bootstrapBrokers: [kafka.brokers] }
+  const producer = new Producer(client)
+  const consumer = new Consumer({ ...client, groupId: randomUUID() })
+  ends.push(() => Promise.all([producer.close(), consumer.close(true)]))
+  const heard: { readonly topic: string; readonly text: string; readonly value: Heard }[] = []
+  const stream = await consumer.consume({
+    topics: [results, dead, outbound, ...others],
+    mode: 'earliest',
+    maxWaitTime: 100,
+  })
+  stream.on('data', ({ topic, value, headers }) => {
+    const text = Buffer.from(value ?? '').toString()
+    heard.push({ topic, text: text + [...headers].join(), value: text.startsWith('{') ? JSON.parse(text) : text })
+  })
+  const sendBytes = async (bytes: string, headers: { readonly [name: string]: string } = {}): Promise<void> => {
+    const named = new Map(Object.entries(headers).map(([key, value]) => [Buffer.from(key), Buffer.from(value)]))
+    await producer.send({ acks: -1, messages: [{ topic: jobs, value: Buffer.from(bytes), headers: named }] })
+  }
+  const answersTo = (id: string, count = 1): Promise<readonly Heard[]> =>
+    eventually(async () => {
+      const those = heard
+        .filter(({ topic, value }) => topic === results && idOf(value) === id)
+        .map(({ value }) => value)
+      return those.length < count ? undefined : those
+    }, `${count} answers to ${id}`)
+  return {
+    ...{ database, notes, lines, heard, sendBytes, answersTo, service: running.service },
+    /** An event of SomaStack; its answer. */
+    async event(members: object = {}, headers: { readonly [name: string]: string } = {}): Promise<Heard> {
+      const event_id = randomUUID()
+      const usual = { session_id: 's', tool_name: 'test:note', args: {}, metadata: {} }
+      await sendBytes(JSON.stringify({ event_id, ...usual, ...members }), headers)
+      return (await answersTo((members as { event_id?: string }).event_id ?? event_id))[0]
+    },
+    async native(members: object = {}): Promise<Heard> {
+      const correlationId = randomUUID()
+      await sendBytes(JSON.stringify({ tool: 'test:note', args: {}, correlationId, ...members }))
+      return (await answersTo(correlationId))[0]
+    },
+    letters: async (): Promise<number> =>
+      Number((await database.query<{ n: number }>('select count(*)::int as n from gantry.dead_letters'))[0]?.n),
+  }
+}
+
+/** What an answer says that it is to. */
+function idOf(value: Heard): string | undefined {
+  return value.correlationId ?? value.metadata?.request_id
+}
+
+function codeOf(answer: Heard): string | undefined {
+  return answer.error?.code ?? answer.result?.error?.code ?? answer.payload?.error?.code
+}
+
+test('attacks by messages over Kafka', { skip }, async (t) => {
+  const site = await openSite(t)
+  const isServed = async (): Promise<void> => assert.match((await site.event()).payload.result, /^log /)
+
+  await t.test(
+    '107: what an event or its headers say of users, tenants, roles and rights counts for nothing',
+    async () => {
+      const forged = {
+        ...{
+          tenant: 'blue',
+          tenant_id: 'blue',
+          principal: 'root',
+          user_id: 'root',
+          roles: ['admin'],
+          permissions: ['*'],
+        },
+        identity: { principal: 'root', tenant: 'blue', permissions: ['*'] },
+      }
+      const headers = { tenant_id: 'blue', principal: 'root', authorization: 'Bearer root', permissions: '*' }
+      const refused = await site.event(
+        { ...forged, metadata: forged, persona_id: 'root', tool_name: 'test:admin' },
+        headers,
+      )
+      assert.equal(codeOf(refused), 'DENIED')
+      assert.match((await site.event({ ...forged, metadata: forged }, headers)).payload.result, /^log /)
+      assert.deepEqual(site.notes.at(-1)?.identity, { ...log, ...pick(site.notes.at(-1)?.identity) })
+      assert.equal(site.notes.at(-1)?.identity.tenant, 'red')
+      assert.deepEqual(site.notes.at(-1)?.identity.permissions, [])
+      // In the native form a member that is none is refused as such.
+      assert.equal(codeOf(await site.native({ identity: forged.identity })), 'PAYLOAD_INVALID')
+      assert.equal(codeOf(await site.native({ tool: 'test:admin' })), 'DENIED')
+    },
+  )
+
+  await t.test('109: the same event again is answered from the record and runs nothing', async () => {
+    const [before, event_id] = [site.notes.length, randomUUID()]
+    const event = JSON.stringify({ event_id, session_id: 's', tool_name: 'test:note', args: { pay: 1 }, metadata: {} })
+    for (let n = 0; n < 4; n++) await site.sendBytes(event)
+    const answers = await site.answersTo(event_id, 4)
+    assert.equal(new Set(answers.map(({ payload }) => payload.result)).size, 1)
+    assert.equal(site.notes.length, before + 1)
+    // The same id with other arguments is no repeat, and is refused.
+    await site.sendBytes(event.replace('"pay":1', '"pay":1000'))
+    const [, , , , changed] = await site.answersTo(event_id, 5)
+    assert.equal(codeOf(changed), 'IDEMPOTENCY_CONFLICT')
+    assert.equal(site.notes.length, before + 1)
+  })
+
+  await t.test(
+    '112: a key that somebody else used leads to a call of one’s own, and calls stay in their tenant',
+    async () => {
+      const { callId } = await site.native({ idempotencyKey: 'mine', args: { q: 1 } })
+      const before = site.notes.length
+      for (const other of [red, blue]) {
+        const own = await site.service.submit(
+          { kind: 'call', tool: 'test:note', args: { q: 1 }, idempotencyKey: 'mine' },
+          other,
+        )
+        assert.notEqual(own.callId, callId)
+        await site.service.wait(own.callId, other, 10_000, new AbortController().signal)
+      }
+      assert.equal(site.notes.length, before + 2)
+      await assert.rejects(site.service.call(callId, blue), { code: 'NOT_FOUND' })
+      assert.equal((await site.service.call(callId, red)).callId, callId)
+    },
+  )
+
+  await t.test('113: answers go to the topic of results, and nowhere else', async () => {
+    const [before, letters] = [site.notes.length, await site.letters()]
+    const foreign = [...others, jobs, dead, outbound, '__consumer_offsets', '../x', 'a\nb', '*']
+    for (const replyTo of foreign) {
+      await site.sendBytes(JSON.stringify({ tool: 'test:note', args: {}, correlationId: randomUUID(), replyTo }))
+    }
+    await eventually(
+      async () => ((await site.letters()) >= letters + foreign.length ? true : undefined),
+      'dead letters',
+    )
+    assert.equal(site.notes.length, before)
+    await isServed()
+    assert.deepEqual(
+      site.heard.filter(({ topic }) => others.includes(topic)),
+      [],
+    )
+    assert.match((await site.native({ replyTo: results })).result.output, /^log /)
+  })
+
+  await t.test('117, 122: what names hold breaks no line of the log and makes no metric', async () => {
+    const from = site.lines.length
+    for (let n = 0; n < 20; n++) {
+      const tool_name = `x${n}:y\n{"level":"error"}\r\u2028\u2029\u001b[31m\u0085`
+      assert.match(
+        codeOf(await site.event({ tool_name })) ?? '',
+        /^(?:TOOL_NOT_FOUND|TOOL_ID_INVALID|PAYLOAD_INVALID)$/,
+      )
+    }
+    const lines = site.lines.slice(from)
+    assert.ok(lines.length >= 20)
+    for (const line of lines) {
+      assert.equal(typeof JSON.parse(line), 'object')
+      assert.doesNotMatch(line.replace(/\n$/, ''), /[\p{Cc}\u2028\u2029]/u)
+    }
+    assert.doesNotMatch((await site.service.metrics()).text, /x1:|u2028|\[31m/)
+  })
+
+  await t.test('119: a tool that is not what its caller saw is stale', async () => {
+    const before = site.notes.length
+    for (const schemaDigest of ['0'.repeat(64), 'sha256:x', '*']) {
+      assert.equal(codeOf(await site.native({ schemaDigest })), 'CATALOG_STALE', schemaDigest)
+    }
+    assert.equal(site.notes.length, before)
+    const { digest = '' } = await site.service.executor.describe('test:note', { identity: red, level: 'full' })
+    assert.match((await site.native({ schemaDigest: digest })).result.output, /^log /)
+  })
+
+  await t.test('123: what cannot be read is a dead letter, and others are served', async () => {
+    const letters = await site.letters()
+    const broken = [
+      'neither JSON nor anything',
+      '{"tool":',
+      '[]',
+      'null',
+      '"x"',
+      '\u0000',
+      '{"__proto__":{"tool":"test:note"}}',
+      `{"tool":"test:note","args":${'{"a":'.repeat(500)}1${'}'.repeat(500)}}`,
+      '{"event_id":"e","session_id":"s","tool_name":["test:note"],"args":{},"metadata":{}}',
+    ]
+    for (const bytes of broken) await site.sendBytes(bytes)
+    await isServed()
+    await eventually(async () => ((await site.letters()) >= letters + 6 ? true : undefined), 'dead letters')
+  })
+
+  await t.test('125: a dead letter is redriven as its first caller’s, by its own tenant only', async () => {
+    const correlationId = randomUUID()
+    await site.sendBytes(JSON.stringify({ tool: 'test:again', args: {}, correlationId, delayMs: 3_600_000 }))
+    await eventually(async () => {
+      const rows = await site.database.query(
+        `update gantry.queue set lost = 3, deaths = 3, lane = 'ready', run_at = now()
+         where call_id in (select call_id from gantry.calls where reply like $1) returning call_id`,
+        [`%${correlationId}%`],
+      )
+      return rows.length === 0 ? undefined : true
+    }, 'a call that waits')
+    const [{ callId }] = (await site.answersTo(correlationId)) as [Heard]
+    await assert.rejects(site.service.redrive(callId, blue), { code: 'NOT_FOUND' })
+    await site.service.redrive(callId, red)
+    const [, again] = await site.answersTo(correlationId, 2)
+    assert.match(again.result.output, /^log /)
+  })
+
+  await t.test('77, 80: a secret is in no answer, message, dead letter, log line or metric', async () => {
+    const answer = await site.event({ tool_name: 'test:leak' })
+    assert.equal(answer.status, 'error')
+    assert.ok(site.notes.some(({ args }) => (args as { secret?: string }).secret === secret))
+    await eventually(async () => site.heard.find(({ topic }) => topic === outbound), 'a message')
+    const { find } = createSearch({ secret })
+    const places = [...site.heard.map(({ text }) => text), ...site.lines, (await site.service.metrics()).text]
+    assert.ok(places.some((text) => text.includes('take [redacted]')))
+    assert.deepEqual(places.flatMap(find), [])
+  })
+})
+
+/** What the door adds to an identity besides what the configuration says. */
+function pick(identity: Identity | undefined): Partial<Identity> {
+  return identity?.roles === undefined ? {} : { roles: identity.roles }
+}

@@ -1,0 +1,126 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import type { Identity, JsonObject } from '@gantry/contract'
+import { type DefinedTool, defineTool } from '@gantry/core'
+import { folderArtifacts } from '../src/artifacts/folder.ts'
+import type { LoadedConfig } from '../src/config/config.ts'
+import { serviceSettings } from '../src/config/service-settings.ts'
+import type { Database } from '../src/databases/database.ts'
+import type { Service } from '../src/http/service.ts'
+import { openBrokers } from '../src/serve/brokers/open.ts'
+import { liveSettings } from '../src/serve/live-settings.ts'
+import { createSnapshot } from '../src/serve/snapshot.ts'
+import { owner, startService, workerName } from '../src/serve/start.ts'
+import { createBus } from '../src/stores/bus.ts'
+
+/** What calls did, kept by nobody who is under test: how many of each tenant and principal ran at a time. */
+export interface Ledger {
+  readonly tools: readonly DefinedTool[]
+  readonly most: ReadonlyMap<string, number>
+  /** Who ran, in the order in which the calls began. */
+  readonly began: readonly string[]
+  /** Lets calls of `t:gated` end. */
+  open(): void
+}
+
+const anything = { type: 'object' } as const
+
+/** `t:work` takes some turns of the event loop, `t:gated` waits, `t:dear` costs five units. */
+export function createLedger(): Ledger {
+  const running = new Map<string, number>()
+  const most = new Map<string, number>()
+  const began: string[] = []
+  const gate = Promise.withResolvers<void>()
+  const change = ({ tenant, principal }: Identity, by: number): void => {
+    for (const who of [tenant, `${tenant} ${principal}`]) {
+      const now = (running.get(who) ?? 0) + by
+      running.set(who, now)
+      most.set(who, Math.max(now, most.get(who) ?? 0))
+    }
+  }
+  const tool = (name: string, work: () => Promise<void>, given: object = {}): DefinedTool =>
+    defineTool({
+      ...{ namespace: 't', name, version: '1.0.0', description: 'A tool.', inputSchema: anything, effect: 'read' },
+      ...given,
+      async run(_args, { identity }) {
+        began.push(`${identity.tenant} ${identity.principal}`)
+        change(identity, 1)
+        try {
+          await work()
+        } finally {
+          change(identity, -1)
+        }
+        return {}
+      },
+    })
+  const turns = async (): Promise<void> => {
+    for (let n = 0; n < 5; n++) await new Promise((resolve) => setImmediate(resolve))
+  }
+  return {
+    tools: [tool('work', turns), tool('gated', () => gate.promise), tool('dear', turns, { cost: 5 })],
+    ...{ most, began, open: gate.resolve },
+  }
+}
+
+export interface LimitedSite {
+  readonly service: Service
+  /** Makes these the limits, as a reload does. */
+  limit(tenants: JsonObject): Promise<void>
+  stop(): Promise<void>
+}
+
+/** A process of the service, put together as `gantry serve` does it. */
+export async function openLimitedSite(
+  t: TestContext,
+  options: {
+    readonly database: Database
+    readonly tenants: JsonObject
+    readonly tools: readonly DefinedTool[]
+    readonly redisUrl?: string
+    readonly service?: JsonObject
+  },
+): Promise<LimitedSite> {
+  const data = mkdtempSync(join(tmpdir(), 'gantry-limits-'))
+  t.after(() => rmSync(data, { recursive: true, force: true }))
+  const settingsFor = (tenants: JsonObject) =>
+    serviceSettings(
+      {
+        ...(options.redisUrl === undefined ? {} : { redisUrl: options.redisUrl }),
+        ...{ service: { logLevel: 'silent', ...options.service }, tenants },
+      },
+      data,
+    )
+  const live = liveSettings(settingsFor(options.tenants))
+  const { settings } = live
+  const bus = createBus()
+  const name = workerName()
+  const loaded: LoadedConfig = {
+    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [] },
+    options: { tools: options.tools },
+  }
+  const brokers = await openBrokers({
+    ...{ settings: settings.brokers, takes: true, name, identity: owner, secrets: undefined, say: () => undefined },
+  })
+  const running = await startService({
+    ...{ settings, database: options.database, bus, brokers, name, identity: owner },
+    files: folderArtifacts({ folder: join(data, 'artifacts') }),
+    snapshot: async (additions) => createSnapshot(loaded, additions, bus),
+    callbackKey: async () => undefined,
+  })
+  let stopped: Promise<void> | undefined
+  const stop = (): Promise<void> => {
+    stopped ??= running.stop(5_000).then(brokers.close)
+    return stopped
+  }
+  t.after(stop)
+  return {
+    service: running.service,
+    async limit(tenants) {
+      live.follow(settingsFor(tenants))
+      await running.reload()
+    },
+    stop,
+  }
+}

@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import type { Identity } from '@gantry/contract'
+import type { Database } from '../src/databases/database.ts'
+import { openPostgres } from '../src/databases/postgres.ts'
+import { redisForFile } from '../src/transports/redis/redis.fixture.ts'
+import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { createLedger, type LimitedSite, openLimitedSite } from './limits.fixture.ts'
+
+const redis = redisForFile()
+const never = new AbortController().signal
+
+const engines: { readonly [name: string]: (t: TestContext) => Promise<{ database: Database; redisUrl?: string }> } = {
+  PGlite: async (t) => ({ database: (await pgliteDatabase(t)).asService() }),
+  PostgreSQL: async (t) => ({ database: (await postgresDatabase(t)).database.asService() }),
+  'PostgreSQL with Redis': async (t) => ({
+    database: (await postgresDatabase(t)).database.asService(),
+    redisUrl: (await redis.server(t)).url,
+  }),
+}
+
+function someone(tenant: string, principal = 'ada', given: Partial<Identity> = {}): Identity {
+  return { tenant, principal, permissions: ['*'], ...given }
+}
+
+/** The codes of so many calls: `ok` for those that were taken in. */
+async function codesOf({ service }: LimitedSite, tool: string, who: Identity, count: number): Promise<string[]> {
+  const tries = Array.from({ length: count }, () => service.submit({ kind: 'call', tool, args: {} }, who))
+  return (await Promise.allSettled(tries)).map((one) => (one.status === 'fulfilled' ? 'ok' : one.reason.code))
+}
+
+function count(codes: readonly string[], code: string): number {
+  return codes.filter((one) => one === code).length
+}
+
+async function untilDone({ service }: LimitedSite, ids: readonly string[], who: Identity): Promise<void> {
+  for (const callId of ids) await service.wait(callId, who, 20_000, never)
+}
+
+/** So little flows in that a test sees none of it. */
+const slowly = { perSecond: 0.000_01, burst: 20 }
+
+for (const [engine, open] of Object.entries(engines)) {
+  test(`${engine}: processes share a rate and a budget, and not one call more passes than they allow`, async (t) => {
+    const { database, redisUrl } = await open(t)
+    const { tools } = createLedger()
+    const suffix = Math.random().toString(36).slice(2)
+    const [acme, rich] = [`acme-${suffix}`, `rich-${suffix}`]
+    const tenants = { [acme]: { rate: slowly }, [rich]: { cost: { budget: 50, everyMs: 1_000_000_000 } } }
+    const site = { database, tenants, tools, ...(redisUrl === undefined ? {} : { redisUrl }) }
+    const first = await openLimitedSite(t, site)
+    const sites = database.exclusive ? [first] : [first, await openLimitedSite(t, site)]
+    const taken = await Promise.all(
+      Array.from({ length: 30 }, (_, n) =>
+        codesOf(sites[n % sites.length] as LimitedSite, 't:work', someone(acme, `p${n}`), 2),
+      ),
+    )
+    assert.deepEqual([count(taken.flat(), 'ok'), count(taken.flat(), 'RATE_LIMITED')], [20, 40])
+    const dear = await Promise.all(sites.map((one) => codesOf(one, 't:dear', someone(rich), 12)))
+    assert.equal(count(dear.flat(), 'ok'), 10)
+    assert.equal(count(await codesOf(first, 't:work', someone(rich), 5), 'ok'), 5, 'what costs nothing passes')
+    assert.equal(count(await codesOf(first, 't:work', someone('free'), 5), 'ok'), 5)
+  })
+}
+
+test('an idempotent repeat does not cost twice, and a call that is refused for its arguments costs nothing', async (t) => {
+  const { tools } = createLedger()
+  const tenants = { acme: { cost: { budget: 10, everyMs: 1_000_000_000 } } }
+  const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants, tools })
+  const who = someone('acme')
+  const call = { kind: 'call', tool: 't:dear', args: {} } as const
+  await assert.rejects(site.service.submit({ ...call, args: [] as never }, who), { code: 'INPUT_INVALID' })
+  await assert.rejects(site.service.submit({ ...call, schemaDigest: 'x' }, who), { code: 'CATALOG_STALE' })
+  const keyed = { ...call, idempotencyKey: 'once' }
+  const { callId } = await site.service.submit(keyed, who)
+  for (let n = 0; n < 3; n++) assert.equal((await site.service.submit(keyed, who)).callId, callId)
+  await assert.rejects(site.service.submit({ ...keyed, args: { other: 1 } }, who), { code: 'IDEMPOTENCY_CONFLICT' })
+  await site.service.submit(call, who)
+  await assert.rejects(site.service.submit(call, who), { code: 'RATE_LIMITED' })
+})
+
+test('a chain costs what its steps cost together', async (t) => {
+  const { tools } = createLedger()
+  const tenants = { acme: { cost: { budget: 12, everyMs: 1_000_000_000 } } }
+  const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants, tools })
+  const step = (id: string) => ({ id, tool: 't:dear', args: {} })
+  const chain = (...steps: readonly object[]) => ({ kind: 'chain', args: { steps } }) as never
+  await assert.rejects(site.service.submit(chain(step('a'), { parallel: [step('b'), step('c')] }), someone('acme')), {
+    code: 'LIMIT_EXCEEDED',
+  })
+  await site.service.submit(chain(step('a'), step('b')), someone('acme'))
+  await assert.rejects(site.service.submit(chain(step('a')), someone('acme')), { code: 'RATE_LIMITED' })
+})
+
+test('of two workers together no more calls of a tenant or a principal run than may, and all are done', async (t) => {
+  const { url, database } = await postgresDatabase(t)
+  const other = await openPostgres({ url })
+  t.after(() => other.close())
+  const ledger = createLedger()
+  const tenants = { acme: { concurrency: 3, principals: { '*': { concurrency: 2 } } }, beta: { concurrency: 1 } }
+  const site = { tenants, tools: ledger.tools, service: { slots: 8 } }
+  const first = await openLimitedSite(t, { ...site, database: database.asService() })
+  const second = await openLimitedSite(t, { ...site, database: other.asService() })
+  const people = ['acme ada', 'acme bob', 'beta ada', 'free ada'].map((name) => name.split(' ') as [string, string])
+  const submit = async (which: LimitedSite, [tenant, principal]: [string, string]) => {
+    const who = someone(tenant, principal)
+    const { callId } = await which.service.submit({ kind: 'call', tool: 't:work', args: {} }, who)
+    return { callId, who }
+  }
+  const calls = await Promise.all(
+    Array.from({ length: 80 }, (_, n) => submit(n % 2 ? first : second, people[n % 4] as [string, string])),
+  )
+  for (const [index, { callId, who }] of calls.entries()) await untilDone(index % 3 ? first : second, [callId], who)
+  const most = (who: string): number => ledger.most.get(who) ?? 0
+  assert.ok(most('acme') <= 3 && most('acme') > 0, `acme ran ${most('acme')}`)
+  assert.ok(most('acme ada') <= 2 && most('acme bob') <= 2)
+  assert.equal(most('beta'), 1)
+  assert.equal(ledger.began.length, 80)
+})
+
+test('with ten thousand calls of one waiting, the calls of another begin with the next free slot', async (t) => {
+  const { database } = await postgresDatabase(t)
+  const ledger = createLedger()
+  const site = await openLimitedSite(t, {
+    ...{ database: database.asService(), tenants: {}, tools: ledger.tools, service: { slots: 4 } },
+  })
+  await queueMany(database, 'noisy', 10_000)
+  const quiet = someone('quiet')
+  const ids: string[] = []
+  for (let n = 0; n < 20; n++) {
+    const { callId } = await site.service.submit({ kind: 'call', tool: 't:work', args: {} }, quiet)
+    const before = ledger.began.length
+    await untilDone(site, [callId], quiet)
+    ids.push(callId)
+    const place = ledger.began.indexOf('quiet ada', before)
+    // Those that have a slot, and those that were claimed in the same step, are all that may come before.
+    const overtaken = place < 0 ? 0 : place - before
+    assert.ok(overtaken <= 64, `${overtaken} calls of another began first`)
+  }
+  const noisy = ledger.began.filter((who) => who.startsWith('noisy')).length
+  assert.ok(noisy > 0 && noisy < 10_000, `${noisy} of the other’s calls were done`)
+  assert.equal(ids.length, 20)
+})
+
+/** So many calls of a tenant, put into the queue behind the service's back. */
+async function queueMany(database: Database, tenant: string, calls: number): Promise<void> {
+  const identity = JSON.stringify(someone(tenant))
+  await database.query(
+    `insert into calls (call_id, kind, tenant, principal, identity, fingerprint, tool, effect, payload, payload_bytes)
+     select $1 || '-' || i, 'call', $1, 'ada', $3, 'f', 't:work:1.0.0', 'read', '{}', 2 from generate_series(1, $2::int) i`,
+    [tenant, calls, identity],
+  )
+  await database.query(
+    `insert into queue (call_id, tenant, principal) select $1 || '-' || i, $1, 'ada' from generate_series(1, $2::int) i`,
+    [tenant, calls],
+  )
+}
+
+test('a tenant with too many calls waiting is refused until some are done, and others are not', async (t) => {
+  const ledger = createLedger()
+  const site = await openLimitedSite(t, {
+    ...{ database: (await pgliteDatabase(t)).asService(), tenants: { acme: { queued: 5 } }, tools: ledger.tools },
+    service: { slots: 2 },
+  })
+  const running = await codesOf(site, 't:gated', someone('free'), 2)
+  assert.equal(count(running, 'ok'), 2)
+  const codes: string[] = []
+  for (let n = 0; n < 12; n++) codes.push(...(await codesOf(site, 't:gated', someone('acme'), 1)))
+  const taken = count(codes, 'ok')
+  // One may have come straight in, beside those that wait.
+  assert.ok(taken >= 5 && taken <= 7, `${taken} calls were taken`)
+  assert.equal(count(codes, 'RATE_LIMITED'), 12 - taken)
+  assert.equal(count(await codesOf(site, 't:gated', someone('free'), 10), 'ok'), 10)
+  ledger.open()
+})
+
+test('limits follow the configuration', async (t) => {
+  const { tools } = createLedger()
+  const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants: {}, tools })
+  assert.equal(count(await codesOf(site, 't:work', someone('acme'), 30), 'ok'), 30)
+  await site.limit({ acme: { rate: { ...slowly, burst: 3 } } })
+  assert.equal(count(await codesOf(site, 't:work', someone('acme'), 30), 'ok'), 3)
+  await site.limit({})
+  assert.equal(count(await codesOf(site, 't:work', someone('acme'), 30), 'ok'), 30)
+})

@@ -1,0 +1,80 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import type { ChainResult, ChainStep, Identity, Json, JsonObject, Result } from '@gantry/contract'
+import { folderArtifacts } from '../src/artifacts/folder.ts'
+import type { LoadedConfig } from '../src/config/config.ts'
+import { serviceSettings } from '../src/config/service-settings.ts'
+import type { Database } from '../src/databases/database.ts'
+import type { Service } from '../src/http/service.ts'
+import { createLog, logEvents } from '../src/observe/logs.ts'
+import { createSnapshot } from '../src/serve/snapshot.ts'
+import { startService } from '../src/serve/start.ts'
+import { createBus } from '../src/stores/bus.ts'
+
+/** A whole service in this process, without doors, whose configuration can be changed. */
+export interface ServiceSite {
+  readonly service: Service
+  readonly database: Database
+  /** The id of a call that was made and has ended, and its outcome as it was recorded. */
+  call(tool: string, args: Json, as?: Identity): Promise<Ended<Result>>
+  chain(steps: readonly ChainStep[], input?: Json, as?: Identity): Promise<Ended<ChainResult>>
+  /** Makes this the configuration, as a reload does. */
+  configure(options: LoadedConfig['options']): Promise<void>
+}
+
+export interface Ended<Outcome> {
+  readonly callId: string
+  readonly outcome: Outcome
+}
+
+export const operator: Identity = { principal: 'operator', tenant: 'acme', permissions: ['*'] }
+const never = new AbortController().signal
+
+export async function openServiceSite(
+  t: TestContext,
+  open: (t: TestContext) => Promise<Database>,
+  first: LoadedConfig['options'],
+  service: JsonObject = {},
+  log: (line: string) => void = () => undefined,
+): Promise<ServiceSite> {
+  // What is to be ended first has to say so first.
+  const ending: (() => Promise<void>)[] = []
+  t.after(() => Promise.all(ending.map((end) => end())))
+  const database = await open(t)
+  const data = mkdtempSync(join(tmpdir(), 'gantry-site-'))
+  t.after(() => rmSync(data, { recursive: true, force: true }))
+  const settings = serviceSettings({ service }, data)
+  const bus = createBus()
+  const unhear = logEvents(bus, createLog('debug', { write: log }))
+  t.after(unhear)
+  let options = first
+  const loaded = (): LoadedConfig => ({
+    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [], options },
+  })
+  const running = await startService({
+    ...{ settings, bus, database: database.asService() },
+    files: folderArtifacts({ folder: join(data, 'artifacts') }),
+    snapshot: async (additions) => createSnapshot(loaded(), additions, bus),
+    callbackKey: async () => undefined,
+  })
+  ending.push(() => running.stop(5_000))
+  const ended = async <Outcome>(input: Parameters<Service['submit']>[0], as: Identity): Promise<Ended<Outcome>> => {
+    const { callId } = await running.service.submit(input, as)
+    await running.service.wait(callId, as, 20_000, never)
+    const { result } = await running.service.call(callId, as)
+    return { callId, outcome: result as Outcome }
+  }
+  return {
+    service: running.service,
+    database,
+    call: (tool, args, as = operator) => ended({ kind: 'call', tool, args }, as),
+    chain: (steps, input, as = operator) =>
+      ended({ kind: 'chain', args: { steps, ...(input === undefined ? {} : { input }) } }, as),
+    async configure(next) {
+      options = next
+      await running.reload()
+    },
+  }
+}
