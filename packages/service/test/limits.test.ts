@@ -3,7 +3,9 @@ import { type TestContext, test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import type { Database } from '../src/databases/database.ts'
 import { openPostgres } from '../src/databases/postgres.ts'
+import { sqlCallStore } from '../src/stores/sql.ts'
 import { redisForFile } from '../src/transports/redis/redis.fixture.ts'
+import { eventually } from './broker-site.fixture.ts'
 import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
 import { createLedger, type LimitedSite, openLimitedSite } from './limits.fixture.ts'
 
@@ -126,6 +128,7 @@ test('with ten thousand calls of one waiting, the calls of another begin with th
   })
   await queueMany(database, 'noisy', 10_000)
   const quiet = someone('quiet')
+  await eventually(async () => ledger.began.length > 0 || undefined, 'calls of the other')
   const ids: string[] = []
   for (let n = 0; n < 20; n++) {
     const { callId } = await site.service.submit({ kind: 'call', tool: 't:work', args: {} }, quiet)
@@ -142,6 +145,24 @@ test('with ten thousand calls of one waiting, the calls of another begin with th
   assert.equal(ids.length, 20)
 })
 
+test('with ten thousand calls of one waiting, those of another are all in the next claims, one for one', async (t) => {
+  const { database } = await postgresDatabase(t)
+  await queueMany(database, 'noisy', 10_000)
+  await queueMany(database, 'quiet', 5)
+  const store = sqlCallStore(database)
+  const busy = { noisy: 0, quiet: 0 }
+  const claimed: string[] = []
+  for (const max of [2, 1, 1, 6]) {
+    for (const { call } of await store.claim(max, { worker: 'w', leaseMs: 60_000, busy })) {
+      const tenant = call.identity.tenant as keyof typeof busy
+      claimed.push(tenant)
+      busy[tenant] += 1
+    }
+  }
+  assert.equal(claimed.length, 10)
+  assert.deepEqual(busy, { noisy: 5, quiet: 5 })
+})
+
 /** So many calls of a tenant, put into the queue behind the service's back. */
 async function queueMany(database: Database, tenant: string, calls: number): Promise<void> {
   const identity = JSON.stringify(someone(tenant))
@@ -154,6 +175,7 @@ async function queueMany(database: Database, tenant: string, calls: number): Pro
     `insert into queue (call_id, tenant, principal) select $1 || '-' || i, $1, 'ada' from generate_series(1, $2::int) i`,
     [tenant, calls],
   )
+  await database.query(`select pg_notify('gantry_ready', '')`)
 }
 
 test('a tenant with too many calls waiting is refused until some are done, and others are not', async (t) => {

@@ -47,7 +47,7 @@ export function createTurns(weightOf: (tenant: string) => number): Turns {
       if (seat.waiting.length === 0) continue
       const load = seats.size === 1 ? 0 : (seat.running + 1) / weightOf(tenant)
       const isEarlier = load === least && seat.servedAt < (best?.servedAt ?? 0)
-      if (best === undefined) [best, least] = [seat, load]
+      if (load < least || isEarlier) [best, least] = [seat, load]
     }
     return best
   }

@@ -116,7 +116,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     accepts(tenant) {
       if (consuming.signal.aborted) return false
       if (consumer.idle && desk.waiting === 0 && desk.running < options.slots) return true
-      return false && hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
+      return hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
     },
     get busy() {
       return Object.fromEntries(desk.open())
