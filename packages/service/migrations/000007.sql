@@ -20,7 +20,7 @@ begin
   loop
     execute format('grant %s on %s to gantry_service', case
       when guarded.relname = 'migrations' then 'select'
-      when guarded.relname in ('audit', 'audit_seals') then 'select, insert'
+      when guarded.relname in ('audit', 'audit_seals', 'policies') then 'select, insert'
       else 'select, insert, update, delete' end, guarded.name);
     if not guarded.relrowsecurity then
       execute format('alter table %s enable row level security', guarded.name);
