@@ -31,7 +31,13 @@ for (const [name, open] of drivers) {
     await service.query(`update circuits set streak = 2`)
     await service.query('delete from circuits')
     const refused = [
-      ...["update audit set tenant = 'other'", 'delete from audit', 'truncate audit', 'delete from audit_seals'],
+      ...[
+        "update audit set tenant = 'other'",
+        'delete from audit',
+        'truncate audit',
+        'delete from audit_seals',
+        'delete from policies',
+      ],
       ...['truncate circuits', 'drop table circuits', 'alter table audit disable trigger all'],
       ...['create table mine (id integer)', 'alter table audit disable row level security', 'delete from migrations'],
     ]
@@ -129,7 +135,7 @@ async function unguarded(database: Database): Promise<unknown[]> {
       relrowsecurity and has_table_privilege('gantry_service', oid, 'select')
       and exists (select from pg_policy where polrelid = c.oid and polname = 'service')
       and (relname = 'migrations' or has_table_privilege('gantry_service', oid, 'insert'))
-      and (relname in ('migrations', 'audit', 'audit_seals')
+      and (relname in ('migrations', 'audit', 'audit_seals', 'policies')
         <> has_table_privilege('gantry_service', oid, 'update, delete'))
       and not has_table_privilege('gantry_service', oid, 'truncate, trigger, references')
       and (exists (select from pg_policy where polrelid = c.oid and polname = 'tenant') or not exists (
