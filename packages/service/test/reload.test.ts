@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import type { JsonObject } from '@gantry/contract'
 import { loadConfig } from '../src/config/load.ts'
@@ -26,7 +26,7 @@ async function openFar(t: TestContext) {
   return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen, release: gate.resolve }
 }
 
-/** `gantry serve` in this process, from a file that the test writes. */
+/** `gantry serve` in this process, from a file that the test writes and the service finds. */
 async function openServe(t: TestContext, config: JsonObject) {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-reload-'))
   const file = join(folder, 'gantry.config.json')
@@ -45,7 +45,7 @@ async function openServe(t: TestContext, config: JsonObject) {
   const environment = { GANTRY_DATA: data, GANTRY_PORT: '0' }
   writeFileSync(file, JSON.stringify(config))
   const ended = serve({
-    load: () => loadConfig({ folder, environment, file, signal: stop.signal, fresh: true }),
+    load: () => loadConfig({ folder, environment, signal: stop.signal, fresh: true }),
     say: () => undefined,
     log: { write: (line) => void log.push(line) },
     ready: (url) => started.resolve(url ?? ''),
@@ -76,7 +76,7 @@ async function openServe(t: TestContext, config: JsonObject) {
     process.emit('SIGHUP')
   }
   return {
-    ...{ ask, told, log, put },
+    ...{ ask, told, log, put, file },
     /** Writes the file, as text or as JSON, and waits for what comes of it. */
     write(next: string | JsonObject, what = /configuration read again/): Promise<string> {
       const from = log.length
@@ -177,6 +177,22 @@ test('a service takes up what its file says, part by part, without a restart', a
     await site.write(base)
     assert.equal(await okay(), true)
     assert.deepEqual((await site.ask('/readyz')).value, { ready: true })
+  })
+
+  await t.test('a file that goes away, or gives way to another, takes nothing with it', async () => {
+    await site.write({ ...base, policy: { rules: [{ deny: 'far:get', reason: 'Closed.' }], default: 'allow' } })
+    for (const name of ['gone.json', 'gantry.config.mjs']) {
+      const moved = join(dirname(site.file), name)
+      renameSync(site.file, moved)
+      if (name.endsWith('.mjs')) writeFileSync(moved, 'export default {}')
+      const from = site.log.length
+      process.emit('SIGHUP')
+      await site.told(/not there any more/, from)
+      assert.equal(await site.outcome('far:get'), 'DENIED')
+      rmSync(moved)
+      await site.write({ ...base, policy: { rules: [{ deny: 'far:get', reason: 'Closed.' }], default: 'allow' } })
+    }
+    await site.write(base)
   })
 
   await t.test('what needs a restart is named, and everything else of the same file is in use', async () => {

@@ -65,6 +65,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       async snapshot(additions) {
         const next = unused ?? (await load())
         unused = undefined
+        refuseAnother(loaded.file, next.file)
         const snapshot = createSnapshot(next, additions, bus)
         // Only now is it certain that it can be used, and from here on all of it is.
         latest = next
@@ -105,6 +106,16 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     await database.close()
     unhear()
   }
+}
+
+/** A file that went away, for good or while it is being replaced, must not take the policy with it. */
+function refuseAnother(file: string | undefined, next: string | undefined): void {
+  if (file === undefined || file === next) return
+  const instead = next === undefined ? '' : `, and ${next} was found in its place`
+  throw new ToolError(
+    'CONFIG_INVALID',
+    `The configuration ${file} is not there any more${instead}; put it back, or start the service anew without it.`,
+  )
 }
 
 /** An embedded database belongs to one process, so that one has to take calls and work on them. */
