@@ -67,7 +67,7 @@ export const subjects: { readonly [name: string]: Setup } = {
 
 async function someKey(publicKey?: string) {
   const records = memoryKeys()
-  const made = await createKeyControl(records).create(
+  const made = await createKeyControl(records, async () => undefined).create(
     { name: 'bench', ...(publicKey === undefined ? {} : { publicKey }) },
     owner,
   )

@@ -24,7 +24,7 @@ export {
   type PageOptions,
 } from './client.ts'
 export type { FollowOptions } from './follow.ts'
-export type { KeyOptions, Keys, MadeKey, RotateOptions } from './keys.ts'
+export type { KeyOptions, Keys, MadeKey, RevokeOptions, RotateOptions } from './keys.ts'
 export type { CallOptions, ChainOptions, ClientOptions, SubmitOptions } from './options.ts'
 export type { PolicyAccess, PolicyAnswer, PolicyDocument, PolicyTestOptions, PolicyView } from './policy.ts'
 export type {

@@ -26,6 +26,10 @@ export interface RotateOptions extends Waiting {
   readonly publicKey?: string | undefined
 }
 
+export interface RevokeOptions extends Waiting {
+  readonly cancelCalls?: boolean | undefined
+}
+
 /** A key that was made; `text` is the key itself, shown this once, and absent for one that signs. */
 export interface MadeKey {
   readonly key: KeyView
@@ -45,8 +49,8 @@ export interface Keys {
   create(options: KeyOptions): Promise<MadeKey>
   /** Makes the successor of a key, which itself ends when the overlap is over. */
   rotate(id: string, options?: RotateOptions): Promise<MadeKey>
-  /** Ends a key at once. */
-  revoke(id: string, options?: Waiting): Promise<KeyView>
+  /** Ends a key at once; calls of its principal that nobody works on yet are cancelled when `cancelCalls` says so. */
+  revoke(id: string, options?: RevokeOptions): Promise<KeyView>
 }
 
 export function keysOf(http: Http): Keys {

@@ -15,6 +15,20 @@ create table audit_seals (
 -- By time, seals lead to the rows of that time, whose own times have no index.
 create index audit_seals_time on audit_seals (sealed_at);
 
+-- A seal continues the last one and stands for numbers that were given out: one that stood for later ones would have
+-- rows that are still to come taken for forged.
+create function check_seal() returns trigger language plpgsql as $$
+begin
+  if new.n is distinct from (select coalesce(max(n), 0) + 1 from audit_seals)
+    or new.upto_seq > coalesce(pg_sequence_last_value('audit_seq_seq'), 0)
+  then
+    raise exception 'seal % does not continue the record', new.n using errcode = 'insufficient_privilege';
+  end if;
+  return new;
+end
+$$;
+create trigger continues before insert on audit_seals for each row execute function check_seal();
+
 -- The only way in which rows of the audit record go: whole seals from the oldest on, with their rows, once all of those
 -- are older than the retention, which is a day at least whatever is asked for. The newest seal stays. What went is noted
 -- on the record itself, so that who verifies knows where the chain begins now, and nobody can cut off its start unseen.

@@ -34,6 +34,8 @@ alter table approvals add column approvers jsonb not null default '[]';
 alter table approvals add column args text;
 alter table approvals add column args_bytes integer not null default 0;
 alter table approvals add column decided_why text;
+-- The roles of who decided, by which he may be asked whether he still might; null for who may decide on everything.
+alter table approvals add column decided_roles jsonb;
 alter table approvals add constraint approvals_decision_check check (decision in ('approve', 'deny', 'expired'));
 create index approvals_listed on approvals (tenant, asked_at desc, id desc);
 create index approvals_open on approvals (tenant, asked_at desc, id desc) where decision is null;

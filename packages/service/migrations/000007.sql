@@ -20,7 +20,8 @@ begin
   loop
     execute format('grant %s on %s to gantry_service', case
       when guarded.relname = 'migrations' then 'select'
-      when guarded.relname in ('audit', 'audit_seals', 'policies') then 'select, insert'
+      when guarded.relname = 'audit' then 'select'
+      when guarded.relname in ('audit_seals', 'policies') then 'select, insert'
       else 'select, insert, update, delete' end, guarded.name);
     if not guarded.relrowsecurity then
       execute format('alter table %s enable row level security', guarded.name);
@@ -40,6 +41,14 @@ begin
       execute format('create policy tenant on %s for select to gantry_tenant using (%s)', guarded.name, own);
     end if;
   end loop;
+  -- Rows of the audit record get their numbers from the sequence and from nobody else; who knows the last one knows
+  -- which rows were put behind it.
+  revoke insert on audit from gantry_service;
+  execute (
+    select format('grant insert (%s) on audit to gantry_service', string_agg(quote_ident(attname), ', '))
+    from pg_attribute where attrelid = 'gantry.audit'::regclass and attnum > 0 and not attisdropped and attname <> 'seq'
+  );
+  grant select on sequence audit_seq_seq to gantry_service;
   -- What is done with the rights of the owner is for the service alone.
   for guarded in
     select oid::regprocedure as name from pg_proc where pronamespace = 'gantry'::regnamespace and prosecdef

@@ -58,11 +58,13 @@ $$;
 -- its weight, and among equals to the first after `after` in the circle of names, until nobody has any left; within a
 -- tenant the highest priority is first, then the oldest. `busy` says how many calls of each tenant whoever asks has in hand already;
 -- `shares` the weight of tenants, how many of their calls may be held at a time by all together, and how many of each
--- of their principals (`*`: of every tenant that is not named). About a hundred tenants are looked at, from the first
+-- of their principals (`*`: of every tenant that is not named). With `newcomers` only tenants that are not in `busy` get
+-- a call, one each. About a hundred tenants are looked at, from the first
 -- after `after` on.
 -- Whoever comes second to a tenant with a limit waits for the first to commit and then, because each statement of a
 -- function sees what was committed before it, counts what the first one took.
-create function take_turns(most integer, labels jsonb, busy jsonb, shares jsonb, after text) returns setof text
+create function take_turns(most integer, labels jsonb, busy jsonb, shares jsonb, after text,
+  newcomers boolean) returns setof text
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   names text[] := '{}';
@@ -96,6 +98,12 @@ begin
     after := '';
   end loop;
 
+  if newcomers then
+    names := array(select name from unnest(names) with ordinality as ready(name, n) where not busy ? name order by n);
+    most := least(most, cardinality(names));
+    free := most;
+  end if;
+
   perform pg_advisory_xact_lock(l.lock)
   from (
     select distinct hashtextextended(name, 4721906116) as lock
@@ -111,7 +119,7 @@ begin
     array_agg(coalesce((busy -> name)::integer, 0) order by n),
     array_agg(share -> 'principals' order by n),
     array_agg(0),
-    array_agg(least(most, (share -> 'concurrency')::integer - coalesce((held -> name)::integer, 0)) order by n)
+    array_agg(least(most, case when newcomers then 1 end, (share -> 'concurrency')::integer - coalesce((held -> name)::integer, 0)) order by n)
   into weights, loads, limits, given, rooms
   from unnest(names) with ordinality as ready(name, n),
     lateral (select coalesce(shares -> name, shares -> '*') as share) own;

@@ -77,7 +77,8 @@ for (const [engine, database] of Object.entries(open)) {
     assert.doesNotMatch(text, /by its key/)
     assert.match(text, /"kept":"as it is"/)
     assert.equal(text.match(/before .{0,6}\[redacted\].{0,6} after/g)?.length, 6)
-    assert.equal(text.match(/key .{0,6}\[redacted\]/g)?.length, 4)
+    // Without what told them apart most of these keys are the same.
+    assert.equal(text.match(/key .{0,6}\[redacted\]/g)?.length, 2)
   })
 
   test(`${engine}: what is refused, and how often, is on the record, as far as it is somebody’s doing`, async (t) => {

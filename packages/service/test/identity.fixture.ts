@@ -36,7 +36,7 @@ export async function startIdentityRig(
 ): Promise<IdentityRig> {
   const { now, ...said } = given
   const settings = { current: { ...defaultAuthentication, ...said } }
-  const keys = createKeyControl(keyRecords(database))
+  const keys = createKeyControl(keyRecords(database), async () => undefined)
   const ownerKey = newApiKey()
   const authentication = await openAuthentication({
     ...{ database, owner, key: ownerKey, bus: createBus() },

@@ -23,7 +23,7 @@ test('121: many keys, addresses and connections of one principal or tenant share
   const { tools } = createLedger()
   const tenants = { acme: { rate: { ...slowly, burst: 10 }, principals: { '*': { rate: slowly } } } }
   const site = await openLimitedSite(t, { database, tenants, tools })
-  const keys = createKeyControl(keyRecords(database))
+  const keys = createKeyControl(keyRecords(database), async () => undefined)
   const authentication = await openAuthentication({
     ...{ database, owner, key: newApiKey(), bus: createBus() },
     settings: () => defaultAuthentication,

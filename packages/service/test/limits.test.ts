@@ -81,6 +81,26 @@ test('an idempotent repeat does not cost twice, and a call that is refused for i
   await assert.rejects(site.service.submit(call, who), { code: 'RATE_LIMITED' })
 })
 
+test('whoever asks again under the same key is answered, whatever limit he has reached', async (t) => {
+  const { tools } = createLedger()
+  const tenants = {
+    acme: { rate: { ...slowly, burst: 2 } },
+    dear: { cost: { budget: 5, everyMs: 1_000_000_000 } },
+  }
+  const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants, tools })
+  for (const tenant of ['acme', 'dear']) {
+    const who = someone(tenant)
+    const keyed = { kind: 'call', tool: 't:dear', args: {}, idempotencyKey: 'once' } as const
+    const { callId } = await site.service.submit(keyed, who)
+    await untilDone(site, [callId], who)
+    for (let n = 0; n < 6; n++) assert.equal((await site.service.submit(keyed, who)).callId, callId)
+    const limited = { code: 'RATE_LIMITED' }
+    await assert.rejects(site.service.submit({ ...keyed, idempotencyKey: 'another' }, who), limited)
+    await assert.rejects(site.service.submit({ ...keyed, args: { other: 1 } }, who), limited)
+    await assert.rejects(site.service.submit(keyed, someone(tenant, 'bob')), limited)
+  }
+})
+
 test('a chain costs what its steps cost together', async (t) => {
   const { tools } = createLedger()
   const tenants = { acme: { cost: { budget: 12, everyMs: 1_000_000_000 } } }
@@ -119,6 +139,32 @@ test('of two workers together no more calls of a tenant or a principal run than 
   assert.equal(most('beta'), 1)
   assert.equal(ledger.began.length, 80)
 })
+
+for (const where of ['the same process', 'another process']) {
+  test(`long calls of one, however short those before were, do not keep out another’s, from ${where}`, async (t) => {
+    const { url, database } = await postgresDatabase(t)
+    const second = await openPostgres({ url })
+    t.after(() => second.close())
+    const ledger = createLedger()
+    const site = { tenants: {}, tools: ledger.tools }
+    const worker = await openLimitedSite(t, { ...site, database: database.asService() })
+    const api = await openLimitedSite(t, { ...site, database: second.asService(), service: { roles: ['api'] } })
+    const door = where === 'another process' ? api : worker
+    t.after(ledger.open)
+    const [quiet, noisy] = [someone('quiet'), someone('noisy')]
+    const work = { kind: 'call', tool: 't:work', args: {} } as const
+    for (let n = 0; n < 150; n++) await untilDone(worker, [(await worker.service.submit(work, quiet)).callId], quiet)
+    assert.equal(count(await codesOf(door, 't:gated', noisy, 320), 'ok'), 320)
+    await eventually(async () => ledger.began.filter((who) => who === 'noisy ada').length >= 56 || undefined, 'a crowd')
+    for (const who of [quiet, someone('third')]) {
+      const { callId } = await door.service.submit(work, who)
+      const result = await door.service.wait(callId, who, 20_000, never)
+      assert.equal(result?.status, 'ok', `the call of ${who.tenant}`)
+    }
+    assert.equal(ledger.most.get('noisy'), 56, 'one slot in eight is kept')
+    ledger.open()
+  })
+}
 
 test('with ten thousand calls of one waiting, the calls of another begin with the next free slot', async (t) => {
   const { database } = await postgresDatabase(t)

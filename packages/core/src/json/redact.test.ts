@@ -96,6 +96,26 @@ test('a secret inside a longer base64 text is taken out at any alignment', () =>
   }
 })
 
+test('base64 of a secret goes with the characters and the padding that hold its last bits, whole or in pieces', () => {
+  for (const value of [secret, `${secret}1`, `${secret}12`]) {
+    const redactor = createRedactor({ values: [value] })
+    for (const prefix of ['', 'a', 'ab', 'abc', 'abcd']) {
+      for (const encoding of ['base64', 'base64url'] as const) {
+        const whole = Buffer.from(prefix + value).toString(encoding)
+        for (const form of [whole, encodeURIComponent(whole)]) {
+          const shown = redactor.text(`"${form}"`)
+          assert.match(shown, /^"[\w+/%-]{0,6}\[redacted\]"$/, `${form} ${shown}`)
+          for (let cut = 0; cut <= form.length + 2; cut++) {
+            const stream = redactor.pieces()
+            const both = stream.push(`"${form}"`.slice(0, cut)) + stream.push(`"${form}"`.slice(cut)) + stream.end()
+            assert.equal(both, shown, `${cut}`)
+          }
+        }
+      }
+    }
+  }
+})
+
 test('no secret survives in any place of any value', () => {
   const text = fc.oneof(
     fc.string(),

@@ -73,13 +73,20 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     let held = ''
     return {
       push(piece) {
-        const whole = text(held + piece)
+        const all = held + piece
+        const found = some ? findForms(forms, all) : []
+        const open = openAt(found, all, forms)
+        if (open !== undefined) {
+          held = all.slice(open)
+          return text(all.slice(0, open))
+        }
+        const whole = blank(all, found)
         const kept = some ? beginningOf(forms, whole) : 0
         held = whole.slice(whole.length - kept)
         return whole.slice(0, whole.length - kept)
       },
       end() {
-        const rest = held
+        const rest = text(held)
         held = ''
         return rest
       },
@@ -88,29 +95,55 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   return { text, value, pieces }
 }
 
-type Span = readonly [start: number, end: number]
+/** A place of a secret; open when its last characters, which may follow, are not there yet. */
+type Span = readonly [start: number, end: number, open: boolean]
 
 /** Encoded forms are looked for in the joined lines of a text, which hold all that its single lines do. */
-function findForms({ plain, encoded }: SecretForms, text: string): Span[] {
+function findForms({ plain, encoded, rests }: SecretForms, text: string): Span[] {
   const found: Span[] = []
   addPlaces(plain, text, found)
   const joined = joinLines(text)
   if (joined === undefined) {
-    addPlaces(encoded, text, found)
+    addPlaces(encoded, text, found, rests)
     return found
   }
   const broken: Span[] = []
-  addPlaces(encoded, joined.text, broken)
-  for (const [start, end] of broken) found.push([joined.place(start), joined.place(end - 1) + 1])
+  addPlaces(encoded, joined.text, broken, rests)
+  for (const [start, end, open] of broken) found.push([joined.place(start), joined.place(end - 1) + 1, open])
   return found
 }
 
-/** Adds where forms are, which are sorted by their length. */
-function addPlaces(forms: readonly string[], text: string, found: Span[]): void {
+/** Adds where forms are, which are sorted by their length, each with the characters behind it that hold a rest of it. */
+function addPlaces(forms: readonly string[], text: string, found: Span[], rests?: SecretForms['rests']): void {
   for (const form of forms) {
     if (form.length > text.length) return
-    for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) found.push([at, at + form.length])
+    const rest = rests?.get(form) ?? 0
+    for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) {
+      const end = at + form.length
+      found.push(rest === 0 ? [at, end, false] : withRest(text, at, end, rest))
+    }
   }
+}
+
+/** A place in base64 with so many characters more, as far as they are base64, and the padding behind them. */
+function withRest(text: string, start: number, end: number, rest: number): Span {
+  const behind = text.slice(end, end + 3 * rest + 7)
+  let length = 0
+  for (let left = rest; left > 0; left--) {
+    const one = /^(?:%2[BF]|[A-Za-z0-9+/_-])/i.exec(behind.slice(length))
+    length += one?.[0].length ?? 0
+  }
+  length += /^(?:=|%3D){0,2}/i.exec(behind.slice(length))?.[0].length ?? 0
+  return [start, end + length, /^(?:%[23]?)?$/.test(behind.slice(length))]
+}
+
+/** Where to hold a text back so that a secret that is open stays whole, with all that overlaps it. */
+function openAt(spans: readonly Span[], text: string, forms: SecretForms): number | undefined {
+  const starts = spans.flatMap(([start, , open]) => (open ? [start] : []))
+  if (starts.length === 0) return undefined
+  let at = Math.min(text.length - beginningOf(forms, text), ...starts)
+  for (const [start, end] of spans.toSorted((a, b) => b[1] - a[1])) if (start < at && end > at) at = start
+  return at
 }
 
 /** Blanks every span; secrets that overlap are blanked together, so that no rest of one is left beside the other. */

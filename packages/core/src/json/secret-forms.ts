@@ -7,12 +7,14 @@ export interface SecretForms {
   readonly plain: readonly string[]
   /** In letters and digits that carry bytes; programs break these over lines wherever they like. */
   readonly encoded: readonly string[]
+  /** Of forms in base64, how many characters behind them hold the last bits of the secret, and what comes after it. */
+  readonly rests: ReadonlyMap<string, number>
 }
 
 /** The forms of secrets, without those too short to look for. */
 export function formsOf(secrets: readonly string[]): SecretForms {
   const plain = new Set<string>()
-  const encoded = new Set<string>()
+  const encoded = new Map<string, number>()
   for (const secret of secrets) {
     if (secret.length < shortestSecret) continue
     for (const variant of new Set([secret, secret.normalize('NFC'), secret.normalize('NFD')])) {
@@ -20,10 +22,10 @@ export function formsOf(secrets: readonly string[]): SecretForms {
       addEncoded(variant, encoded)
     }
   }
-  return { plain: longEnough(plain), encoded: longEnough(encoded) }
+  return { plain: longEnough(plain), encoded: longEnough(encoded.keys()), rests: encoded }
 }
 
-function longEnough(forms: ReadonlySet<string>): string[] {
+function longEnough(forms: Iterable<string>): string[] {
   return [...forms].filter((form) => form.length >= shortestSecret).sort((a, b) => a.length - b.length)
 }
 
@@ -64,31 +66,46 @@ function lower(text: string): string {
 }
 
 /** Hex and base64 of the secret in UTF-8 and both orders of UTF-16, and what base64 makes of base64. */
-function addEncoded(secret: string, forms: Set<string>): void {
+function addEncoded(secret: string, forms: Map<string, number>): void {
   const little = Buffer.from(secret, 'utf16le')
   for (const bytes of [Buffer.from(secret), little, Buffer.from(little).swap16()]) {
     const hex = bytes.toString('hex')
-    forms.add(hex).add(hex.toUpperCase())
-    for (const once of base64Of(bytes)) {
+    for (const form of [hex, hex.toUpperCase()]) addForm(form, 0, forms)
+    for (const once of base64Of(bytes, 0)) {
       addBase64(once, forms)
-      if (bytes !== little) for (const twice of base64Of(Buffer.from(once))) addBase64(twice, forms)
+      if (bytes === little) continue
+      for (const twice of base64Of(Buffer.from(once.text), once.rest)) addBase64(twice, forms)
     }
   }
 }
 
-function addBase64(text: string, forms: Set<string>): void {
-  forms.add(text).add(text.replaceAll('+', '-').replaceAll('/', '_'))
-  if (/[+/]/.test(text)) forms.add(encodeURIComponent(text))
+interface Base64Form {
+  readonly text: string
+  readonly rest: number
 }
 
-/** What of the base64 of a longer text is sure to come from these bytes, at each of the three alignments. */
-function base64Of(bytes: Buffer): string[] {
-  const found: string[] = []
+function addForm(form: string, rest: number, forms: Map<string, number>): void {
+  forms.set(form, Math.max(rest, forms.get(form) ?? 0))
+}
+
+function addBase64({ text, rest }: Base64Form, forms: Map<string, number>): void {
+  addForm(text, rest, forms)
+  addForm(text.replaceAll('+', '-').replaceAll('/', '_'), rest, forms)
+  if (/[+/]/.test(text)) addForm(encodeURIComponent(text), rest, forms)
+}
+
+/**
+ * What of the base64 of a longer text is sure to come from these bytes, at each of the three alignments. When they are
+ * base64 themselves, `inner` characters and the padding of that come behind them, each in two characters at most.
+ */
+function base64Of(bytes: Buffer, inner: number): Base64Form[] {
+  const found: Base64Form[] = []
   for (let shift = 0; shift < 3; shift++) {
     const padded = Buffer.concat([Buffer.alloc(shift), bytes])
     const whole = Math.floor((padded.length * 8) / 6)
-    const aligned = padded.toString('base64').slice(Math.ceil((shift * 8) / 6), whole)
-    if (aligned.length >= shortestSecret * 2 || shift === 0) found.push(aligned)
+    const text = padded.toString('base64').slice(Math.ceil((shift * 8) / 6), whole)
+    const rest = inner * 2 + (padded.length % 3 === 0 ? 0 : 1)
+    if (text.length >= shortestSecret * 2 || shift === 0) found.push({ text, rest })
   }
   return found
 }

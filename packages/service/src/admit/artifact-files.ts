@@ -1,11 +1,13 @@
 import { buffer } from 'node:stream/consumers'
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { Artifacts } from '../records/artifacts.ts'
+import type { Reader } from '../records/reader.ts'
 
 export interface ArtifactFilesOptions {
   readonly artifacts: Pick<Artifacts, 'find' | 'open'>
   /** Whose artifacts may be named. */
-  readonly tenant: string
+  /** Who names them. */
+  readonly reader: Reader
   readonly signal: AbortSignal
   /** Of all of them together; as many as a sandbox takes, unless told. */
   readonly maxBytes?: number
@@ -21,7 +23,7 @@ const takesFiles = /^(?:code|shell):run(?:$|:)/
 /**
  * Puts the content of artifacts into the arguments of a tool that takes files: `{ artifact }` becomes `{ base64 }`. The
  * arguments of other tools, and other files, stay as they are.
- * - Errors: NOT_FOUND for an artifact that is none of the tenant's; INPUT_INVALID for more bytes than a sandbox takes.
+ * - Errors: NOT_FOUND for an artifact that is not there for who names it; INPUT_INVALID for more bytes than a sandbox takes.
  */
 export async function resolveArtifactFiles(
   tool: string,
@@ -64,17 +66,17 @@ interface Named {
 
 /** Looks before anything is read, so that what is too much is refused and not half loaded. */
 async function checkSizes(named: readonly Named[], options: ArtifactFilesOptions): Promise<void> {
-  const { artifacts, tenant, maxBytes = sandboxBytes } = options
+  const { artifacts, reader, maxBytes = sandboxBytes } = options
   if (named.length > mostFiles) throw invalid({ path: '/files', message: `names more than ${mostFiles} artifacts` })
   let left = maxBytes
   for (const { path, id } of named) {
-    left -= (await artifacts.find(id, tenant)).bytes
+    left -= (await artifacts.find(id, reader)).bytes
     if (left < 0) throw invalid({ path: pointerTo(path), message: `takes the artifacts over ${maxBytes} bytes` })
   }
 }
 
-async function contentOf(id: string, { artifacts, tenant, signal }: ArtifactFilesOptions): Promise<string> {
-  const { content } = await artifacts.open(id, tenant, undefined, signal)
+async function contentOf(id: string, { artifacts, reader, signal }: ArtifactFilesOptions): Promise<string> {
+  const { content } = await artifacts.open(id, reader, undefined, signal)
   return (await buffer(content)).toString('base64')
 }
 

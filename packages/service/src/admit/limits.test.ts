@@ -44,7 +44,7 @@ function gateOf(tenants: TenantsLimits, queued: { [tenant: string]: { [principal
     }
     return passed
   }
-  return { gate, passes, counted, change }
+  return { gate, passes, counted, change, left }
 }
 
 const slowly = { perSecond: 10 / aDay, burst: 10 }
@@ -65,6 +65,13 @@ test('a tenant’s rate is shared by all its principals, whatever keys and permi
   for (const who of many) passed += await passes(who, 1)
   assert.equal(passed, 10)
   assert.equal(gate.enter(someone('other')), undefined)
+})
+
+test('a principal that is over its rate takes nothing of what its tenant shares', async () => {
+  const { passes, left } = gateOf({ acme: { rate: slowly, principals: { eve: { rate: { ...slowly, burst: 2 } } } } })
+  assert.equal(await passes(someone('acme', 'eve'), 9), 2)
+  assert.equal(left.get('["rate","acme"]'), 8)
+  assert.equal(await passes(someone('acme'), 20), 8)
 })
 
 test('what holds for all holds for each by itself, and own words come before it', async () => {

@@ -136,9 +136,10 @@ function compile(tenants: TenantsLimits): Compiled {
 function holders(tenants: TenantsLimits, tenant: string, principal: string): readonly Holder[] {
   const whole = limitsOf(tenants, tenant)
   const own = principalLimits(whole, principal)
+  // The principal first: one that is over its limit then takes nothing of what all of its tenant share.
   return [
-    holder(`The tenant ${tenant}`, [tenant], undefined, whole),
     holder(`${principal} of the tenant ${tenant}`, [tenant, principal], principal, own),
+    holder(`The tenant ${tenant}`, [tenant], undefined, whole),
   ].filter(({ limits: { rate, concurrency, queued, cost } }) => (rate ?? concurrency ?? queued ?? cost) !== undefined)
 }
 

@@ -104,7 +104,7 @@ testOnDatabases({
     const unread = { ...artifacts, open: () => assert.fail('it was read') }
     const refused = resolveArtifactFiles('code:run', args, {
       artifacts: unread,
-      tenant: 'acme',
+      reader: 'acme',
       signal,
       maxBytes: 1_000,
     })

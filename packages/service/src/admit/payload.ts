@@ -49,7 +49,7 @@ export async function readPayload(
 ): Promise<JsonObject> {
   const json = call.payload ?? (await text(await artifacts.content(call.payloadRef ?? '', signal)))
   const payload = JSON.parse(json) as JsonObject
-  const options = { artifacts, tenant: call.identity.tenant, signal }
+  const options = { artifacts, reader: call.identity, signal }
   if (call.kind === 'chain') return resolveChainFiles(payload, options)
   return resolveArtifactFiles(call.tool, payload, options)
 }

@@ -14,7 +14,10 @@ const denied = { code: 'DENIED' }
 
 test('a key has what was asked for, and its text is 256 random bits that are kept nowhere', async () => {
   const records = memoryKeys()
-  const { key, text = '' } = await createKeyControl(records).create({ name: 'ci', permissions: ['a:b'] }, owner)
+  const { key, text = '' } = await createKeyControl(records, async () => undefined).create(
+    { name: 'ci', permissions: ['a:b'] },
+    owner,
+  )
   assert.match(text, /^gk_[a-z0-9]{12}_[A-Za-z0-9_-]{43}$/)
   assert.deepEqual([key.tenant, key.principal, key.permissions, key.kind], ['acme', 'key:ci', ['a:b'], 'bearer'])
   assert.equal(Math.round((Date.parse(key.expiresAt) - Date.parse(key.createdAt)) / 86_400_000), 90)
@@ -23,7 +26,7 @@ test('a key has what was asked for, and its text is 256 random bits that are kep
 })
 
 test('nobody can make a key that may do more than he may himself', async () => {
-  const control = createKeyControl(memoryKeys())
+  const control = createKeyControl(memoryKeys(), async () => undefined)
   const beyond: { readonly [what: string]: Omit<KeyInput, 'name'> } = {
     'all permissions': { permissions: ['*'] },
     'a wider pattern': { permissions: ['gantry:*'] },
@@ -37,8 +40,8 @@ test('nobody can make a key that may do more than he may himself', async () => {
     'other tools': { tools: ['files:read', 'mail:*'] },
   }
   for (const [what, input] of Object.entries(beyond)) {
-    await assert.rejects(control.create({ name: 'x', ...input }, clerk), denied, what)
-    assert.ok(await control.create({ name: 'x', ...input }, owner), `${what} is the owner’s to give`)
+    await assert.rejects(control.create({ name: what, ...input }, clerk), denied, what)
+    assert.ok(await control.create({ name: what, ...input }, owner), `${what} is the owner’s to give`)
   }
   const { key } = await control.create(
     { name: 'x', permissions: ['files:read'], roles: ['staff'], tools: ['files:read', 'demo:add:1.0.0'] },
@@ -49,8 +52,66 @@ test('nobody can make a key that may do more than he may himself', async () => {
   assert.equal((await control.create({ name: 'z', principal: 'clerk' }, clerk)).key.principal, 'clerk')
 })
 
+test('nobody without * makes a key for a principal that a key of somebody else has or had', async () => {
+  const control = createKeyControl(memoryKeys(), async () => undefined)
+  const maker: Identity = { ...clerk, permissions: [...clerk.permissions, 'gantry:tenants'] }
+  const { key } = await control.create({ name: 'deploy' }, owner)
+  await control.create({ name: 'theirs', tenant: 'other' }, { ...owner, principal: 'clerk' })
+  await control.revoke(key.id, owner)
+  for (const input of [{ name: 'deploy' }, { name: 'zz', principal: 'key:deploy' }]) {
+    await assert.rejects(control.create(input, clerk), { code: 'DENIED', message: /somebody else made/ })
+  }
+  const namesake: Identity = { ...clerk, tenant: 'other' }
+  await assert.rejects(control.create({ name: 'theirs' }, namesake), denied, 'one of the same name elsewhere made it')
+  assert.ok(await control.create({ name: 'deploy' }, owner), 'one who holds * may')
+  assert.ok(await control.create({ name: 'deploy', tenant: 'other' }, maker), 'there never was one in that tenant')
+  assert.ok(await control.create({ name: 'own' }, clerk))
+  assert.ok(await control.create({ name: 'again', principal: 'key:own' }, clerk), 'he made the first himself')
+})
+
+test('revoking a key cancels what waits for its principal when it is told to, and not else', async () => {
+  const cancelled: unknown[] = []
+  const asked: unknown[] = []
+  const records = {
+    ...memoryKeys(),
+    async pending(...whose: string[]) {
+      asked.push(whose)
+      return ['c1', 'c2']
+    },
+  }
+  const control = createKeyControl(records, async (callId, tenant, by) => {
+    cancelled.push([callId, tenant, by.principal])
+  })
+  const { key: one } = await control.create({ name: 'one' }, owner)
+  const { key: two } = await control.create({ name: 'two' }, owner)
+  await control.revoke(one.id, owner)
+  assert.deepEqual(cancelled, [])
+  await control.revoke(two.id, owner, { cancelCalls: true })
+  assert.deepEqual(asked, [['acme', 'key:two']])
+  assert.deepEqual(cancelled, [
+    ['c1', 'acme', 'owner'],
+    ['c2', 'acme', 'owner'],
+  ])
+})
+
+test('a point of small order is no public key, however it is written', async () => {
+  const control = createKeyControl(memoryKeys(), async () => undefined)
+  const prime = (1n << 255n) - 19n
+  const eighth = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n
+  const points = [0n, 1n, prime - 1n, prime, prime + 1n, eighth, prime - eighth]
+  for (const y of points) {
+    for (const sign of [0n, 1n << 255n]) {
+      const bytes = Buffer.from((y + sign).toString(16).padStart(64, '0'), 'hex').reverse()
+      const making = control.create({ name: 'x', publicKey: bytes.toString('base64url') }, owner)
+      await assert.rejects(making, { code: 'INPUT_INVALID' }, bytes.toString('hex'))
+    }
+  }
+  const publicKey = '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo'
+  assert.equal((await control.create({ name: 'x', publicKey }, owner)).key.kind, 'signing')
+})
+
 test('nobody gets more by rotating a key than he has', async () => {
-  const control = createKeyControl(memoryKeys())
+  const control = createKeyControl(memoryKeys(), async () => undefined)
   const { key: strong } = await control.create({ name: 'admin', permissions: ['*'] }, owner)
   const { key: weak } = await control.create({ name: 'weak', permissions: ['files:read'], tools: ['files:*'] }, owner)
   await assert.rejects(control.rotate(strong.id, {}, clerk), denied)
@@ -60,7 +121,7 @@ test('nobody gets more by rotating a key than he has', async () => {
 })
 
 test('keys of another tenant are not there, unless one looks after all of them', async () => {
-  const control = createKeyControl(memoryKeys())
+  const control = createKeyControl(memoryKeys(), async () => undefined)
   const { key } = await control.create({ name: 'theirs', tenant: 'other' }, owner)
   for (const work of [control.revoke(key.id, clerk), control.rotate(key.id, {}, clerk)]) {
     await assert.rejects(work, { code: 'NOT_FOUND' })
@@ -74,7 +135,7 @@ test('keys of another tenant are not there, unless one looks after all of them',
 })
 
 test('what cannot be a pattern or a public key is refused with its path', async () => {
-  const control = createKeyControl(memoryKeys())
+  const control = createKeyControl(memoryKeys(), async () => undefined)
   for (const [input, path] of [
     [{ tools: ['files:read', '*:delete'] }, '/tools/1'],
     [{ publicKey: 'A'.repeat(42) }, '/publicKey'],

@@ -3,7 +3,7 @@ import { type Identity, type Issue, ToolError } from '@gantry/contract'
 import { holds, toolMatcher } from '@gantry/core'
 import type { KeyRecords, KeyView, Verifier } from '../records/api-keys.ts'
 import type { Paged, PageQuery } from '../stores/views.ts'
-import { everyTenant, refuseBeyond } from './key-grant.ts'
+import { everyTenant, isOwn, refuseBeyond } from './key-grant.ts'
 import { publicKeyOf } from './live-keys.ts'
 
 /** A key that somebody asks for; the door has checked the types and sizes of its members. */
@@ -32,6 +32,11 @@ export interface RotateInput {
   readonly publicKey?: string
 }
 
+export interface RevokeInput {
+  /** Also cancels the calls of its principal that nobody works on. */
+  readonly cancelCalls?: boolean
+}
+
 /** A key that was made: its text, which nobody can be shown again, unless it signs and its owner has it. */
 export interface MadeKey {
   readonly key: KeyView
@@ -40,14 +45,16 @@ export interface MadeKey {
 
 /**
  * Makes and ends keys, for those who hold `gantry:keys`, which the door has checked. Nobody can make, or by rotating get,
- * a key that may do more than he may himself.
+ * a key that may do more than he may himself; and nobody but one who holds `*` can make one for the principal of a key that
+ * somebody else made.
  * - Errors: DENIED, INPUT_INVALID with paths, NOT_FOUND also for keys of tenants that are not the caller's.
  */
 export interface KeyControl {
   create(input: KeyInput, maker: Identity): Promise<MadeKey>
   list(query: PageQuery & { readonly tenant?: string }, maker: Identity): Promise<Paged<KeyView>>
   rotate(id: string, input: RotateInput, maker: Identity): Promise<MadeKey>
-  revoke(id: string, maker: Identity): Promise<KeyView>
+  /** Calls that were made with it go on, unless those of its principal that nobody works on yet are cancelled with it. */
+  revoke(id: string, maker: Identity, options?: RevokeInput): Promise<KeyView>
 }
 
 const day = 24 * 3_600_000
@@ -56,7 +63,11 @@ const usualOverlapMs = day
 const mostText = 16_384
 const letters = 'abcdefghijklmnopqrstuvwxyz0123456789'
 
-export function createKeyControl(records: KeyRecords): KeyControl {
+/** `cancel` ends a call of a tenant, and notes who did it. */
+export function createKeyControl(
+  records: KeyRecords,
+  cancel: (callId: string, tenant: string, by: Identity) => Promise<unknown>,
+): KeyControl {
   const make = (publicKey: string | undefined): { id: string; verifier: Verifier; text?: string } => {
     const id = Array.from({ length: 12 }, () => letters[randomInt(letters.length)]).join('')
     if (publicKey !== undefined) return { id, verifier: { publicKey: checkedKey(publicKey) } }
@@ -73,7 +84,9 @@ export function createKeyControl(records: KeyRecords): KeyControl {
       if (JSON.stringify(identity).length > mostText) throw tooMuch()
       refuseBeyond(identity, maker)
       const { text, ...made } = make(input.publicKey)
-      const key = await records.add({ ...made, name, identity, lifeMs: input.expiresMs ?? usualLifeMs }, maker)
+      const lifeMs = input.expiresMs ?? usualLifeMs
+      const unclaimed = !isOwn(identity, maker) && !holds(maker, '*')
+      const key = await records.add({ ...made, name, identity, lifeMs }, maker, { unclaimed })
       return { key, ...(text === undefined ? {} : { text }) }
     },
     async list({ tenant = '', ...query }, maker) {
@@ -94,7 +107,14 @@ export function createKeyControl(records: KeyRecords): KeyControl {
       const key = await records.rotate(id, { ...made, name, identity, lifeMs }, overlapMs, maker)
       return { key, ...(text === undefined ? {} : { text }) }
     },
-    revoke: (id, maker) => records.revoke(id, reach(maker), maker),
+    async revoke(id, maker, { cancelCalls = false } = {}) {
+      const key = await records.revoke(id, reach(maker), maker)
+      if (!cancelCalls) return key
+      for (const callId of await records.pending(key.tenant, key.principal)) {
+        await cancel(callId, key.tenant, maker)
+      }
+      return key
+    },
   }
 }
 

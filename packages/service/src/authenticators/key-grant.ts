@@ -16,13 +16,17 @@ export function refuseBeyond(grant: Identity, maker: Identity): void {
   if (more !== undefined) throw denied(`the permission ${JSON.stringify(more)}`)
   const role = all ? undefined : roles.find((one) => !maker.roles?.includes(one))
   if (role !== undefined) throw denied(`the role ${JSON.stringify(role)}`)
-  const own = principal === maker.principal && tenant === maker.tenant
-  if (!all && !own && !principal.startsWith('key:')) {
+  if (!all && !isOwn(grant, maker) && !principal.startsWith('key:')) {
     throw new ToolError('DENIED', 'The principal of a new key is your own or begins with key: unless you hold *.')
   }
   if (maker.tools === undefined) return
   const tool = tools === undefined ? '*' : tools.find((pattern) => !covers(maker.tools ?? [], pattern))
   if (tool !== undefined) throw denied(`the tools ${JSON.stringify(tool)}`)
+}
+
+/** Whether a key would be the maker's own. */
+export function isOwn({ tenant, principal }: Identity, maker: Identity): boolean {
+  return principal === maker.principal && tenant === maker.tenant
 }
 
 /** Whether every tool that a pattern means is meant by one of the others; in case of doubt it is not. */

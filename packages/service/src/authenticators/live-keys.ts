@@ -80,7 +80,24 @@ function readyVerifier(verifier: Verifier): Pick<ReadyKey, 'digest' | 'publicKey
   return { publicKey: publicKeyOf(verifier.publicKey) }
 }
 
-/** An Ed25519 public key from its 32 bytes in base64url; throws when it is none. */
+/**
+ * The points of small order in every way that they can be written, without the sign: for each of them anybody can make
+ * signatures that hold for many messages.
+ */
+const smallOrder: ReadonlySet<string> = new Set([
+  '0000000000000000000000000000000000000000000000000000000000000000',
+  '0100000000000000000000000000000000000000000000000000000000000000',
+  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
+  'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+])
+
+/** An Ed25519 public key from its 32 bytes in base64url; throws when it is none, or of small order. */
 export function publicKeyOf(text: string): KeyObject {
+  const bytes = Buffer.from(text, 'base64url')
+  bytes[31] = (bytes[31] ?? 0) & 0x7f
+  if (smallOrder.has(bytes.toString('hex'))) throw new RangeError('The key is a point of small order.')
   return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: text }, format: 'jwk' })
 }

@@ -17,7 +17,7 @@ const refused = { code: 'UNAUTHENTICATED' }
 
 async function rig() {
   const records = memoryKeys()
-  const control = createKeyControl(records)
+  const control = createKeyControl(records, async () => undefined)
   const { privateKey, publicKey } = somePair()
   const { key } = await control.create({ name: 'bot', publicKey }, maker)
   const used = new Set<string>()

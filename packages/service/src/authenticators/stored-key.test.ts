@@ -13,7 +13,7 @@ const shown = (key: string) => ({ method: 'GET', path: '/', headers: { authoriza
 
 async function rig() {
   const records = memoryKeys()
-  const control = createKeyControl(records)
+  const control = createKeyControl(records, async () => undefined)
   const away = { now: false }
   const clock = { ms: 0 }
   const live = createLiveKeys(

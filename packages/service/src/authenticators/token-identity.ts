@@ -22,8 +22,8 @@ export interface ClaimRules {
   readonly grants: readonly string[]
 }
 
-/** What can stand in a log line and a column, and is not too long. */
-const word = /^\P{Cc}{1,200}$/u
+/** What can stand in a log line and a column, looks like what it is, and is not too long. */
+const word = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]{1,200}$/u
 const most = 500
 
 /** Who a token is of; undefined when it does not say, or says what it may not. */

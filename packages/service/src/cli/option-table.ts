@@ -91,6 +91,7 @@ export const options = {
   },
   days: { kind: 'count', value: 'N', summary: 'Good for so many days; 90 by default.' },
   overlap: { kind: 'duration', value: 'TIME', summary: 'How long the old key stays good; a day by default.' },
+  'cancel-calls': { kind: 'flag', summary: 'Also cancel the calls of its principal that nobody works on.' },
   signing: { kind: 'flag', summary: 'Of a key that signs requests and is never sent.' },
   call: { kind: 'text', value: 'ID', summary: 'Only what is about this call, with the calls inside it.' },
   status: { kind: 'text', value: 'STATUS', summary: 'Only calls that ended so, such as ok, failed or denied.' },

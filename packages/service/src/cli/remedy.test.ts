@@ -30,6 +30,14 @@ test('a message that says the place, and a call that was cancelled, need no advi
   assert.equal(remedy('CANCELLED'), undefined)
 })
 
+test('who may not decide on a call of their own is not told to ask for a permission', () => {
+  assert.equal(
+    remedy('DENIED', { own: true }),
+    'Somebody else who holds gantry:approve, or a role that `gantry approvals show` names, may decide.',
+  )
+  assert.equal(remedy('DENIED', { permission: 'gantry:approve' }), codes.DENIED.remedy)
+})
+
 test('all other errors keep the advice of the table', () => {
   for (const [code, row] of Object.entries(codes)) {
     if (/`details/.test(row.remedy) || code === 'CANCELLED') continue

@@ -10,6 +10,9 @@ export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | und
   // Only a command about quarantine is stale before there is a call.
   if (code === 'CATALOG_STALE' && stage === 'admit') return undefined
   if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'
+  // Whoever asked cannot be given a permission to decide.
+  if (code === 'DENIED' && details.own === true)
+    return 'Somebody else who holds gantry:approve, or a role that `gantry approvals show` names, may decide.'
   const { remedy }: CodeInfo = codes[code]
   // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.
   if (code === 'PAYLOAD_INVALID') {

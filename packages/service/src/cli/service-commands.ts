@@ -167,8 +167,11 @@ export const serviceCommands = {
     summary: 'End a key at once, in every process.',
     notes: [needsService, 'Needs gantry:keys.'],
     operands: [{ name: 'id' }],
-    options: asking,
-    examples: [{ line: 'gantry keys revoke $ID', what: 'nobody is let in with it any more' }],
+    options: ['cancel-calls', ...asking],
+    examples: [
+      { line: 'gantry keys revoke $ID', what: 'nobody is let in with it any more' },
+      { line: 'gantry keys revoke $ID --cancel-calls', what: 'also ends the calls of its principal that wait' },
+    ],
   },
   'policy test': {
     summary: 'Say what would be decided on a call, by which rule and why. Nothing runs.',

@@ -134,7 +134,8 @@ async function unguarded(database: Database): Promise<unknown[]> {
     where relnamespace = 'gantry'::regnamespace and relkind = 'r' and not (
       relrowsecurity and has_table_privilege('gantry_service', oid, 'select')
       and exists (select from pg_policy where polrelid = c.oid and polname = 'service')
-      and (relname = 'migrations' or has_table_privilege('gantry_service', oid, 'insert'))
+      and (relname in ('migrations', 'audit') <> has_table_privilege('gantry_service', oid, 'insert'))
+      and has_any_column_privilege('gantry_service', oid, 'insert') = (relname <> 'migrations')
       and (relname in ('migrations', 'audit', 'audit_seals', 'policies')
         <> has_table_privilege('gantry_service', oid, 'update, delete'))
       and not has_table_privilege('gantry_service', oid, 'truncate, trigger, references')

@@ -100,10 +100,11 @@ export function serve(
 /** Who asks, if he may: the envelope of a request says so, and nothing inside of it. */
 async function identify(route: Route, request: IncomingMessage, house: House, signal: AbortSignal): Promise<Known> {
   const { access, permission } = route
-  if (access === 'open' || (access === 'local' && house.local)) return nobody
   const { method = '', url = '', headers } = request
+  const local = access === 'local' && house.local
+  if (access === 'open' || (local && headers.authorization === undefined)) return nobody
   const known = await house.authenticate({ method, path: url, headers }, signal)
-  if (permission === undefined || holds(known.identity, permission)) return known
+  if (local || permission === undefined || holds(known.identity, permission)) return known
   throw new ToolError('DENIED', `This needs the permission ${permission}.`, { details: { permission } })
 }
 

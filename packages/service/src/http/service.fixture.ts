@@ -256,7 +256,7 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
       },
     ],
     circuits: { list: () => [circuit] },
-    keys: createKeyControl(memoryKeys()),
+    keys: createKeyControl(memoryKeys(), async () => undefined),
     policy: {
       read: async () => ({ version: 'fake' }),
       replace: async (document, { principal }) => ({

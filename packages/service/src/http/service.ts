@@ -79,8 +79,8 @@ export interface Service {
   /** The executor of the present configuration, for discovery. */
   readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'hashFor'>
   ready(): Promise<Readiness>
-  /** Metrics in Prometheus text form. */
-  metrics(): Promise<{ readonly type: string; readonly text: string }>
+  /** Metrics in Prometheus text form; `shared` names neither tenants nor their tools once there are several. */
+  metrics(scope?: 'whole' | 'shared'): Promise<{ readonly type: string; readonly text: string }>
 }
 
 /** An error as every door shows it. */

@@ -98,6 +98,40 @@ test('tenants are counted by name only when the configuration names them', async
   assert.doesNotMatch(without, /tenant/)
 })
 
+test('who does not look after the whole service sees no tool, circuit or tenant by name once there are several', async () => {
+  const { metrics, bus } = counted()
+  const before = await metrics.read('shared')
+  assert.match(
+    before.text,
+    /^tool_executor_tasks_total\{tool="a:b",status="ok"\} 1$/m,
+    'one tenant has no secrets here',
+  )
+  bus.emit('call:finished', {
+    ...subject,
+    tool: 'umbrella:virus:1.0.0',
+    tenant: 'umbrella',
+    status: 'ok',
+    durationMs: 1,
+  })
+  const [{ text: shared }, { text: whole }] = [await metrics.read('shared'), await metrics.read('whole')]
+  metrics.close()
+  const secret = /umbrella|a:b|quoted|acme/
+  assert.match(whole, secret)
+  assert.doesNotMatch(shared, secret)
+  for (const line of [
+    'tool_executor_tasks_total{tool="other",status="ok"} 2',
+    'tool_executor_duration_seconds_bucket{le="0.001",tool="other"} 1',
+    'tool_executor_duration_seconds_bucket{le="+Inf",tool="other"} 2',
+    'tool_executor_duration_seconds_count{tool="other"} 2',
+    'circuit_breaker_opened_total{circuit="other"} 1',
+    'gantry_stage_seconds_count{stage="execute"} 1',
+  ])
+    assert.equal(shared.split('\n').filter((one) => one === line).length, 1, line)
+  const named = counted({ tenants: ['acme', 'umbrella'] })
+  assert.doesNotMatch((await named.metrics.read('shared')).text, secret)
+  named.metrics.close()
+})
+
 test('tools without end are counted together', async () => {
   const { metrics, bus } = counted()
   for (let count = 0; count < 2_000; count += 1) {

@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Bus } from '../stores/bus.ts'
+import { foldLabels } from './fold.ts'
 import { createHistogram } from './histogram.ts'
 
 /** What is asked when somebody looks, instead of being counted as it happens. */
@@ -21,13 +22,19 @@ export interface Gauges {
 export type Levels = { readonly [word: string]: number }
 
 export interface Metrics {
-  /** In Prometheus text form. */
-  read(): Promise<{ readonly type: string; readonly text: string }>
+  /**
+   * In Prometheus text form: for whoever looks after the whole service, or for anybody, without what is named after one
+   * tenant or its tools as soon as there is more than one tenant.
+   */
+  read(scope?: 'whole' | 'shared'): Promise<{ readonly type: string; readonly text: string }>
   close(): void
 }
 
 /** Names of tools come from the catalog, but a catalog can grow without end; what is beyond is counted together. */
 const mostTools = 1_000
+
+/** Labels whose values say something of one tenant. */
+const telling = ['tool', 'tenant', 'circuit']
 
 /** Counts what happens in the service, under the names of the seeds and some of our own. */
 export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
@@ -58,6 +65,8 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const held = counter('gantry_messages_held_total', 'Messages that were handed back to their broker.')
   const traced = counter('gantry_spans_total', 'Spans of traces that were sent or lost.', ['outcome'])
   const tenants = new Set(gauges.tenants)
+  /** As many as matter: whether there is more than one. */
+  const met = new Set(tenants)
   const byTenant =
     tenants.size === 0
       ? undefined
@@ -133,6 +142,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
 
   const hearings = [
     bus.on('call:finished', ({ tool, tenant, status, durationMs }) => {
+      if (met.size < 2) met.add(tenant)
       byTenant?.inc({ tenant: tenants.has(tenant) ? tenant : 'other', status })
       const name = toolOf(tool)
       tasks.inc({ tool: name, status })
@@ -169,9 +179,10 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('config:refused', () => config.set(0)),
   ]
   return {
-    async read() {
-      const text = await registry.metrics()
-      return { type: registry.contentType, text: `${text}\n${seconds.text()}\n${stages.text()}` }
+    async read(scope = 'whole') {
+      const text = `${await registry.metrics()}\n${seconds.text()}\n${stages.text()}`
+      const told = scope === 'shared' && met.size > 1 ? foldLabels(text, telling) : text
+      return { type: registry.contentType, text: told }
     },
     close() {
       for (const unhear of hearings) unhear()

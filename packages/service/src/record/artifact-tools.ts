@@ -51,7 +51,7 @@ function readTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
     },
     async run({ artifact, offset = 0, length = 16_384 }, { identity, signal }) {
       const range = { start: offset, end: offset + length }
-      const opened = await artifacts.open(artifact, identity.tenant, range, signal)
+      const opened = await artifacts.open(artifact, identity, range, signal)
       const { name, mimeType, bytes } = opened.artifact
       const read = await buffer(opened.content)
       const { start, end, ...shown } = showBytes(read, offset, offset + read.length >= bytes)
@@ -100,7 +100,7 @@ function searchTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
       required: ['name', 'bytes', 'matches'],
     },
     async run({ artifact, text, limit = 20, context = 100, offset = 0 }, { identity, signal }) {
-      const { artifact: found, content } = await artifacts.open(artifact, identity.tenant, undefined, signal)
+      const { artifact: found, content } = await artifacts.open(artifact, identity, undefined, signal)
       const { name, bytes } = found
       return { name, bytes, ...(await searchText(content, { text, limit, context, from: offset })) }
     },

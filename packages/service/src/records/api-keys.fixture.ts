@@ -1,5 +1,5 @@
 import { ToolError } from '@gantry/contract'
-import type { KeyRecords, KeyView, LiveKey, NewKey } from './api-keys.ts'
+import { type KeyRecords, type KeyView, type LiveKey, makerOf, type NewKey, takenError } from './api-keys.ts'
 
 /** Keys without a database, for tests of what stands before them. */
 export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
@@ -31,7 +31,14 @@ export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
   return {
     asked,
     get,
-    add: async (key, by) => put(key, by.principal),
+    async add(key, by, { unclaimed } = { unclaimed: false }) {
+      const { tenant, principal } = key.identity
+      const same = [...views.values()].filter((view) => view.tenant === tenant && view.principal === principal)
+      const own = same.some(({ createdBy, replaces }) => createdBy === makerOf(by, tenant) && replaces === undefined)
+      if (unclaimed && same.length > 0 && !own) throw takenError()
+      return put(key, makerOf(by, tenant))
+    },
+    pending: async () => [],
     list: async (_query, tenant) => ({
       items: [...views.values()].filter((view) => tenant === undefined || view.tenant === tenant),
     }),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Identity } from '@gantry/contract'
 import { keyChannel, keyRecords, type NewKey } from './api-keys.ts'
-import { testOnDatabases } from './calls.fixture.ts'
+import { addRows, ago, someCall, testOnDatabases } from './calls.fixture.ts'
 
 const maker: Identity = { principal: 'alice', tenant: 'acme', permissions: ['*'] }
 
@@ -95,6 +95,43 @@ testOnDatabases({
     await keys.revoke('aaaaaaaaaaaa', 'acme', maker)
     await keys.revoke('eeeeeeeeeeee', 'acme', maker)
     await assert.rejects(keys.rotate('aaaaaaaaaaaa', someKey('ffffffffffff'), 0, maker), { code: 'INPUT_INVALID' })
+  },
+
+  'of many who want the same principal at once, one gets it, and afterwards only he': async ({ database }) => {
+    const keys = keyRecords(database)
+    const makers = ['aaaa', 'bbbb', 'cccc', 'dddd'].map((name) => ({ ...maker, principal: name }))
+    const settled = await Promise.allSettled(
+      makers.map((by) => keys.add(someKey(by.principal.repeat(3)), by, { unclaimed: true })),
+    )
+    const won = makers.filter((_, index) => settled[index]?.status === 'fulfilled')
+    assert.equal(won.length, 1)
+    for (const one of settled) if (one.status === 'rejected') assert.equal(one.reason.code, 'DENIED')
+    const [winner = maker] = won
+    const elsewhere = { ...someKey('').identity, tenant: 'other' }
+    await keys.revoke(winner.principal.repeat(3), 'acme', maker)
+    await assert.rejects(keys.add(someKey('eeeeeeeeeeee'), maker, { unclaimed: true }), { code: 'DENIED' })
+    await keys.add(someKey('ffffffffffff'), winner, { unclaimed: true })
+    await keys.add(someKey('gggggggggggg', { identity: elsewhere }), maker, { unclaimed: true })
+    assert.equal((await keys.get('gggggggggggg', 'other')).createdBy, 'acme/alice')
+    await keys.add(someKey('hhhhhhhhhhhh'), maker)
+  },
+
+  'the calls of a principal that wait are found, and none that runs or is of another': async ({ database }) => {
+    await addRows(database, 'calls', [
+      ...['waits', 'later', 'asked', 'runs', 'done'].map((id) => someCall(id, { principal: 'key:ci' })),
+      someCall('other', { principal: 'key:other' }),
+      someCall('elsewhere', { principal: 'key:ci', tenant: 'other' }),
+    ])
+    await addRows(database, 'queue', [
+      { call_id: 'waits', tenant: 'acme' },
+      { call_id: 'later', tenant: 'acme', lane: 'later' },
+      { call_id: 'asked', tenant: 'acme', lane: 'asked', fence: 1 },
+      { call_id: 'runs', tenant: 'acme', lease_until: ago(-60_000), claimed_at: ago(0), fence: 1 },
+      { call_id: 'other', tenant: 'acme' },
+      { call_id: 'elsewhere', tenant: 'other' },
+    ])
+    const pending = await keyRecords(database).pending('acme', 'key:ci')
+    assert.deepEqual([...pending].sort(), ['asked', 'later', 'waits'])
   },
 
   'lists come by pages, newest first': async ({ database }) => {

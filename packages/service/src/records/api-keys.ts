@@ -3,6 +3,7 @@ import type { Database, Queries } from '../databases/database.ts'
 import type { Paged, PageQuery } from '../stores/views.ts'
 import { type AuditNote, noteAudit } from './audit-notes.ts'
 import {
+  claimSql,
   endSql,
   findSql,
   getSql,
@@ -10,7 +11,9 @@ import {
   listSql,
   lockSql,
   notifySql,
+  pendingSql,
   revokeSql,
+  takenSql,
   usedSql,
 } from './key-statements.ts'
 import { readPlace, writePlace } from './place.ts'
@@ -69,7 +72,11 @@ export interface LiveKey {
  * - Time: all of it is the database's, and goes in and out as durations.
  */
 export interface KeyRecords {
-  add(key: NewKey, by: Identity): Promise<KeyView>
+  /**
+   * With `unclaimed`, DENIED when there is or ever was a key of this principal in its tenant, unless the maker made one
+   * himself; of two who want the same principal at once, one gets it.
+   */
+  add(key: NewKey, by: Identity, options?: { readonly unclaimed: boolean }): Promise<KeyView>
   /** Newest first, those that are over too. */
   list(query: PageQuery, tenant: string | undefined): Promise<Paged<KeyView>>
   get(id: string, tenant: string | undefined): Promise<KeyView>
@@ -77,6 +84,8 @@ export interface KeyRecords {
   rotate(id: string, next: NewKey, overlapMs: number, by: Identity): Promise<KeyView>
   /** A second time changes nothing. */
   revoke(id: string, tenant: string | undefined, by: Identity): Promise<KeyView>
+  /** The calls of a principal that nobody works on: they wait for their turn, their time or a person. */
+  pending(tenant: string, principal: string): Promise<readonly string[]>
   /** Of these ids the live ones. */
   find(ids: readonly string[]): Promise<readonly LiveKey[]>
   /** Notes that these were used about now. */
@@ -96,8 +105,12 @@ export function keyRecords(database: Database): KeyRecords {
   }
   return {
     get,
-    async add(key, by) {
+    async add(key, by, { unclaimed } = { unclaimed: false }) {
+      const { tenant, principal } = key.identity
       await database.transaction(async (queries) => {
+        await queries.query(claimSql, [tenant, principal])
+        const taken = unclaimed ? await queries.query(takenSql, [tenant, principal, makerOf(by, tenant)]) : []
+        if (taken.length > 0) throw takenError()
         await queries.query(insertSql, [...valuesOf(key, by), null])
         await noteAudit(queries, noteOf('keys.create', key.id, key, by))
       })
@@ -139,6 +152,10 @@ export function keyRecords(database: Database): KeyRecords {
       })
       return get(id, tenant)
     },
+    async pending(tenant, principal) {
+      const rows = await database.query<{ call_id: string }>(pendingSql, [tenant, principal])
+      return rows.map(({ call_id: callId }) => callId)
+    },
     async find(ids) {
       const rows = await database.query<LiveRow>(findSql, [JSON.stringify(ids)])
       return rows.map(liveOf)
@@ -149,6 +166,19 @@ export function keyRecords(database: Database): KeyRecords {
   }
 }
 
+/** DENIED: somebody else could be meant by this principal. */
+export function takenError(): ToolError {
+  return new ToolError(
+    'DENIED',
+    'There is or was a key of this principal that somebody else made; choose another name, or ask one who holds *.',
+  )
+}
+
+/** Who made a key, as it says: one of another tenant with that, since he may be called like somebody of this one. */
+export function makerOf(by: Identity, tenant: string): string {
+  return by.tenant === tenant ? by.principal : `${by.tenant}/${by.principal}`
+}
+
 function valuesOf({ id, name, identity, verifier, lifeMs }: NewKey, by: Identity): unknown[] {
   const { tenant, principal, permissions, roles = [], tools } = identity
   return [
@@ -156,7 +186,7 @@ function valuesOf({ id, name, identity, verifier, lifeMs }: NewKey, by: Identity
     tools === undefined ? null : JSON.stringify(tools),
     'digest' in verifier ? verifier.digest : null,
     'publicKey' in verifier ? verifier.publicKey : null,
-    by.principal,
+    makerOf(by, tenant),
     lifeMs,
   ]
 }

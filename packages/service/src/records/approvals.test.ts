@@ -88,6 +88,39 @@ testOnDatabases({
     }
   },
 
+  'an approval counts only while the policy asks who gave it, and others are asked once': async ({ database }) => {
+    const { records, id, again } = await asked(database, { approvers: ['managers'] })
+    await records.decide(id, { decision: 'approve' }, mona)
+    assert.deepEqual(await again(), { kind: 'approve', by: 'mona' })
+    const nowBy = (approvers: string[]) => records.ask(question('c1', { approvers }))
+    assert.equal((await nowBy(['board', 'managers'])).kind, 'approve', 'she is still one of them')
+    for (const approvers of [['board'], []]) {
+      const standing = await nowBy(approvers)
+      assert.ok(standing.kind === 'open' && standing.id !== id)
+      const later = await nowBy(approvers)
+      assert.ok(later.kind === 'open' && later.id === standing.id)
+      await database.query('delete from approvals where id = $1', [standing.id])
+    }
+    const second = await nowBy(['board'])
+    assert.ok(second.kind === 'open')
+    await assert.rejects(records.decide(second.id, { decision: 'approve' }, mona), refusal('DENIED', /roles board/))
+    await records.decide(second.id, { decision: 'approve' }, { ...mona, principal: 'cleo', roles: ['board'] })
+    assert.deepEqual(await nowBy(['board']), { kind: 'approve', by: 'cleo' })
+    const third = await nowBy(['owners'])
+    assert.ok(third.kind === 'open')
+    await records.decide(third.id, { decision: 'deny' }, bob)
+    for (const approvers of [['owners'], ['board'], ['managers'], []]) {
+      assert.deepEqual(await nowBy(approvers), { kind: 'deny', by: 'bob' }, 'a denial stays one')
+    }
+  },
+
+  'who may decide on everything is asked once, whoever the policy asks later': async ({ database }) => {
+    const { records, id } = await asked(database, { approvers: ['managers'] })
+    await records.decide(id, { decision: 'approve' }, bob)
+    for (const approvers of [['board'], []])
+      assert.equal((await records.ask(question('c1', { approvers }))).kind, 'approve')
+  },
+
   'a decision is made once: a second one is refused, the same one again is not': async ({ database }) => {
     const { records, id } = await asked(database)
     await records.decide(id, { decision: 'approve' }, bob)
@@ -157,6 +190,8 @@ testOnDatabases({
   'nobody decides on a call of their own, whatever they may do': async ({ database }) => {
     const { records, id } = await asked(database)
     await assert.rejects(records.decide(id, { decision: 'approve' }, alice), refusal('DENIED', /of their own/))
+    const error = await records.decide(id, { decision: 'approve' }, alice).catch((thrown: unknown) => thrown)
+    assert.deepEqual((error as ToolError).details, { own: true })
     assert.equal((await records.get(id, alice)).state, 'open')
     assert.equal(await laneOf(database), 'asked')
   },

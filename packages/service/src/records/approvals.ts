@@ -38,7 +38,8 @@ export type Standing =
  * A question is *open* from the moment a call asks it. It is decided once: *approved* or *denied* by a person while its
  * time lasts, or *expired* by whoever asks it again after that; the row is what they compete for, so one of them wins.
  * It is about one call with one fingerprint, so that another call, other arguments or another definition ask anew. When
- * its call ends without it, it is *void*. A decision lets the call be claimed in the same transaction, and is audited there.
+ * its call ends without it, it is *void*. An approval counts while who gave it is one of those whom the policy asks; when
+ * it asks others by the time the call goes on, they are asked in another question. A decision lets the call be claimed in the same transaction, and is audited there.
  * - Tenants: a question of another tenant is NOT_FOUND, like one that never was.
  * - Errors: NOT_FOUND, DENIED, INPUT_INVALID for what cannot be decided any more, otherwise the store's.
  */
@@ -70,10 +71,8 @@ export function approvalRecords(database: Database): ApprovalRecords {
     if (rows[0] === undefined) throw new ToolError('NOT_FOUND', 'There is no approval of this id.')
     return rows[0]
   }
-  const standing = async (id: string, { fingerprint }: AskedCall): Promise<StandingRow | undefined> => {
-    const [row] = await database.query<StandingRow>(standingSql, [id, fingerprint])
-    return row
-  }
+  const askedBefore = ({ tenant, callId, innerId, fingerprint }: AskedCall): Promise<readonly StandingRow[]> =>
+    database.query<StandingRow>(standingSql, [tenant, callId, innerId, fingerprint])
   const write = (id: string, asked: AskedCall): Promise<void> =>
     database.transaction(async (queries) => {
       const { tenant, principal, callId, innerId, tool, reason } = asked
@@ -90,14 +89,15 @@ export function approvalRecords(database: Database): ApprovalRecords {
     })
   return {
     async ask(asked) {
-      const id = idOf(asked)
-      let row = await standing(id, asked)
-      if (row === undefined) await write(id, asked)
-      else if (row.decision === null && row.expires_ms <= 0) await expire(id, asked)
-      else return standingOf(id, row)
-      row = await standing(id, asked)
+      let before = await askedBefore(asked)
+      let row = whatCounts(before, asked)
+      if (row === undefined) await write(idOf(asked, before.length), asked)
+      else if (row.decision === null && row.expires_ms <= 0) await expire(row.id, asked)
+      else return standingOf(row)
+      before = await askedBefore(asked)
+      row = whatCounts(before, asked)
       if (row === undefined) throw new ToolError('INTERNAL', 'The question to a person is gone.')
-      return standingOf(id, row)
+      return standingOf(row)
     },
     async list({ limit = 50, cursor, state = 'open' }, identity) {
       const most = Math.min(Math.max(1, limit), mostItems)
@@ -128,7 +128,8 @@ export function approvalRecords(database: Database): ApprovalRecords {
         const live = await queries.query('select from queue where call_id = $1 for update', [row.call_id])
         if (live.length === 0) return false
         const why = reason === undefined ? null : storable(reason)
-        const decided = await queries.query(decideSql, [id, decision, by.principal, why])
+        const roles = holds(by, approvePermission) ? null : JSON.stringify(by.roles ?? [])
+        const decided = await queries.query(decideSql, [id, decision, by.principal, why, roles])
         if (decided.length === 0) return false
         await resume(queries, row.call_id)
         const { tenant, principal } = by
@@ -147,18 +148,20 @@ export function approvalRecords(database: Database): ApprovalRecords {
 
 type FoundRow = ApprovalRow & { args: string | null }
 type StandingRow = {
+  id: string
   decision: 'approve' | 'deny' | 'expired' | null
   decided_by: string | null
   decided_why: string | null
+  decided_roles: readonly string[] | null
   expires_ms: number
 }
 
 const idForm = /^ap_[\w-]{32}$/
 const states = { approve: 'approved', deny: 'denied' } as const
 
-/** The same question has the same id, however often and by whomever it is asked. */
-function idOf({ tenant, innerId, fingerprint }: AskedCall): string {
-  const hash = createHash('sha256').update(JSON.stringify([tenant, innerId, fingerprint]))
+/** The same question has the same id, however often and by whomever it is asked; one that others are asked has another. */
+function idOf({ tenant, innerId, fingerprint }: AskedCall, before: number): string {
+  const hash = createHash('sha256').update(JSON.stringify([tenant, innerId, fingerprint, before]))
   return `ap_${hash.digest('base64url').slice(0, 32)}`
 }
 
@@ -172,8 +175,18 @@ function rowOf(id: string, asked: AskedCall): readonly unknown[] {
   ]
 }
 
-function standingOf(id: string, row: StandingRow): Standing {
-  const { decision, decided_by: by, decided_why: why, expires_ms: expiresMs } = row
+/**
+ * Which of the questions on a call tells how it stands: one that was not approved, because a denial stays one whoever is
+ * asked now; else an approval by somebody who is asked now. Undefined when they have to be asked.
+ */
+function whatCounts(rows: readonly StandingRow[], { approvers }: AskedCall): StandingRow | undefined {
+  const may = ({ decided_roles: roles }: StandingRow): boolean =>
+    roles === null || roles.some((role) => approvers.includes(role))
+  return rows.find(({ decision }) => decision !== 'approve') ?? rows.find(may)
+}
+
+function standingOf(row: StandingRow): Standing {
+  const { id, decision, decided_by: by, decided_why: why, expires_ms: expiresMs } = row
   if (decision === null) return { kind: 'open', id, expiresMs: Math.max(0, expiresMs) }
   if (decision === 'expired') return { kind: 'expired' }
   return { kind: decision, by: by ?? 'unnamed', ...(why === null ? {} : { why }) }
@@ -187,7 +200,8 @@ function refuseUnlessMay({ approvers }: ApprovalRow, identity: Identity): void {
 }
 
 function own(): ToolError {
-  return new ToolError('DENIED', 'Nobody decides on a call of their own; ask somebody else who may.')
+  const message = 'Nobody decides on a call of their own; ask somebody else who may.'
+  return new ToolError('DENIED', message, { details: { own: true } })
 }
 
 function over({ state, decided }: ApprovalView): ToolError {
@@ -197,8 +211,9 @@ function over({ state, decided }: ApprovalView): ToolError {
 }
 
 const standingSql = `
-  select decision, decided_by, decided_why, (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as expires_ms
-  from approvals where id = $1 and fingerprint = $2`
+  select id, decision, decided_by, decided_why, decided_roles,
+    (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as expires_ms
+  from approvals where tenant = $1 and call_id = $2 and inner_id = $3 and fingerprint = $4 order by asked_at, id`
 
 const askSql = `
   insert into approvals (
@@ -212,5 +227,5 @@ const expireSql = `
   where id = $1 and decision is null and expires_at <= clock_timestamp() returning id`
 
 const decideSql = `
-  update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_at = now()
+  update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_roles = $5::jsonb, decided_at = now()
   where id = $1 and decision is null and expires_at > clock_timestamp() returning id`

@@ -4,6 +4,7 @@ import { type ArtifactRef, ToolError } from '@gantry/contract'
 import type { ArtifactStore, ByteRange, PutOptions } from '../artifacts/artifact-store.ts'
 import type { Queries, TenantReads } from '../databases/database.ts'
 import type { Holder } from '../stores/call-store.ts'
+import { type Reader, seenSql, seenValues, tenantOf } from './reader.ts'
 
 /** Whose a file is, and what it is called. */
 export interface ArtifactAbout {
@@ -23,17 +24,17 @@ export interface OpenArtifact {
 /**
  * Files of calls: content in the artifact store, and a row in the table `artifacts` that says whose it is. Every file has
  * a row, written once the file is there; a file whose last row goes, goes too.
- * - Tenants: an id of another tenant is NOT_FOUND, like one that never was.
+ * - Tenants: an id of another tenant, or of a call that its reader does not see, is NOT_FOUND, like one that never was.
  * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of `keep` that is the latter's has
  *   `details.artifacts`. A file that a row names and the store has lost is STORE_UNAVAILABLE, not to be tried again.
  */
 export interface Artifacts {
   /** Durable when it resolves. */
   keep(content: Uint8Array, about: ArtifactAbout, options: PutOptions): Promise<ArtifactRef>
-  find(id: string, tenant: string): Promise<ArtifactRef>
-  open(id: string, tenant: string, range: ByteRange | undefined, signal: AbortSignal): Promise<OpenArtifact>
+  find(id: string, reader: Reader): Promise<ArtifactRef>
+  open(id: string, reader: Reader, range: ByteRange | undefined, signal: AbortSignal): Promise<OpenArtifact>
   /** A signed address of the content in its store, for a while; undefined when the store has none. */
-  locate(id: string, tenant: string, expiresMs: number, signal: AbortSignal): Promise<string | undefined>
+  locate(id: string, reader: Reader, expiresMs: number, signal: AbortSignal): Promise<string | undefined>
   /** A whole file by its digest, for those who have it from a row of their own. */
   content(digest: string, signal: AbortSignal): Promise<Readable>
 }
@@ -47,8 +48,10 @@ export function artifactRecords(database: Queries & TenantReads, store: Artifact
     store.read(digest, range, signal).catch((error: unknown) => {
       throw isAbsent(error) ? missing(error) : error
     })
-  const find = async (id: string, tenant: string): Promise<ArtifactRef> => {
-    const [row] = isId(id) ? await database.asTenant(tenant).query<FoundRow>(findSql, [id, tenant]) : []
+  const find = async (id: string, reader: Reader): Promise<ArtifactRef> => {
+    const tenant = tenantOf(reader)
+    const values = [id, tenant, ...seenValues(reader)]
+    const [row] = isId(id) ? await database.asTenant(tenant).query<FoundRow>(findSql, values) : []
     if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no artifact of this id.')
     const { name, mime_type: mimeType, bytes, digest } = row
     return { id, name, mimeType, bytes, digest }
@@ -66,12 +69,12 @@ export function artifactRecords(database: Queries & TenantReads, store: Artifact
       return { id, name, mimeType, bytes, digest }
     },
     find,
-    async open(id, tenant, range, signal) {
-      const artifact = await find(id, tenant)
+    async open(id, reader, range, signal) {
+      const artifact = await find(id, reader)
       return { artifact, content: await read(artifact.digest, range, signal) }
     },
-    async locate(id, tenant, expiresMs, signal) {
-      const { digest, name, mimeType } = await find(id, tenant)
+    async locate(id, reader, expiresMs, signal) {
+      const { digest, name, mimeType } = await find(id, reader)
       return store.presign?.(digest, { name, mimeType, expiresMs, signal })
     },
     content: (digest, signal) => read(digest, undefined, signal),
@@ -132,4 +135,8 @@ const addSql = `
   insert into artifacts (id, tenant, call_id, fence, name, mime_type, bytes, digest)
   select $1::text, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint, $8::text from locked`
 
-const findSql = 'select name, mime_type, bytes, digest from artifacts where id = $1 and tenant = $2'
+const findSql = `
+  select name, mime_type, bytes, digest from artifacts a
+  where id = $1 and tenant = $2 and ($3::text is null or exists (
+    select from calls c where c.call_id = a.call_id and c.tenant = $2 and ${seenSql('$3', '$4')}
+  ))`

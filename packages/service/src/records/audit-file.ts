@@ -34,7 +34,7 @@ const sealTexts = ['prev', 'digests', 'sealedAt', 'hash'] as const satisfies (ke
 function entryIn(line: string): AuditEntry | undefined {
   try {
     const entry = JSON.parse(line)
-    return isRow(entry) || isSeal(entry) ? entry : undefined
+    return isRow(entry) || isSeal(entry) || isStray(entry) ? entry : undefined
   } catch {
     return undefined
   }
@@ -47,6 +47,10 @@ function isRow(entry: Read): boolean {
   const texts = rowTexts.every((name) => isText(entry[name]))
   const maybes = rowMaybes.every((name) => isText(entry[name]) || entry[name] === null)
   return kind === 'row' && Number.isSafeInteger(seq) && fence === (Number(fence) | 0) && texts && maybes
+}
+
+function isStray({ kind, seq }: Read): boolean {
+  return kind === 'stray' && typeof seq === 'string' && /^-?\d{1,19}$/.test(seq)
 }
 
 /** Half a character would be hashed as another one. */

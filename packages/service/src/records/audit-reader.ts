@@ -1,15 +1,20 @@
 import type { Queries } from '../databases/database.ts'
-import { type AuditRow, rowColumns, utcSql } from './audit-rows.ts'
+import { type AuditRow, lastNumberSql, rowColumns, utcSql } from './audit-rows.ts'
 import type { Seal } from './audit-seals.ts'
 
-/** One line of the whole record: a seal comes before its rows, and rows that have none yet come last. */
-export type AuditEntry = ({ readonly kind: 'seal' } & Seal) | ({ readonly kind: 'row' } & AuditRow)
+/**
+ * One line of the whole record: a seal comes before its rows, and rows that have none yet come last. Behind them are the
+ * numbers, as text, of rows that nobody can have written in order, because no such number was given out.
+ */
+export type AuditEntry =
+  | ({ readonly kind: 'seal' } & Seal)
+  | ({ readonly kind: 'row' } & AuditRow)
+  | { readonly kind: 'stray'; readonly seq: string }
 
 const lowest = Number.MIN_SAFE_INTEGER
-/** Numbers that only somebody else can have given are no part of the record. */
-const highest = Number.MAX_SAFE_INTEGER
 const mostSeals = 20
 const mostRows = 2_000
+const mostStrays = 1_000
 
 /**
  * The whole audit record of all tenants with its seals, oldest first, in pieces that are read as they are asked for.
@@ -21,14 +26,14 @@ export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGe
   let seq = lowest
   let read: readonly AuditRow[] = []
   let next = 0
-  const rowsUpto = async function* (upto: number, last: number): AsyncGenerator<AuditEntry, void> {
+  const rowsUpto = async function* (upto: number, last: number | null): AsyncGenerator<AuditEntry, void> {
     for (;;) {
       for (let row = read[next]; row !== undefined && row.seq <= upto; row = read[++next]) {
         seq = row.seq
         yield { kind: 'row', ...row }
       }
       if (next < read.length || read.length < mostRows) return
-      read = await queries.query<AuditRow>(rowsSql, [seq, Math.min(last, highest), mostRows])
+      read = await queries.query<AuditRow>(rowsSql, [seq, last, mostRows])
       next = 0
     }
   }
@@ -38,20 +43,27 @@ export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGe
     const seals = JSON.parse(page?.seals ?? '[]') as Seal[]
     read = JSON.parse(page?.rows ?? '[]')
     next = 0
-    const last = seals.at(-1)?.uptoSeq ?? Number.POSITIVE_INFINITY
+    const last = seals.at(-1)?.uptoSeq ?? null
     for (const seal of seals) {
       yield { kind: 'seal', ...seal }
       n = seal.n
       yield* rowsUpto(seal.uptoSeq, last)
     }
     if (seals.length > 0) continue
-    if (read.length === 0) return
-    yield* rowsUpto(last, highest)
+    if (read.length === 0) break
+    yield* rowsUpto(Number.POSITIVE_INFINITY, null)
   }
+  for (const { seq } of await queries.query<{ seq: string }>(straysSql, [lowest, mostStrays]))
+    yield { kind: 'stray', seq }
 }
 
 const rowsSql = `
-  select ${rowColumns} from audit where seq > $1 and seq <= $2 order by seq limit $3`
+  select ${rowColumns} from audit where seq > $1 and seq <= coalesce($2, ${lastNumberSql}) order by seq limit $3`
+
+const straysSql = `
+  select seq::text as seq from audit
+  where seq <= $1 or seq > greatest(${lastNumberSql}, (select upto_seq from audit_seals order by n desc limit 1))
+  order by audit.seq limit $2`
 
 /**
  * $1: the last seal that was read; $2: the last row; $3: seals at a time; $4: rows at a time. Together the seals have few
@@ -66,7 +78,7 @@ const pageSql = `
     select * from ahead where total <= $4 / 2 or n = (select min(n) from ahead)
   ), found as materialized (
     select ${rowColumns} from audit
-    where seq > $2 and seq <= least((select max(upto_seq) from picked), ${highest})
+    where seq > $2 and seq <= coalesce((select max(upto_seq) from picked), ${lastNumberSql})
     order by seq limit $4
   )
   select

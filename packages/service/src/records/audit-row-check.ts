@@ -11,6 +11,8 @@ export interface RowCheck {
   /** The rows that follow are those of this seal; one that does not hold says nothing of them. */
   under(seal: Seal, how: { readonly holds: boolean; readonly gap: Gap | undefined }): void
   take(row: AuditRow): void
+  /** A row with a number that was never given out. */
+  stray(seq: string): void
   end(): void
 }
 
@@ -73,6 +75,11 @@ export function createRowCheck(findings: Findings): RowCheck {
       if (seal === undefined || seq > seal.uptoSeq) unsealed += 1
       else if (gap !== undefined && seq <= seal.afterSeq) gap.rows += 1
       else if (holds) compare(row, seal)
+    },
+    stray(seq) {
+      const place = Number(seq)
+      const where = Number.isSafeInteger(place) ? { seq: place } : {}
+      findings.add('inserted', where, `Row ${seq} was put in: no such number was given out.`)
     },
     end,
   }

@@ -28,6 +28,10 @@ export const rowColumns = `
   seq, ${utcSql('at')} as at, tenant, principal, call_id as "callId", fence, phase, tool, worker, status, code, config,
   details`
 
+/** The last number that was given out, as far as we count: rows behind it were put there by somebody. */
+export const lastNumberSql = `(
+  select least(coalesce(pg_sequence_last_value('audit_seq_seq'), 0), ${Number.MAX_SAFE_INTEGER}))`
+
 /** The first column of what is hashed, for a day on which there are more columns. */
 const format = 1
 

@@ -1,5 +1,5 @@
 import type { Database, Queries } from '../databases/database.ts'
-import { digestSql, utcSql } from './audit-rows.ts'
+import { digestSql, lastNumberSql, utcSql } from './audit-rows.ts'
 import { hashOf, noHash, type Seal, type SealKey } from './audit-seals.ts'
 
 /** Seals the audit record of all processes. */
@@ -33,7 +33,7 @@ const mostBytes = 1_000_000
 const mostSeals = 50
 const lockKey = 4_721_906_116
 
-/** What was to be seen: the last row, and the transactions that may have taken a number below it and not committed yet. */
+/** What was to be seen: the last row that has a number of ours, and the transactions that may have taken a number below it and not committed yet. */
 interface Look {
   readonly upto: number
   readonly writers: readonly string[]
@@ -117,7 +117,7 @@ type NextRow = {
 
 // The statement sees what was committed before it began, and reads the locks after that.
 const lookSql = `
-  select (select max(seq) from audit where seq <= ${Number.MAX_SAFE_INTEGER}) as upto,
+  select (select max(seq) from audit where seq <= ${lastNumberSql}) as upto,
     (select upto_seq from audit_seals order by n desc limit 1) as sealed,
     (
       select coalesce(json_agg(distinct virtualtransaction), '[]')::text from pg_locks

@@ -50,7 +50,18 @@ const tampering: { readonly [what: string]: readonly [statements: readonly strin
     ['delete from audit where seq = 4', 'update audit set seq = 4 where seq = 14'],
     ['changed 4 in 1', 'missing 14 in 3'],
   ],
-  'a row behind the last number': [['update audit set seq = 9223372036854775807 where seq = 5'], ['missing 5 in 1']],
+  'a row behind the last number that we count': [
+    ['update audit set seq = 9223372036854775807 where seq = 5'],
+    ['missing 5 in 1', 'inserted - in -'],
+  ],
+  'a row behind the last number that was given out': [
+    ['update audit set seq = 9999999 where seq = 5'],
+    ['missing 5 in 1', 'inserted 9999999 in -'],
+  ],
+  'a row before all that we count': [
+    ['update audit set seq = -9223372036854775808 where seq = 5'],
+    ['missing 5 in 1', 'inserted - in -'],
+  ],
   'a row before the first': [['update audit set seq = -1 where seq = 6'], ['inserted -1 in 1', 'missing 6 in 2']],
   'one byte of a digest in a seal': [
     ['update audit_seals set digests = set_byte(digests, 40, get_byte(digests, 40) # 1) where n = 2'],

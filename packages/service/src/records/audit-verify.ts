@@ -44,6 +44,7 @@ export async function verifyAudit(
   let met: string | undefined
   for await (const entry of entries) {
     if (entry.kind === 'row') rows.take(entry)
+    else if (entry.kind === 'stray') rows.stray(entry.seq)
     else {
       rows.under(entry, chain.take(entry))
       if (entry.n === wanted?.n) met = entry.hash

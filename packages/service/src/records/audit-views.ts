@@ -1,7 +1,13 @@
 import { type Json, ToolError } from '@gantry/contract'
 import type { Queries, TenantReads } from '../databases/database.ts'
 import type { Paged, PageQuery } from '../stores/views.ts'
-import { type AuditRow, rowColumns } from './audit-rows.ts'
+import { type AuditRow, lastNumberSql, rowColumns } from './audit-rows.ts'
+
+/** What rows of the record tell of: a call's way, one that was not taken in, and what somebody did to the service. */
+export const auditPhases = [
+  ...['start', 'intent', 'end', 'lost', 'released', 'refused'],
+  ...['admin', 'redrive', 'discard'],
+]
 
 /** A row of the audit record for who reads it. */
 export interface AuditView {
@@ -11,7 +17,7 @@ export interface AuditView {
   readonly principal: string
   /** The call, or what else was acted on. */
   readonly callId: string
-  /** `start`, `intent`, `end`, `lost`, `released`; `refused`; `admin`, `redrive`, `discard`. */
+  /** One of `auditPhases`. */
   readonly phase: string
   /** The tool, or what was done. */
   readonly tool: string
@@ -137,11 +143,11 @@ type Range = { low: number; high: number }
 const rangeSql = `
   select
     greatest(
-      coalesce((select min(seq) from audit), 1),
+      coalesce((select min(seq) from audit where seq > 0 and seq <= ${lastNumberSql}), 1),
       coalesce((select upto_seq + 1 from audit_seals where sealed_at < $1::timestamptz order by sealed_at desc limit 1), 1)
     ) as low,
     least(
-      coalesce((select max(seq) from audit), 0),
+      coalesce((select max(seq) from audit where seq <= ${lastNumberSql}), 0),
       (select upto_seq from audit_seals where sealed_at > $2::timestamptz + interval '1 hour' order by sealed_at limit 1)
     ) as high`
 

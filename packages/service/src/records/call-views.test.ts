@@ -81,6 +81,57 @@ testOnDatabases({
     }
   },
 
+  'who is bound to some tools sees calls of these, and of chains his own': async (stores) => {
+    const { database, store } = stores
+    const calls = [
+      'Math:add:1.0.0',
+      'math:add:2.0.0+b7',
+      'math:addition:1.0.0',
+      'mathematics:add:1.0.0',
+      'mail:send:1.0.0',
+    ]
+    const tools: [string, string][] = calls.map((tool) => [tool, 'alice'])
+    await addRows(database, 'calls', [
+      ...tools.map(([tool], index) => someCall(tool, { tool, created_at: `2026-01-0${index + 1}T00:00:00Z` })),
+      someCall('chain-a', { tool: 'chain', kind: 'chain', principal: 'alice' }),
+      someCall('chain-b', { tool: 'chain', kind: 'chain', principal: 'bob' }),
+    ])
+    const artifacts = artifactRecords(database, store)
+    const all = [...calls, 'chain-a', 'chain-b']
+    const files = new Map<string, string>()
+    for (const callId of all) {
+      const about = { tenant: 'acme', holder: { callId, fence: 1 }, name: 'x', mimeType: 'text/plain' }
+      files.set(callId, (await artifacts.keep(Buffer.from(callId), about, options)).id)
+    }
+    const { get, list } = views(stores)
+    const found = async (reader: Parameters<typeof get>[1]): Promise<string[]> => {
+      const seen: string[] = []
+      for (const callId of all) {
+        const file = artifacts.find(files.get(callId) ?? '', reader)
+        const both = await Promise.allSettled([get(callId, reader, signal), file])
+        const [call, artifact] = both.map(({ status }) => status === 'fulfilled')
+        assert.equal(call, artifact, callId)
+        if (call) seen.push(callId)
+        else await assert.rejects(get(callId, reader, signal), { message: 'There is no call of this id.' })
+      }
+      const listed = (await list({}, reader)).items.map(({ callId }) => callId)
+      assert.deepEqual(listed.sort(), seen.toSorted())
+      return seen
+    }
+    const bound = (...patterns: string[]) => found({ tenant: 'acme', principal: 'alice', tools: patterns })
+    assert.deepEqual(await found('acme'), all)
+    assert.deepEqual(await found({ tenant: 'acme', principal: 'alice' }), all)
+    assert.deepEqual(await bound('*'), [...calls, 'chain-a'])
+    assert.deepEqual(await bound('math:*'), [...calls.slice(0, 3), 'chain-a'])
+    assert.deepEqual(await bound('MATH:add'), [...calls.slice(0, 2), 'chain-a'])
+    assert.deepEqual(await bound('math:add*'), [...calls.slice(0, 3), 'chain-a'])
+    assert.deepEqual(await bound('math:add:2.0.0'), ['math:add:2.0.0+b7', 'chain-a'])
+    assert.deepEqual(await bound('mail:send', 'math:add:1.0.0'), ['Math:add:1.0.0', 'mail:send:1.0.0', 'chain-a'])
+    assert.deepEqual(await bound('chain:*', 'm*'), ['chain-a'], 'what is no pattern gives nothing')
+    const first = await list({ limit: 1, tool: 'math:add' }, { tenant: 'acme', principal: 'x', tools: ['math:*'] })
+    assert.equal(first.items.length, 1)
+  },
+
   'a result that was kept as a file is read from there, and missed when the file is gone': async (stores) => {
     const { database, store } = stores
     const artifacts = artifactRecords(database, store)

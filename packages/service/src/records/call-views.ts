@@ -5,6 +5,7 @@ import type { CallState } from '../stores/call-store.ts'
 import type { CallView, Paged, PageQuery } from '../stores/views.ts'
 import type { Artifacts } from './artifacts.ts'
 import { readPlace, writePlace } from './place.ts'
+import { type Reader, seenSql, seenValues, tenantOf } from './reader.ts'
 
 /** Which calls to list. */
 export interface CallQuery extends PageQuery {
@@ -15,13 +16,13 @@ export interface CallQuery extends PageQuery {
 
 /**
  * Calls as others see them, joined from the tables that each know a part.
- * - Tenants: a call of another tenant is NOT_FOUND, like one that never was.
+ * - Tenants: a call of another tenant, or that its reader does not see, is NOT_FOUND, like one that never was.
  * - Errors: NOT_FOUND, INPUT_INVALID for a query that makes no sense, otherwise the stores'.
  */
 export interface CallViews {
-  get(callId: string, tenant: string, signal: AbortSignal): Promise<CallView>
+  get(callId: string, reader: Reader, signal: AbortSignal): Promise<CallView>
   /** The newest first, without their results. */
-  list(query: CallQuery, tenant: string): Promise<Paged<CallView>>
+  list(query: CallQuery, reader: Reader): Promise<Paged<CallView>>
   /**
    * The outcomes of those calls that have one, of the tenant when it is given, else whosever they are; one whose file
    * cannot be read now is left out.
@@ -45,14 +46,16 @@ export function callViews(database: Queries & TenantReads, artifacts: Pick<Artif
     return JSON.parse(await text(await artifacts.content(row.result_ref, signal)))
   }
   return {
-    async get(callId, tenant, signal) {
-      const own = database.asTenant(tenant)
-      const [row] = isId(callId) ? await own.query<ViewRow & ResultRow>(getSql, [tenant, callId]) : []
+    async get(callId, reader, signal) {
+      const tenant = tenantOf(reader)
+      const values = [tenant, callId, ...seenValues(reader)]
+      const [row] = isId(callId) ? await database.asTenant(tenant).query<ViewRow & ResultRow>(getSql, values) : []
       if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no call of this id.')
       const result = await outcomeOf(row, signal)
       return result === undefined ? viewOf(row) : { ...viewOf(row), result }
     },
-    async list({ limit = 50, cursor, state, tool }, tenant) {
+    async list({ limit = 50, cursor, state, tool }, reader) {
+      const tenant = tenantOf(reader)
       const most = Math.min(Math.max(1, limit), mostItems)
       const { at, id } = readPlace(cursor)
       const sql = listSql[kindOf(state)]
@@ -60,7 +63,8 @@ export function callViews(database: Queries & TenantReads, artifacts: Pick<Artif
         .asTenant(tenant)
         .query<ViewRow & { place: string }>(sql, [
           ...[tenant, at, id, most + 1],
-          ...[tool === undefined ? null : checkedTool(tool), ...(state === undefined ? [] : [state])],
+          ...[tool === undefined ? null : checkedTool(tool), ...seenValues(reader)],
+          ...(state === undefined ? [] : [state]),
         ])
       const items = rows.slice(0, most)
       const last = items.at(-1)
@@ -154,7 +158,7 @@ const joins = `
 const getSql = `
   select ${columns}, r.result, r.result_ref
   from calls c ${joins}
-  where c.tenant = $1 and c.call_id = $2`
+  where c.tenant = $1 and c.call_id = $2 and ${seenSql('$3', '$4')}`
 
 /** Which calls, from the one table that knows; the rest is joined for those on the page only. */
 function listOf(state: string): string {
@@ -165,6 +169,7 @@ function listOf(state: string): string {
       from calls c ${state}
       where c.tenant = $1 and (c.created_at, c.call_id) < ($2::timestamptz, $3::text)
         and ($5::text is null or c.tool = $5 or starts_with(c.tool, $5 || ':'))
+        and ${seenSql('$6', '$7')}
       order by c.created_at desc, c.call_id desc
       limit $4
     ) c ${joins}
@@ -174,9 +179,9 @@ function listOf(state: string): string {
 // Calls that did not end well are few, and have an index of their own, which only this condition makes use of.
 const listSql = {
   all: listOf(''),
-  live: listOf(`join queue q on q.call_id = c.call_id and ${liveSql} = $6`),
-  ok: listOf('join results r on r.call_id = c.call_id and r.status = $6'),
-  ended: listOf("join results r on r.call_id = c.call_id and r.status = $6 and r.status <> 'ok'"),
+  live: listOf(`join queue q on q.call_id = c.call_id and ${liveSql} = $8`),
+  ok: listOf('join results r on r.call_id = c.call_id and r.status = $8'),
+  ended: listOf("join results r on r.call_id = c.call_id and r.status = $8 and r.status <> 'ok'"),
 } as const
 
 const outcomesSql = `

@@ -12,6 +12,19 @@ export const insertSql = `
     (id, tenant, principal, name, permissions, roles, tools, digest, public_key, created_by, expires_at, replaces)
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${later('$11')}, $12)`
 
+/** Two that make keys of one principal at the same time take turns, so that the second finds the key of the first. */
+export const claimSql = `select pg_advisory_xact_lock(hashtextextended(json_build_array($1::text, $2::text)::text, 4))`
+
+/** $3: who may have made such a key before; others may not. */
+export const takenSql = `
+  select from api_keys where tenant = $1 and principal = $2
+  having count(*) > 0 and count(*) filter (where created_by = $3 and replaces is null) = 0`
+
+/** Calls that nobody works on. */
+export const pendingSql = `
+  select c.call_id from queue q join calls c on c.call_id = q.call_id
+  where c.tenant = $1 and c.principal = $2 and q.lease_until is null`
+
 export const getSql = `select ${columns} from api_keys where id = $1 and ($2::text is null or tenant = $2)`
 
 export const listSql = `

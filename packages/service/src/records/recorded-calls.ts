@@ -3,6 +3,7 @@ import type { Queries } from '../databases/database.ts'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import type { CallViews } from './call-views.ts'
 import { type JournalEntry, journalRecords } from './journal.ts'
+import { type Reader, tenantOf } from './reader.ts'
 
 /** Everything on record of a call that has ended. */
 export interface RecordedCall {
@@ -20,13 +21,14 @@ export interface RecordedCall {
   readonly files: ReadonlyMap<string, ArtifactRef>
 }
 
-/** Reads what is on record. A call of another tenant is NOT_FOUND; one that has not ended is INPUT_INVALID. */
+/** Reads what is on record. A call that the reader does not see is NOT_FOUND; one that has not ended is INPUT_INVALID. */
 export async function readRecorded(
   queries: Queries,
   views: Pick<CallViews, 'get'>,
-  { callId, tenant, signal }: { readonly callId: string; readonly tenant: string; readonly signal: AbortSignal },
+  { callId, reader, signal }: { readonly callId: string; readonly reader: Reader; readonly signal: AbortSignal },
 ): Promise<RecordedCall> {
-  const { result: outcome, state } = await views.get(callId, tenant, signal)
+  const tenant = tenantOf(reader)
+  const { result: outcome, state } = await views.get(callId, reader, signal)
   const [row] = await queries.query<RecordedRow>(callSql, [tenant, callId])
   if (outcome === undefined || row === undefined) {
     throw new ToolError('INPUT_INVALID', `The call has not ended, it is ${state}; there is nothing to replay yet.`)

@@ -4,6 +4,7 @@ import { createWaiters, type Outcome } from './waiters.ts'
 
 const outcome = { status: 'ok' } as unknown as Outcome
 const never = new AbortController().signal
+const of = (tenant: string) => ({ tenant, principal: 'ada' })
 
 test('everyone who waits for a call hears of its outcome', async () => {
   const waiters = createWaiters(async () => new Map())
@@ -52,31 +53,33 @@ test('a look finds what was not heard of, and a failed read is repaired by the n
 
 test('an outcome that comes before its waiter is kept for him, once, if he was expected', () => {
   const waiters = createWaiters(async () => new Map())
-  waiters.expect('a', 'acme')
+  waiters.expect('a', of('acme'))
   waiters.tell('a', outcome)
   waiters.tell('b', outcome)
   waiters.ended(['a'])
-  assert.equal(waiters.expected('a', 'other'), undefined, 'not for another tenant')
-  assert.equal(waiters.expected('a', 'acme')?.outcome, outcome)
-  assert.equal(waiters.expected('a', 'acme'), undefined)
-  assert.equal(waiters.expected('b', 'acme'), undefined)
+  assert.equal(waiters.expected('a', of('other')), undefined, 'not for another tenant')
+  assert.equal(waiters.expected('a', { ...of('acme'), principal: 'bob' }), undefined, 'not for another principal')
+  assert.equal(waiters.expected('a', { ...of('acme'), tools: ['x:*'] }), undefined, 'not for one who is bound')
+  assert.equal(waiters.expected('a', of('acme'))?.outcome, outcome)
+  assert.equal(waiters.expected('a', of('acme')), undefined)
+  assert.equal(waiters.expected('b', of('acme')), undefined)
 })
 
 test('one who was expected and comes too late to hear of the end is told to look for himself', () => {
   const waiters = createWaiters(async () => new Map())
-  waiters.expect('a', 'acme')
-  waiters.expect('b', 'acme')
+  waiters.expect('a', of('acme'))
+  waiters.expect('b', of('acme'))
   waiters.ended(['a'])
-  assert.equal(waiters.expected('a', 'acme'), undefined)
-  assert.ok(waiters.expected('b', 'acme'), 'this one will hear')
+  assert.equal(waiters.expected('a', of('acme')), undefined)
+  assert.ok(waiters.expected('b', of('acme')), 'this one will hear')
 })
 
 test('what is kept for those who never come is bounded', () => {
   const waiters = createWaiters(async () => new Map())
   for (let n = 0; n < 3_000; n++) {
-    waiters.expect(`c${n}`, 'acme')
+    waiters.expect(`c${n}`, of('acme'))
     waiters.tell(`c${n}`, outcome)
   }
-  assert.equal(waiters.expected('c0', 'acme'), undefined)
-  assert.equal(waiters.expected('c2999', 'acme')?.outcome, outcome)
+  assert.equal(waiters.expected('c0', of('acme')), undefined)
+  assert.equal(waiters.expected('c2999', of('acme'))?.outcome, outcome)
 })

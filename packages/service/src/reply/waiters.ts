@@ -1,6 +1,9 @@
-import type { ChainResult, Result } from '@gantry/contract'
+import type { ChainResult, Identity, Result } from '@gantry/contract'
 
 export type Outcome = Result | ChainResult
+
+/** Who made a call; another key of the same principal may be bound to other tools. */
+export type Caller = Pick<Identity, 'tenant' | 'principal' | 'tools'>
 
 /**
  * Those who wait here for the outcome of a call, whichever process works on it.
@@ -8,13 +11,13 @@ export type Outcome = Result | ChainResult
  * - Cancellation: `wait` resolves with undefined when its time is over or its signal aborts.
  */
 export interface Waiters {
-  /** Says that somebody of this tenant will wait soon: an outcome that comes first is kept for him for some seconds. */
-  expect(callId: string, tenant: string): void
+  /** Says that this one will wait soon: an outcome that comes first is kept for him for some seconds. */
+  expect(callId: string, caller: Caller): void
   /**
    * To be asked by who waits, once and before he does: whether he was expected, and the outcome when it came first. One
    * who was is told of the outcome for certain; any other may have missed it, and looks for himself.
    */
-  expected(callId: string, tenant: string): { readonly outcome: Outcome | undefined } | undefined
+  expected(callId: string, caller: Caller): { readonly outcome: Outcome | undefined } | undefined
   wait(callId: string, ms: number, signal: AbortSignal): Promise<Outcome | undefined>
   /** An outcome that is known here. */
   tell(callId: string, outcome: Outcome): void
@@ -30,7 +33,7 @@ const keepMs = 5_000
 const mostKept = 2_000
 
 interface Expected {
-  readonly tenant: string
+  readonly caller: Caller
   readonly until: number
   outcome: Outcome | undefined
 }
@@ -59,14 +62,14 @@ export function createWaiters(read: (callIds: readonly string[]) => Promise<Read
     for (const [callId, outcome] of await read(wanted)) tell(callId, outcome)
   }
   return {
-    expect(callId, tenant) {
+    expect(callId, caller) {
       const now = performance.now()
-      expected.set(callId, { tenant, until: now + keepMs, outcome: undefined })
+      expected.set(callId, { caller, until: now + keepMs, outcome: undefined })
       forgetOld(now)
     },
-    expected(callId, tenant) {
+    expected(callId, caller) {
       const found = expected.get(callId)
-      if (found?.tenant !== tenant) return undefined
+      if (found === undefined || !isSame(found.caller, caller)) return undefined
       expected.delete(callId)
       return found
     },
@@ -100,4 +103,9 @@ export function createWaiters(read: (callIds: readonly string[]) => Promise<Read
       return waiting.size
     },
   }
+}
+
+function isSame(one: Caller, other: Caller): boolean {
+  const { tenant, principal, tools } = other
+  return one.tenant === tenant && one.principal === principal && String(one.tools) === String(tools)
 }

@@ -1,4 +1,5 @@
-import { ToolError } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
+import { holds } from '@gantry/core'
 import type { Snapshots } from '../execute/snapshots.ts'
 import type { Readiness, Service } from '../http/service.ts'
 import type { Artifacts } from '../records/artifacts.ts'
@@ -6,6 +7,7 @@ import type { AuditNote } from '../records/audit-notes.ts'
 import type { CallViews } from '../records/call-views.ts'
 import type { DeadLetters } from '../records/dead-letters.ts'
 import type { EventRecords } from '../records/events.ts'
+import { seesTool } from '../records/reader.ts'
 import type { WorkerRecords } from '../records/workers.ts'
 import type { CallNews } from '../reply/call-news.ts'
 import { callEvents } from '../reply/event-stream.ts'
@@ -37,23 +39,39 @@ export interface DoorParts {
 }
 
 const never = new AbortController().signal
+const operating = 'gantry:operate'
 const mostRecent = 20
 /** How long a signed address of a file is good for. */
 const linkMs = 60_000
 
+/** Cancels calls, whosever they are, and puts on the audit record who did it. */
+export function cancelling(store: Pick<CallStore, 'cancel'>, note: DoorParts['note']) {
+  return async (callId: string, tenant: string, by: Identity): Promise<void> => {
+    const fate = await store.cancel(callId, tenant)
+    if (fate === 'finished' || fate === 'absent') return
+    await note({ tenant: by.tenant, principal: by.principal, action: 'calls.cancel', target: callId })
+  }
+}
+
 /** What HTTP and later doors can ask, each from the part that knows. */
 export function createDoors(parts: DoorParts): Service {
   const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news } = parts
+  const cancel = cancelling(store, parts.note)
+  const letterOf: Service['deadLetter'] = async (id, identity) => {
+    const letter = await letters.get(id, identity.tenant)
+    if (!seesTool(identity, letter.tool)) throw new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
+    return letter
+  }
   return {
     submit: (input, identity) => intake.submit(input, identity),
     async wait(callId, identity, waitMs, signal) {
-      const own = waiters.expected(callId, identity.tenant)
+      const own = waiters.expected(callId, identity)
       if (own?.outcome !== undefined) return own.outcome
       const leave = new AbortController()
       const waiting = waiters.wait(callId, waitMs, AbortSignal.any([signal, leave.signal]))
       if (own !== undefined) return waiting
       // An outcome that was there before anybody waited is not told again.
-      const view = await views.get(callId, identity.tenant, signal).catch((error: unknown) => {
+      const view = await views.get(callId, identity, signal).catch((error: unknown) => {
         leave.abort()
         throw error
       })
@@ -61,40 +79,50 @@ export function createDoors(parts: DoorParts): Service {
       return waiting
     },
     async call(callId, identity) {
-      const view = await views.get(callId, identity.tenant, never)
+      const view = await views.get(callId, identity, never)
       if (view.state !== 'running') return view
       return { ...view, recent: await events.recent(callId, identity.tenant, mostRecent) }
     },
-    calls: (query, identity) => views.list(query, identity.tenant),
+    calls: (query, identity) => views.list(query, identity),
     async events(callId, afterId, identity, signal) {
-      await views.get(callId, identity.tenant, signal)
+      await views.get(callId, identity, signal)
       return callEvents({ records: events, views, news, callId, tenant: identity.tenant, afterId, signal })
     },
     async cancel(callId, identity) {
-      const fate = await store.cancel(callId, identity.tenant)
-      if (fate === 'absent') throw new ToolError('NOT_FOUND', 'There is no call of this id.')
-      const { tenant, principal } = identity
-      if (fate !== 'finished') await parts.note({ tenant, principal, action: 'calls.cancel', target: callId })
-      return views.get(callId, tenant, never)
+      const { principal } = await views.get(callId, identity, never)
+      if (principal !== identity.principal && !holds(identity, operating)) {
+        throw new ToolError('DENIED', `Calls of others are cancelled by those who hold ${operating}.`)
+      }
+      await cancel(callId, identity.tenant, identity)
+      return views.get(callId, identity, never)
     },
     replay: parts.replay,
     approvals: parts.approvals,
-    deadLetters: (query, identity) => letters.list(query, identity.tenant),
-    deadLetter: (id, identity) => letters.get(id, identity.tenant),
-    redrive: (id, identity) => letters.redrive(id, identity),
-    discard: (id, identity) => letters.discard(id, identity),
+    async deadLetters(query, identity) {
+      const { items, ...page } = await letters.list(query, identity.tenant)
+      return { items: items.filter(({ tool }) => seesTool(identity, tool)), ...page }
+    },
+    deadLetter: letterOf,
+    async redrive(id, identity) {
+      if (identity.tools !== undefined) await letterOf(id, identity)
+      return letters.redrive(id, identity)
+    },
+    async discard(id, identity) {
+      if (identity.tools !== undefined) await letterOf(id, identity)
+      return letters.discard(id, identity)
+    },
     async artifactUrl(id, identity, signal) {
-      const url = await artifacts.locate(id, identity.tenant, linkMs, signal)
+      const url = await artifacts.locate(id, identity, linkMs, signal)
       return url === undefined
         ? { url: `/v1/artifacts/${id}`, signed: false }
         : { url, signed: true, expiresMs: linkMs }
     },
     async artifact(id, range, identity, signal) {
-      const { bytes } = await artifacts.find(id, identity.tenant)
+      const { bytes } = await artifacts.find(id, identity)
       const start = range?.start ?? 0
       const end = Math.min(bytes, range?.end ?? bytes)
       const whole = start === 0 && end === bytes
-      const opened = await artifacts.open(id, identity.tenant, whole ? undefined : { start, end }, signal)
+      const opened = await artifacts.open(id, identity, whole ? undefined : { start, end }, signal)
       return { ...opened, start, end }
     },
     workers: () => workers.list(),

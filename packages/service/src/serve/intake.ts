@@ -28,7 +28,7 @@ export interface IntakeParts {
   /** The limits of tenants and principals. */
   readonly gate: TenantGate
   /** Makes place for the answer of a call that somebody here will wait for. */
-  readonly expect: (callId: string, tenant: string) => void
+  readonly expect: (callId: string, caller: Identity) => void
   readonly newId: () => string
 }
 
@@ -91,6 +91,17 @@ export function createIntake(parts: IntakeParts): Intake {
     )
     return { call, refund: () => refund() }
   }
+  /** Of a call that a limit refuses: the one that was taken in under its key before, so that no answer is lost to it. */
+  const knownBefore = async (input: CallInput, identity: Identity, refusal: unknown): Promise<string | undefined> => {
+    const limited = ToolError.is(refusal) && refusal.code === 'RATE_LIMITED'
+    if (!limited || input.idempotencyKey === undefined) return undefined
+    const keep = async () => ({ payloadBytes: 0 })
+    const found = await snapshots
+      .use(({ executor }) => admit(input, identity, { executor, newId: parts.newId, now: Date.now, keep }))
+      .then((call) => store.known(call))
+      .catch(() => undefined)
+    return found?.kind === 'duplicate' ? found.callId : undefined
+  }
   const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
     const code = ToolError.is(error) ? error.code : 'INTERNAL'
     const tool = String(input.tool ?? input.kind).slice(0, 200)
@@ -103,10 +114,13 @@ export function createIntake(parts: IntakeParts): Intake {
     async submit(input, identity, from) {
       // The check begins with the snapshot that is current now, so that this is the one that refuses.
       const { version } = snapshots.current
-      const checked = await check(input, identity).catch((error: unknown) => {
+      const checked = await check(input, identity).catch(async (error: unknown) => {
+        const callId = await knownBefore(input, identity, error)
+        if (callId !== undefined) return callId
         refused(input, identity, error, version)
         throw error
       })
+      if (typeof checked === 'string') return { callId: checked, repeated: true }
       const call = from?.reply === undefined ? checked.call : { ...checked.call, reply: from.reply }
       // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
       const taken = from === undefined ? worker?.accepts(identity.tenant) === true : (worker?.room ?? 0) > 0
@@ -116,7 +130,7 @@ export function createIntake(parts: IntakeParts): Intake {
         checked.refund()
         if (!direct) gate.waits(identity, -1)
       }
-      if (from === undefined) parts.expect(call.callId, identity.tenant)
+      if (from === undefined) parts.expect(call.callId, identity)
       const submitted = await (direct ? claiming : queueing).add(call).catch((error: unknown) => {
         keeping.failed(error)
         undo()

@@ -4,7 +4,8 @@ import { redisBuckets } from '../buckets/redis.ts'
 import { sqlBuckets } from '../buckets/sql.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
-import type { CallStore, ClaimOptions } from '../stores/call-store.ts'
+import type { CallStore, Claim, ClaimOptions } from '../stores/call-store.ts'
+import { stillHeld } from '../stores/still-held.ts'
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Chore } from './chores.ts'
@@ -22,6 +23,8 @@ export interface Limiting {
   readonly gate: TenantGate
   /** How a worker claims now: what it has in hand of each tenant, and what each is to have. */
   claim(claim: ClaimOptions, worker: Pick<Worker, 'busy'> | undefined): ClaimOptions
+  /** Claims calls of tenants of which the worker has none in hand, one of each. */
+  newcomers(most: number, claim: ClaimOptions, worker: Pick<Worker, 'busy'> | undefined): Promise<readonly Claim[]>
   readonly chores: readonly Chore[]
 }
 
@@ -34,12 +37,18 @@ export function createLimiting({ store, database, redis, settings }: LimitingPar
     tenants: () => settings.tenants,
     mostQueued: () => settings.maxQueued,
   })
+  const claimNow: Limiting['claim'] = (claim, worker) => {
+    const shares = gate.shares()
+    const busy = worker === undefined ? {} : { busy: worker.busy }
+    return { ...claim, ...busy, ...(shares === undefined ? {} : { shares }) }
+  }
   return {
     gate,
-    claim(claim, worker) {
-      const shares = gate.shares()
-      const busy = worker === undefined ? {} : { busy: worker.busy }
-      return { ...claim, ...busy, ...(shares === undefined ? {} : { shares }) }
+    claim: claimNow,
+    async newcomers(most, claim, worker) {
+      const askedAt = performance.now()
+      const claims = await store.claim(most, { ...claimNow(claim, worker), newcomers: true })
+      return stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs })
     },
     chores: [{ name: 'buckets', everyMs: tidyMs, work: buckets.tidy }],
   }

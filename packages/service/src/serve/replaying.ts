@@ -21,8 +21,9 @@ export interface ReplayingParts {
 
 /** Replays calls of the service, under the present configuration; each is on the audit record before it begins. */
 export function createReplaying({ database, views, artifacts, snapshots, limits }: ReplayingParts) {
-  return async (callId: string, { tenant, principal }: Identity, signal: AbortSignal): Promise<Replay> => {
-    const recorded = await readRecorded(database.asTenant(tenant), views, { callId, tenant, signal })
+  return async (callId: string, reader: Identity, signal: AbortSignal): Promise<Replay> => {
+    const { tenant, principal } = reader
+    const recorded = await readRecorded(database.asTenant(tenant), views, { callId, reader, signal })
     await noteAudit(database, { tenant, principal, action: 'calls.replay', target: callId })
     return snapshots.use(({ executor }) =>
       replay(

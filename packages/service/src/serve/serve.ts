@@ -88,8 +88,8 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
         })
       const doors = await openDoors({ ...loaded, service: settings }, running.service, log, authentication)
       if (doors !== undefined) closing.push(doors.close)
-      const { metricsHost, metricsPort } = settings
-      if (metricsPort !== undefined) closing.push(await serveMetrics(metricsHost, metricsPort, running.service))
+      const { metricsHost: host, metricsPort: port, hosts } = settings
+      if (port !== undefined) closing.push(await serveMetrics({ host, port, hosts }, running.service))
       await running.consuming(signal)
       if (!signal.aborted) ready(doors?.url)
       await aborted(signal)

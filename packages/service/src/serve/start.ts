@@ -38,7 +38,7 @@ import { untilConsuming } from './brokers/until-consuming.ts'
 import { startChores } from './chores.ts'
 import { cleaningChores } from './cleaning.ts'
 import { createDepthGauge } from './depth.ts'
-import { createDoors } from './doors.ts'
+import { cancelling, createDoors } from './doors.ts'
 import { createFleetCircuits } from './fleet-circuits.ts'
 import { createIntake } from './intake.ts'
 import { createLimiting } from './limiting.ts'
@@ -162,12 +162,15 @@ export async function startService(options: StartOptions): Promise<RunningServic
 
   const claim = { worker: name, leaseMs, labels: settings.labels }
   const limiting = createLimiting({ store, database, redis: brokers.redis, settings })
-  const transport = postgresTransport({ store, claim: () => limiting.claim(claim, worker) })
-  const worker = roles.has('worker')
+  const transport = postgresTransport({
+    ...{ store, claim: () => limiting.claim(claim, worker), room: () => worker?.claimable ?? 0 },
+  })
+  const worker: ReturnType<typeof composeWorker> | undefined = roles.has('worker')
     ? composeWorker({
         ...{ store, transport, recorder, snapshots, writer, writeBacks, cache, bus, settings, leaseMs },
         tracer: options.tracer,
         shares: limiting.gate.shares,
+        newcomers: (most) => limiting.newcomers(most, claim, worker),
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
@@ -243,7 +246,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
   const service = createDoors({
     ...{ intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits },
-    keys: createKeyControl(keyRecords(database)),
+    keys: createKeyControl(keyRecords(database), cancelling(store, auditing.note)),
     policy: policies.control,
     audit: auditing.control,
     note: auditing.note,

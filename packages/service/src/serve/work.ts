@@ -36,6 +36,7 @@ export interface WorkParts {
   readonly bus: Bus
   readonly tracer: Tracer | undefined
   readonly shares: NonNullable<WorkerPorts['shares']>
+  readonly newcomers: NonNullable<WorkerPorts['newcomers']>
   readonly settings: ServiceSettings
   readonly leaseMs: number
   /** The arguments or the chain of a call, with the files that it names. */
@@ -65,6 +66,7 @@ export function composeWorker(parts: WorkParts): Worker {
       bus,
       tracer: parts.tracer,
       shares: parts.shares,
+      newcomers: parts.newcomers,
       leases: (news) => leasesOf(parts, news),
       begin: (holder) => beginning.add(holder),
       execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),

@@ -123,6 +123,8 @@ export interface CallStore {
    * this can be repeated when the outcome is unknown.
    */
   submit(calls: readonly AdmittedCall[], claim?: ClaimOptions): Promise<readonly Submitted[]>
+  /** What `submit` would say of a call whose key was used before, without keeping it; undefined when it would be new. */
+  known(call: AdmittedCall): Promise<Submitted | undefined>
   /**
    * Leases up to `max` calls; a start is on the audit record for each. Tenants take turns: each next call is of the one
    * that has the least in hand for its weight, and equals follow each other in a circle. Within a tenant the highest priority is first, then the oldest; so are the answers, all together. Where `shares` limit how
@@ -176,6 +178,8 @@ export interface ClaimOptions {
   readonly labels?: { readonly [label: string]: string }
   /** How many calls of each tenant the worker has in hand already. */
   readonly busy?: { readonly [tenant: string]: number }
+  /** Only calls of tenants that are not in `busy`, one of each. */
+  readonly newcomers?: boolean
   /** Of tenants that differ from others, and under `*` of all who are not named; absent when all are equal. */
   readonly shares?: { readonly [tenant: string]: Share }
 }

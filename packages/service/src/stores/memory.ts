@@ -4,7 +4,7 @@ import { claim } from './memory/claim.ts'
 import { endUnrun, finish } from './memory/finish.ts'
 import { reclaim } from './memory/reclaim.ts'
 import { auditOf, bringBack, createMemory, fillSlots, heldBy, noteAttempt } from './memory/state.ts'
-import { submit } from './memory/submit.ts'
+import { known, submit } from './memory/submit.ts'
 import { unrunEnding } from './unrun.ts'
 
 /** The store and all that it has on record, for whoever wants to look. */
@@ -21,6 +21,7 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
   return {
     records: memory.records,
     submit: async (calls, options) => submit(memory, calls, options),
+    known: async (call) => known(memory, call),
     claim: async (max, options) => claim(memory, max, options),
     async begin(holders) {
       const held = holders.flatMap((holder) => heldBy(memory, holder) ?? [])

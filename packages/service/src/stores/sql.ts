@@ -11,7 +11,7 @@ import { outcomes } from './sql/outcomes.ts'
 import { reclaim } from './sql/reclaim.ts'
 import { release } from './sql/release.ts'
 import { resume } from './sql/resume.ts'
-import { submit } from './sql/submit.ts'
+import { known, submit } from './sql/submit.ts'
 
 /**
  * Calls in a database, PGlite or PostgreSQL; its tables are there already. Each operation is one statement, so one round
@@ -24,6 +24,7 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
   const turns = { after: '' }
   return {
     submit: (calls, options) => submit(database, calls, options),
+    known: (call) => known(database, call),
     claim: (max, options) => claim(database, max, options, turns),
     begin: (holders) => begin(database, holders),
     extend: (holders, leaseMs) => extend(database, holders, leaseMs),

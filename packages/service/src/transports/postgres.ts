@@ -6,6 +6,8 @@ export interface PostgresTransportOptions {
   readonly store: CallStore
   /** Asked before each look. */
   readonly claim: () => ClaimOptions
+  /** How many calls whoever receives has room for by the time of a look; as many as it asked for when absent. */
+  readonly room?: () => number
   /** How long a `receive` that nobody woke waits before it looks again; a second when absent. */
   readonly pollMs?: number
 }
@@ -14,7 +16,7 @@ export interface PostgresTransportOptions {
  * The table of calls as a queue: what it hands over is claimed already, and the outcome removes it.
  * Whoever hears that a call can be claimed says `wake`; looking again after a while repairs what was not heard.
  */
-export function postgresTransport({ store, claim, pollMs = 1_000 }: PostgresTransportOptions): Transport {
+export function postgresTransport({ store, claim, room, pollMs = 1_000 }: PostgresTransportOptions): Transport {
   let woken = false
   let wakeUp: (() => void) | undefined
 
@@ -38,7 +40,9 @@ export function postgresTransport({ store, claim, pollMs = 1_000 }: PostgresTran
         woken = false
         const askedAt = performance.now()
         const options = claim()
-        const claimed = await store.claim(max, options)
+        const most = Math.min(max, room?.() ?? max)
+        if (most <= 0) return []
+        const claimed = await store.claim(most, options)
         const claims = await stillHeld(store, claimed, { askedAt, leaseMs: options.leaseMs })
         if (claims.length > 0) return claims.map(delivery)
         await sleep(signal)

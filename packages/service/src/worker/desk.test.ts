@@ -3,11 +3,12 @@ import { test } from 'node:test'
 import { createDesk, type Task } from './desk.ts'
 import { someClaim } from './worker.fixture.ts'
 
-function gated(slots: number, weightOf: (tenant: string) => number = () => 1) {
+function gated(slots: number, weightOf: (tenant: string) => number = () => 1, kept = 0) {
   const running = new Map<string, PromiseWithResolvers<void>>()
   const left: string[] = []
   const desk = createDesk({
     slots,
+    kept,
     weightOf,
     suspect: ({ lost }) => lost > 0,
     work: ({ claim }: Task) => {
@@ -139,6 +140,24 @@ test('twice the weight is twice the slots', async () => {
   for (let n = 0; n < 6; n++) await end(`a${n}`)
   const tenants = running().map((callId) => callId[0])
   assert.deepEqual(tenants, ['a', 'a', 'b', 'b', 'b', 'b'])
+})
+
+test('slots that are kept are for tenants that have none', async () => {
+  const { desk, end, running } = gated(4, undefined, 2)
+  desk.add(callsOf('a', 9), false)
+  assert.deepEqual(running(), ['a0', 'a1'])
+  assert.deepEqual([desk.hasSlot('a'), desk.hasSlot('b')], [false, true])
+  desk.add([...callsOf('b', 2), ...callsOf('c', 1), ...callsOf('d', 1)], false)
+  assert.deepEqual(running(), ['a0', 'a1', 'b0', 'c0'])
+  assert.deepEqual([desk.hasSlot('b'), desk.hasSlot('e')], [false, false])
+  await end('c0')
+  assert.deepEqual(running(), ['a0', 'a1', 'b0', 'd0'])
+  await end('d0')
+  assert.deepEqual(running(), ['a0', 'a1', 'b0'])
+  await end('a0')
+  assert.deepEqual(running(), ['a1', 'b0'])
+  await end('a1')
+  assert.deepEqual(running(), ['a2', 'b0'])
 })
 
 test('a tenant of which nothing is in hand any more is forgotten', async () => {

@@ -18,8 +18,9 @@ export interface Task {
 /**
  * The calls that a worker has in hand: those that run, and a few that wait so that the next one is there at once.
  * Tenants take turns: a slot that is free goes to the one that has the fewest for its weight, and among equals to the
- * one that got its last slot longest ago. Suspects, which were handed out before, run one at a time, because a worker may have died of
- * one of them.
+ * one that got its last slot longest ago. The last few slots can be kept for tenants that have none, so that a new one need not
+ * wait until a long call of another ends. Suspects, which were handed out before, run one at a time, because a worker may
+ * have died of one of them.
  */
 export interface Desk {
   /** Calls in hand: those that wait for a slot, those that have one, and those whose outcome is being recorded. */
@@ -27,6 +28,10 @@ export interface Desk {
   /** Calls that have a slot. */
   readonly running: number
   readonly waiting: number
+  /** Whether a call of a tenant would get a slot at once, if none waited before it. */
+  hasSlot(tenant: string): boolean
+  /** How many calls have had their slot for longer than so many milliseconds. */
+  olderThan(ms: number): number
   /** How many tenants have calls that wait for a slot or have one. */
   readonly tenants: number
   /** How many calls of each tenant wait for a slot or have one. */
@@ -44,6 +49,8 @@ export interface Desk {
 
 export interface DeskOptions {
   readonly slots: number
+  /** So many of them are not for a tenant that has one already; none when absent. */
+  readonly kept?: number
   /** Twice the weight is twice the slots while others wait too; all are equal when absent. */
   readonly weightOf?: (tenant: string) => number
   /** Whether a call must run without another suspect beside it. */
@@ -54,7 +61,7 @@ export interface DeskOptions {
   readonly left: (task: Task, counts: boolean) => void
 }
 
-export function createDesk({ slots, weightOf = () => 1, suspect, work, left }: DeskOptions): Desk {
+export function createDesk({ slots, kept = 0, weightOf = () => 1, suspect, work, left }: DeskOptions): Desk {
   /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
   const inHand = new Set<Task>()
   const current = new Map<string, Task>()
@@ -62,6 +69,8 @@ export function createDesk({ slots, weightOf = () => 1, suspect, work, left }: D
   let suspects: Task[] = []
   let suspectRuns = false
   let running = 0
+  /** When each call that has a slot got it, the oldest first. */
+  const begun = new Map<Task, number>()
   let emptied: (() => void)[] = []
 
   const leave = (task: Task): void => {
@@ -77,10 +86,12 @@ export function createDesk({ slots, weightOf = () => 1, suspect, work, left }: D
     let slot = 1
     running += slot
     waiting.began(task)
+    begun.set(task, performance.now())
     if (alone) suspectRuns = true
     const freeSlot = (): void => {
       running -= slot
       if (slot > 0) waiting.ended(task)
+      begun.delete(task)
       slot = 0
       pump()
     }
@@ -95,7 +106,7 @@ export function createDesk({ slots, weightOf = () => 1, suspect, work, left }: D
   const pump = (): void => {
     while (running < slots) {
       const alone = !suspectRuns && suspects.length > 0
-      const next = alone ? suspects.shift() : waiting.next()
+      const next = alone ? suspects.shift() : waiting.next(slots - running <= kept)
       if (next === undefined) return
       void run(next, alone)
     }
@@ -123,6 +134,16 @@ export function createDesk({ slots, weightOf = () => 1, suspect, work, left }: D
     },
     get waiting() {
       return waiting.length + suspects.length
+    },
+    hasSlot: (tenant) => running < (waiting.runs(tenant) ? slots - kept : slots),
+    olderThan(ms) {
+      const since = performance.now() - ms
+      let count = 0
+      for (const at of begun.values()) {
+        if (at > since) break
+        count += 1
+      }
+      return count
     },
     get tenants() {
       return waiting.tenants

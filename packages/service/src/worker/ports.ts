@@ -28,6 +28,11 @@ export interface WorkerPorts {
   readonly bus: Bus
   /** Absent, nothing is traced. */
   readonly tracer?: Tracer | undefined
+  /**
+   * Claims calls of tenants of which the worker has none in hand, one of each and so many in all; asked while there is no
+   * room for others. Absent, nobody asks.
+   */
+  readonly newcomers?: (most: number) => Promise<readonly Claim[]>
   /** The shares of tenants as they are now; all are equal when absent. */
   readonly shares?: () => ClaimOptions['shares']
   readonly now: () => Date

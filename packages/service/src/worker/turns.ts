@@ -6,14 +6,16 @@ export interface Turns {
   /** Of how many tenants calls wait or have a slot. */
   readonly tenants: number
   add(task: Task): void
-  /** Takes the next one out; undefined when none waits. */
-  next(): Task | undefined
+  /** Takes the next one out, when `kept` only of tenants that have no slot; undefined when there is none. */
+  next(kept: boolean): Task | undefined
   /** False when it does not wait. */
   remove(task: Task): boolean
   takeAll(): readonly Task[]
   /** Told of every call that gets a slot and gives it back, also of those that did not wait here. */
   began(task: Task): void
   ended(task: Task): void
+  /** Whether a tenant has a slot. */
+  runs(tenant: string): boolean
   /** How many of each tenant wait or have a slot. */
   open(): Map<string, number>
 }
@@ -40,11 +42,11 @@ export function createTurns(weightOf: (tenant: string) => number): Turns {
   const leave = (task: Task, { waiting, running }: Seat): void => {
     if (waiting.length === 0 && running === 0) seats.delete(task.claim.call.identity.tenant)
   }
-  const hungriest = (): Seat | undefined => {
+  const hungriest = (kept: boolean): Seat | undefined => {
     let best: Seat | undefined
     let least = Number.POSITIVE_INFINITY
     for (const [tenant, seat] of seats) {
-      if (seat.waiting.length === 0) continue
+      if (seat.waiting.length === 0 || (kept && seat.running > 0)) continue
       const load = seats.size === 1 ? 0 : (seat.running + 1) / weightOf(tenant)
       const isEarlier = load === least && seat.servedAt < (best?.servedAt ?? 0)
       if (load < least || isEarlier) [best, least] = [seat, load]
@@ -62,8 +64,8 @@ export function createTurns(weightOf: (tenant: string) => number): Turns {
       seatOf(task).waiting.push(task)
       length += 1
     },
-    next() {
-      const seat = hungriest()
+    next(kept) {
+      const seat = hungriest(kept)
       const task = seat?.waiting.shift()
       if (seat === undefined || task === undefined) return undefined
       length -= 1
@@ -97,6 +99,7 @@ export function createTurns(weightOf: (tenant: string) => number): Turns {
       seat.running -= 1
       leave(task, seat)
     },
+    runs: (tenant) => (seats.get(tenant)?.running ?? 0) > 0,
     open: () => new Map([...seats].map(([tenant, { waiting, running }]) => [tenant, waiting.length + running])),
   }
 }

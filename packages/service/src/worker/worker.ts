@@ -28,6 +28,8 @@ export interface Worker {
   /** How many calls of each tenant wait for a slot here or have one. */
   readonly busy: { readonly [tenant: string]: number }
   readonly running: number
+  /** How many calls it could claim now. */
+  readonly claimable: number
   /** How many calls that are in no queue yet it could take now; none while some wait in the queue for it. */
   readonly room: number
   /** Hears whenever there may be more room than before, until the function it answers is called. */
@@ -42,8 +44,9 @@ export interface Worker {
 export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker {
   const { transport, bus } = ports
   const consuming = new AbortController()
+  const kept = keptSlots(options.slots)
   const pace = createPace(options.slots, options.ahead)
-  let consumed: Promise<void> = Promise.resolve()
+  let consumed: Promise<unknown> = Promise.resolve()
   let downSince: number | undefined
   let sharedUntil = Number.NEGATIVE_INFINITY
   const hearers = new Set<() => void>()
@@ -60,7 +63,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   })
   const shareFor = (tenant: string): Share => shareOf(ports.shares?.(), tenant)
   const desk: Desk = createDesk({
-    slots: options.slots,
+    ...{ slots: options.slots, kept },
     weightOf: (tenant) => shareFor(tenant).weight ?? 1,
     suspect: (claim, fresh) => {
       const verdict = examine(claim, { ...options, fresh })
@@ -90,10 +93,20 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     desk.add(claims, fresh)
     if (desk.tenants > 1) sharedUntil = performance.now() + sharedMs
   }
-  const ahead = (): number => (performance.now() < sharedUntil ? pace.aheadShared : pace.ahead)
+  const room = (): number => roomOf(desk, options.slots, pace.ahead(performance.now() < sharedUntil, desk.olderThan))
+  /** While there is no room, what waits of tenants of which nothing is in hand is claimed all the same. */
+  const welcome = async (signal: AbortSignal): Promise<void> => {
+    const { newcomers } = ports
+    const most = Math.max(1, kept)
+    while (newcomers !== undefined && !signal.aborted) {
+      await ports.pause(newcomersMs, signal)
+      const full = room() === 0 && desk.size < mostUnrecorded
+      if (full && !signal.aborted) put(await newcomers(most).catch(() => []), false)
+    }
+  }
   const consumer = createConsumer({
     transport,
-    room: () => roomOf(desk, options.slots, ahead()),
+    room,
     take: (deliveries) => put(deliveries.flatMap(claimed), false),
     failed(error) {
       if (downSince !== undefined) return
@@ -110,12 +123,13 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   })
   return {
     start() {
-      consumed = consumer.run(consuming.signal)
+      const { signal } = consuming
+      consumed = Promise.all([consumer.run(signal), welcome(signal)])
     },
     take: (claims) => put(claims, true),
     accepts(tenant) {
       if (consuming.signal.aborted) return false
-      if (consumer.idle && desk.waiting === 0 && desk.running < options.slots) return true
+      if (consumer.idle && desk.waiting === 0 && desk.hasSlot(tenant)) return true
       return hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
     },
     get busy() {
@@ -124,9 +138,11 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     get running() {
       return desk.running
     },
+    get claimable() {
+      return room()
+    },
     get room() {
-      const open = !consuming.signal.aborted && consumer.idle
-      return open ? roomOf(desk, options.slots, ahead()) : 0
+      return !consuming.signal.aborted && consumer.idle ? room() : 0
     },
     onRoom(hear) {
       hearers.add(hear)
@@ -149,6 +165,14 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
 
 /** For so long after calls of several tenants were in hand, fewer are claimed ahead. */
 const sharedMs = 1_000
+
+/** So often a worker without room looks for tenants of which it has nothing in hand. */
+const newcomersMs = 50
+
+/** One slot in eight, and one at least where there are several, is for tenants that have none. */
+function keptSlots(slots: number): number {
+  return slots === 1 ? 0 : Math.ceil(slots / 8)
+}
 
 /** Whether others have calls in hand, and this tenant less than its share of the slots. */
 function hasLess(

@@ -44,6 +44,19 @@ export const turns: Cases = {
     assert.deepEqual(counts(await store.claim(4, { ...mine, busy: { b: 3, a: 1 } })), { a: 1, c: 3 })
   },
 
+  async 'who wants newcomers gets one call of each tenant of which he has none, and nothing of others'({ store }) {
+    await store.submit(callsOf('a', 5))
+    const asked = { ...mine, newcomers: true }
+    assert.deepEqual(counts(await store.claim(4, { ...asked, busy: { a: 1 } })), {})
+    assert.deepEqual(counts(await store.claim(4, asked)), { a: 1 })
+    await store.submit([...callsOf('b', 5), ...callsOf('c', 5)])
+    assert.deepEqual(counts(await store.claim(4, { ...asked, busy: { a: 1, b: 2, c: 1 } })), {})
+    assert.deepEqual(counts(await store.claim(4, { ...asked, busy: { b: 2 } })), { a: 1, c: 1 })
+    assert.deepEqual(counts(await store.claim(1, { ...asked, busy: { b: 2, c: 1 } })), { a: 1 })
+    const shares = { '*': { concurrency: 2 }, b: { weight: 3 } }
+    assert.deepEqual(counts(await store.claim(9, { ...asked, shares })), { b: 1, c: 1 })
+  },
+
   async 'within a tenant the highest priority is first, and it buys nothing from other tenants'({ store }) {
     await store.submit([...callsOf('a', 2), ...callsOf('b', 3, { priority: 9 }), someCall('c', { priority: 1 })])
     await store.submit(callsOf('a', 1, { priority: 5 }).map((call) => ({ ...call, callId: 'first of a' })))

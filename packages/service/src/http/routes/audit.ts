@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import type { JsonObject } from '@gantry/contract'
 import type { AuditQuery } from '../../records/audit-control.ts'
+import { auditPhases } from '../../records/audit-views.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
@@ -22,7 +23,7 @@ const filter = {
   },
   call: { ...word, description: 'A call, with the calls inside it; or what else was acted on.' },
   status: { ...word, description: 'How calls ended, such as ok, failed or denied.' },
-  phase: { ...word, description: 'One of start, intent, end, lost, released, refused, admin, redrive, discard.' },
+  phase: { enum: auditPhases, description: 'What the rows tell of.' },
   since: { ...time, description: 'From this time on.' },
   until: { ...time, description: 'Before this time.' },
 } as const

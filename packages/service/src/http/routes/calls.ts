@@ -114,7 +114,7 @@ const cancelCall: Route = {
   summary: 'Cancel a call. One that runs is told to end; one that has ended stays as it is.',
   access: 'key',
   answers: { 200: { description: 'The call as it is now.', schema: ref('CallView') } },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'DENIED'],
   async handle({ params: { id = '' }, identity }, service) {
     return json(await service.cancel(id, identity))
   },

@@ -1,5 +1,5 @@
 import type { JsonObject } from '@gantry/contract'
-import type { KeyInput, RotateInput } from '../../authenticators/key-control.ts'
+import type { KeyInput, RevokeInput, RotateInput } from '../../authenticators/key-control.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
@@ -99,11 +99,20 @@ export const keyRoutes: readonly Route[] = [
     id: 'revokeKey',
     method: 'POST',
     path: '/v1/keys/:id/revoke',
-    summary: 'End a key at once, everywhere.',
+    summary: 'End a key at once, everywhere; calls that were made with it go on unless they are cancelled too.',
+    body: {
+      members: {
+        cancelCalls: {
+          type: 'boolean',
+          description: 'Cancel the calls of its principal that nobody works on; not when absent.',
+        },
+      },
+      required: [],
+    },
     answers: { 200: { description: 'The key as it is now.', schema: ref('Key') } },
-    errors: ['NOT_FOUND'],
-    async handle({ params: { id = '' }, identity }, { keys }) {
-      return json(await keys.revoke(id, identity))
+    errors: ['INPUT_INVALID', 'NOT_FOUND'],
+    async handle({ params: { id = '' }, body, identity }, { keys }) {
+      return json(await keys.revoke(id, identity, body as JsonObject & RevokeInput))
     },
   },
 ]

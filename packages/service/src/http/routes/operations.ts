@@ -1,4 +1,5 @@
 import { ToolError } from '@gantry/contract'
+import { holds } from '@gantry/core'
 import { json } from '../answer.ts'
 import { problem } from '../problems.ts'
 import type { Route } from '../route.ts'
@@ -47,10 +48,12 @@ export const operationRoutes: readonly Route[] = [
     id: 'readMetrics',
     method: 'GET',
     path: '/metrics',
-    summary: 'Metrics in the text form of Prometheus; without a key only where nobody but this machine can ask.',
+    summary:
+      'Metrics in the text form of Prometheus; without a key only where nobody but this machine can ask. Where there are several tenants, only who holds gantry:operate and gantry:tenants sees tools, circuits and tenants by name.',
     answers: { 200: { description: 'The metrics.', type: 'text/plain' } },
-    async handle(_asked, service) {
-      const { type, text } = await service.metrics()
+    async handle({ identity }, service) {
+      const whole = holds(identity, 'gantry:operate') && holds(identity, 'gantry:tenants')
+      const { type, text } = await service.metrics(whole ? 'whole' : 'shared')
       return { kind: 'text', status: 200, headers: { 'content-type': type }, text }
     },
   },

@@ -4,15 +4,19 @@ import { auditOf, type Live, type Memory } from './state.ts'
 
 export function claim(memory: Memory, max: number, options: ClaimOptions): readonly Claim[] {
   const live = [...memory.live.values()]
-  const ready = live.filter(({ lane, leaseUntil }) => lane === 'ready' && leaseUntil === undefined).sort(byPriority)
+  const { busy = {}, newcomers = false } = options
+  const ready = live
+    .filter(({ lane, leaseUntil }) => lane === 'ready' && leaseUntil === undefined)
+    .filter(({ call }) => !newcomers || !Object.hasOwn(busy, call.identity.tenant))
+    .sort(byPriority)
   const held = live.filter(({ leaseUntil }) => leaseUntil !== undefined)
   const seats = [...Map.groupBy(ready, ({ call }) => call.identity.tenant)].map(([tenant, calls]) => {
     const share = shareOf(options.shares, tenant)
     const mine = held.filter(({ call }) => call.identity.tenant === tenant)
     return {
-      waiting: claimable(calls, mine, share, options),
+      waiting: claimable(calls, mine, share, options).slice(0, newcomers ? 1 : undefined),
       turn: `${tenant > memory.after ? 0 : 1}${tenant}`,
-      load: new Map(Object.entries(options.busy ?? {})).get(tenant) ?? 0,
+      load: new Map(Object.entries(busy)).get(tenant) ?? 0,
       weight: share.weight ?? 1,
     }
   })

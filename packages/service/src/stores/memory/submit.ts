@@ -13,8 +13,8 @@ export function submit(memory: Memory, calls: readonly AdmittedCall[], claim?: C
 
 function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | undefined): Submitted {
   const { callId } = call
-  const before = memory.calls.get(callId) ?? memory.keys.get(keyOf(call))
-  if (before !== undefined) return { kind: isSame(before, call) ? 'duplicate' : 'conflict', callId: before.callId }
+  const before = known(memory, call)
+  if (before !== undefined) return before
   memory.calls.set(callId, call)
   if (call.key !== undefined) memory.keys.set(keyOf(call), call)
   const live = enter(memory, call)
@@ -23,6 +23,11 @@ function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | und
   const leased = lease(memory, live, claim)
   live.begun = true
   return { kind: 'new', callId, claim: leased }
+}
+
+export function known(memory: Memory, call: AdmittedCall): Submitted | undefined {
+  const before = memory.calls.get(call.callId) ?? memory.keys.get(keyOf(call))
+  return before && { kind: isSame(before, call) ? 'duplicate' : 'conflict', callId: before.callId }
 }
 
 function enter({ now, calls }: Memory, call: AdmittedCall): Live {

@@ -4,7 +4,7 @@ import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
 
 /**
  * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: what it has in hand of each tenant; $6: the shares
- * of tenants, or null; $7: the tenant after which to begin. While one tenant alone has calls that can be claimed, and
+ * of tenants, or null; $7: the tenant after which to begin; $8: whether only tenants of which it has nothing get one. While one tenant alone has calls that can be claimed, and
  * nothing limits it, its calls are simply taken. The calls are found by their keys, for the reason in holders.ts.
  */
 const claimSql = `
@@ -14,8 +14,8 @@ const claimSql = `
   ), alone as materialized (
     select call_id from queue
     where lane = 'ready' and lease_until is null and (placement is null or placement <@ $4::jsonb)
-      and tenant = (select first from ends where first = last and $6::jsonb is null)
-    order by priority desc, id limit $1
+      and tenant = (select first from ends where first = last and $6::jsonb is null and not ($8 and $5::jsonb ? first))
+    order by priority desc, id limit case when $8 then 1 else $1::integer end
     for update skip locked
   ), taken as (
     update queue set fence = fence + 1, lease_until = now() + $2::float8 * interval '1 millisecond', worker = $3,
@@ -23,7 +23,7 @@ const claimSql = `
     where call_id = any (array(
       select call_id from alone
       union all
-      select take_turns($1::integer, $4::jsonb, $5::jsonb, $6::jsonb, $7) from ends
+      select take_turns($1::integer, $4::jsonb, $5::jsonb, $6::jsonb, $7, $8) from ends
       where first <> last or $6::jsonb is not null
     ))
     returning id, call_id, priority, fence, deliveries, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement
@@ -82,12 +82,12 @@ export interface Turns {
 export async function claim(
   database: Database,
   max: number,
-  { worker, leaseMs, labels = {}, busy = {}, shares }: ClaimOptions,
+  { worker, leaseMs, labels = {}, busy = {}, newcomers = false, shares }: ClaimOptions,
   turns: Turns,
 ): Promise<readonly Claim[]> {
   const rows = await database.query<ClaimRow>(claimSql, [
     ...[max, leaseMs, worker, JSON.stringify(labels), JSON.stringify(busy)],
-    ...[shares === undefined ? null : JSON.stringify(shares), turns.after],
+    ...[shares === undefined ? null : JSON.stringify(shares), turns.after, newcomers],
   ])
   const claims = rows.map(claimOf)
   turns.after = claims.at(-1)?.call.identity.tenant ?? ''

@@ -94,6 +94,13 @@ export async function submit(
   return calls.map((_, n) => answers.get(n) as Submitted)
 }
 
+/** A call that is there already, or stands in the way of this one. */
+export async function known(database: Database, call: AdmittedCall): Promise<Submitted | undefined> {
+  const answers = new Map<number, Submitted>()
+  await lookUp(database, rowsOf([call]), answers)
+  return answers.get(0)
+}
+
 async function lookUp(database: Database, rows: readonly CallRow[], answers: Map<number, Submitted>): Promise<void> {
   if (rows.length === 0) return
   const asked = rows.map(({ n, call_id, tenant, principal, idem_key, fingerprint }) => {

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Identity } from '@gantry/contract'
+import { defineTool } from '@gantry/core'
+import { pgliteDatabase } from './databases.fixture.ts'
+import { openServiceSite, operator } from './service-site.fixture.ts'
+
+const never = new AbortController().signal
+const inputSchema = { type: 'object' } as const
+const tool = (namespace: string, name: string, run: () => string) =>
+  defineTool({ namespace, name, version: '1.0.0', description: 'A tool of a test.', effect: 'read', inputSchema, run })
+const tools = [
+  tool('demo', 'echo', () => 'hello'),
+  tool('mail', 'read', () => 'private'),
+  tool('mail', 'long', () => 'x'.repeat(200_000)),
+]
+const bound: Identity = { principal: 'key:bot', tenant: 'acme', permissions: ['*'], tools: ['demo:*'] }
+
+test('calls of tools that are not there for a key are not there, whatever it asks', async (t) => {
+  const site = await openServiceSite(t, pgliteDatabase, { tools })
+  const { service } = site
+  const hidden = await site.call('mail:read', {})
+  const shown = await site.call('demo:echo', {})
+  const chain = await site.chain([{ id: 'one', tool: 'mail:read', args: {} }])
+  const { callId: waiting } = await service.submit(
+    { kind: 'call', tool: 'mail:read', args: {}, delayMs: 60_000 },
+    operator,
+  )
+  const asks: { readonly [what: string]: (id: string, as: Identity) => Promise<unknown> } = {
+    call: (id, as) => service.call(id, as),
+    wait: (id, as) => service.wait(id, as, 1, never),
+    events: (id, as) => service.events(id, 0, as, never),
+    cancel: (id, as) => service.cancel(id, as),
+    replay: (id, as) => service.replay(id, as, never),
+  }
+  for (const [what, ask] of Object.entries(asks)) {
+    const absent = { code: 'NOT_FOUND', message: 'There is no call of this id.' }
+    await assert.rejects(ask('call_that_never_was', bound), absent, what)
+    for (const id of [hidden.callId, chain.callId, waiting]) await assert.rejects(ask(id, bound), absent, what)
+    await ask(shown.callId, bound)
+    await ask(hidden.callId, { ...bound, tools: ['demo:*', 'mail:read'] })
+  }
+  const { state } = await service.call(waiting, operator)
+  assert.equal(state, 'delayed', 'nobody has cancelled it')
+  const listed = (await service.calls({}, bound)).items.map(({ callId }) => callId)
+  assert.deepEqual(listed, [shown.callId])
+  assert.equal((await service.calls({}, { ...bound, tools: ['*'], principal: operator.principal })).items.length, 4)
+
+  const { callId } = await site.call('mail:long', {})
+  const [file] = await site.database.query<{ id: string }>('select id from artifacts where call_id = $1', [callId])
+  const id = file?.id ?? ''
+  const none = { code: 'NOT_FOUND', message: 'There is no artifact of this id.' }
+  await assert.rejects(service.artifact(id, undefined, bound, never), none)
+  await assert.rejects(service.artifactUrl(id, bound, never), none)
+  const { content } = await service.artifact(id, undefined, { ...bound, tools: ['mail:*'] }, never)
+  content.destroy()
+})
+
+test('a revoked key’s calls that wait go on, unless they are cancelled with it', async (t) => {
+  const { service } = await openServiceSite(t, pgliteDatabase, { tools })
+  const later = async (principal: string): Promise<string> => {
+    const as: Identity = { principal, tenant: 'acme', permissions: [] }
+    const { callId } = await service.submit({ kind: 'call', tool: 'demo:echo', args: {}, delayMs: 60_000 }, as)
+    return callId
+  }
+  const { key } = await service.keys.create({ name: 'ci' }, operator)
+  const [own, other] = [await later('key:ci'), await later('key:else')]
+  const states = async () => [(await service.call(own, operator)).state, (await service.call(other, operator)).state]
+  await service.keys.revoke(key.id, operator)
+  assert.deepEqual(await states(), ['delayed', 'delayed'])
+  await service.keys.revoke(key.id, operator, { cancelCalls: true })
+  assert.deepEqual(await states(), ['cancelled', 'delayed'])
+})
