@@ -8,7 +8,7 @@ function gated(slots: number, weightOf: (tenant: string) => number = () => 1, ke
   const left: string[] = []
   const desk = createDesk({
     slots,
-    kept,
+    kept: () => kept,
     weightOf,
     suspect: ({ lost }) => lost > 0,
     work: ({ claim }: Task) => {

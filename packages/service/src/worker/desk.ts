@@ -50,7 +50,7 @@ export interface Desk {
 export interface DeskOptions {
   readonly slots: number
   /** So many of them are not for a tenant that has one already; none when absent. */
-  readonly kept?: number
+  readonly kept?: () => number
   /** Twice the weight is twice the slots while others wait too; all are equal when absent. */
   readonly weightOf?: (tenant: string) => number
   /** Whether a call must run without another suspect beside it. */
@@ -61,7 +61,7 @@ export interface DeskOptions {
   readonly left: (task: Task, counts: boolean) => void
 }
 
-export function createDesk({ slots, kept = 0, weightOf = () => 1, suspect, work, left }: DeskOptions): Desk {
+export function createDesk({ slots, kept = () => 0, weightOf = () => 1, suspect, work, left }: DeskOptions): Desk {
   /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
   const inHand = new Set<Task>()
   const current = new Map<string, Task>()
@@ -106,7 +106,7 @@ export function createDesk({ slots, kept = 0, weightOf = () => 1, suspect, work,
   const pump = (): void => {
     while (running < slots) {
       const alone = !suspectRuns && suspects.length > 0
-      const next = alone ? suspects.shift() : waiting.next(slots - running <= kept)
+      const next = alone ? suspects.shift() : waiting.next(slots - running <= kept())
       if (next === undefined) return
       void run(next, alone)
     }
@@ -135,7 +135,7 @@ export function createDesk({ slots, kept = 0, weightOf = () => 1, suspect, work,
     get waiting() {
       return waiting.length + suspects.length
     },
-    hasSlot: (tenant) => running < (waiting.runs(tenant) ? slots - kept : slots),
+    hasSlot: (tenant) => running < (waiting.runs(tenant) ? slots - kept() : slots),
     olderThan(ms) {
       const since = performance.now() - ms
       let count = 0

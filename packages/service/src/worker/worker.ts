@@ -44,7 +44,10 @@ export interface Worker {
 export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker {
   const { transport, bus } = ports
   const consuming = new AbortController()
-  const kept = keptSlots(options.slots)
+  /** Two are enough to know that there are several; while there is one, all slots are its own. */
+  const seen = new Set<string>()
+  const see = (tenant: string): void => void (seen.size < 2 && seen.add(tenant))
+  const kept = (): number => (seen.size < 2 ? 0 : keptSlots(options.slots))
   const pace = createPace(options.slots, options.ahead)
   let consumed: Promise<unknown> = Promise.resolve()
   let downSince: number | undefined
@@ -88,6 +91,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   const put = (claims: readonly Claim[], fresh: boolean): void => {
     leases.hold(claims)
     for (const { call, fence, deliveries } of claims) {
+      see(call.identity.tenant)
       bus.emit('call:claimed', { ...subjectOf(call), fence, deliveries })
     }
     desk.add(claims, fresh)
@@ -97,11 +101,10 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   /** While there is no room, what waits of tenants of which nothing is in hand is claimed all the same. */
   const welcome = async (signal: AbortSignal): Promise<void> => {
     const { newcomers } = ports
-    const most = Math.max(1, kept)
     while (newcomers !== undefined && !signal.aborted) {
       await ports.pause(newcomersMs, signal)
       const full = room() === 0 && desk.size < mostUnrecorded
-      if (full && !signal.aborted) put(await newcomers(most).catch(() => []), false)
+      if (full && !signal.aborted) put(await newcomers(Math.max(1, kept())).catch(() => []), false)
     }
   }
   const consumer = createConsumer({
@@ -129,6 +132,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     take: (claims) => put(claims, true),
     accepts(tenant) {
       if (consuming.signal.aborted) return false
+      see(tenant)
       if (consumer.idle && desk.waiting === 0 && desk.hasSlot(tenant)) return true
       return hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
     },
@@ -169,7 +173,7 @@ const sharedMs = 1_000
 /** So often a worker without room looks for tenants of which it has nothing in hand. */
 const newcomersMs = 50
 
-/** One slot in eight, and one at least where there are several, is for tenants that have none. */
+/** Once there are several tenants, one slot in eight, and one at least of several, is for those that have none. */
 function keptSlots(slots: number): number {
   return slots === 1 ? 0 : Math.ceil(slots / 8)
 }
