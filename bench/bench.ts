@@ -7,8 +7,12 @@ import { brokers } from './brokers.ts'
 import { catalog } from './catalog.ts'
 import { chain } from './chain.ts'
 import { cliStart } from './cli-start.ts'
+import { code } from './code.ts'
 import { door } from './door.ts'
+import { durableCode } from './durable-code.ts'
+import { egress } from './egress.ts'
 import { localCall } from './local-call.ts'
+import { mcp } from './mcp.ts'
 import { openapiImport } from './openapi-import.ts'
 import { pageText } from './page.ts'
 import { installPeers } from './peers.ts'
@@ -32,7 +36,11 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['policy', policy],
   ['openapi-import', openapiImport],
   ['sandboxes', sandboxes],
+  ['code', code],
+  ['durable-code', durableCode],
+  ['egress', egress],
   ['door', door],
+  ['mcp', mcp],
   ['service', service],
   ['service-depth', serviceDepth],
   ['tenants', tenants],

@@ -27,6 +27,9 @@ export interface GantryOptions {
 /** The parts of a service, as `gantry serve` puts them together, without its door. */
 async function open({ url, slots, audit = 'sealed' }: GantryOptions, roles: readonly Role[]) {
   const data = mkdtempSync(join(tmpdir(), 'gantry-bench-'))
+  const remove = (): void => rmSync(data, { recursive: true, force: true })
+  // Whoever is ended from outside leaves nothing behind either.
+  process.once('exit', remove)
   const database = url === undefined ? {} : { databaseUrl: url }
   const settings: ServiceSettings = { ...defaultSettings, ...database, data, roles, slots, logLevel: 'silent' }
   const loaded: LoadedConfig = {
@@ -46,7 +49,7 @@ async function open({ url, slots, audit = 'sealed' }: GantryOptions, roles: read
       }),
     async close(): Promise<void> {
       await storage.database.close()
-      rmSync(data, { recursive: true, force: true })
+      remove()
     },
   }
 }
@@ -114,6 +117,11 @@ async function adder({ database }: Storage, loaded: LoadedConfig): Promise<(coun
   }
 }
 
+/** A service in all its roles, for a door. */
+export async function gantryService(options: GantryOptions): Promise<Pick<RunningService, 'service'>> {
+  return (await open(options, ['api', 'worker', 'relay'])).start()
+}
+
 /** A service in all its roles, called where its doors call it. */
 export async function gantryCaller(options: GantryOptions): Promise<Caller> {
   const { start, close } = await open(options, ['api', 'worker', 'relay'])
@@ -121,7 +129,8 @@ export async function gantryCaller(options: GantryOptions): Promise<Caller> {
   const { service } = running
   return {
     async call(n) {
-      const { callId } = await service.submit({ kind: 'call', tool: 'demo:add', args: { a: n, b: 1 } }, identity)
+      const input = { kind: 'call' as const, tool: 'demo:add', args: { a: n, b: 1 } }
+      const { callId } = await service.submit(input, identity, { waits: true })
       const result = await service.wait(callId, identity, 30_000, never)
       if (result?.status !== 'ok') throw new Error(`a call ended as ${JSON.stringify(result?.error ?? result?.status)}`)
       return result

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
 
 /**
@@ -87,3 +87,6 @@ const head =
 
 /** In a published package the bundle stands for itself, wherever it is installed. */
 const own = `require('node:url').pathToFileURL(__filename).href`
+
+const [, program, entry, outfile] = process.argv
+if (program === fileURLToPath(import.meta.url)) await bundleProgram(entry, outfile)

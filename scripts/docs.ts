@@ -5,6 +5,7 @@ import { errorsPage } from './docs/errors-page.ts'
 import { brokenLinks } from './docs/links.ts'
 import { type Fence, readPage } from './docs/page.ts'
 import { shellFault, showsOutput } from './docs/sh-fences.ts'
+import { tokensPage } from './docs/tokens-page.ts'
 import { runFault, typeFaults } from './docs/ts-fences.ts'
 
 /**
@@ -16,6 +17,7 @@ const folder = join(root, 'node_modules', '.cache', `docs-${process.pid}`)
 const patterns = ['*.md', 'docs/**/*.md', 'packages/*/*.md', 'examples/**/*.md', '.changeset/*.md']
 
 const faults = generated('docs/errors.md', errorsPage(codes), process.argv.includes('--write'))
+faults.push(...generated('docs/tokens.md', await tokensPage(), process.argv.includes('--write')))
 const pages = globSync(patterns, { cwd: root })
   .sort()
   .map((file) => readPage(root, file))

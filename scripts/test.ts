@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process'
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { MatrixCase } from '../packages/core/src/conformance/matrix.ts'
 import { runtimesPage } from './docs/runtimes-page.ts'
 import { buildEngines } from './engines/built.ts'
+import { sharedMemory } from './engines/folder.ts'
 import { installPrograms } from './engines/packages.ts'
 import { sharedPostgres } from './engines/postgres.ts'
 import { engineTable, missingEngines } from './engines/table.ts'
@@ -18,7 +19,10 @@ const root = dirname(import.meta.dirname)
 const required = process.env.GANTRY_ENGINES === 'required'
 const asked = process.argv.slice(2)
 const patterns = asked.length > 0 ? asked : ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts']
-const files = patterns.flatMap((pattern) => globSync(pattern, { cwd: root })).sort()
+/** Those that start whole services take longest, and begin first, so that none of them is left over at the end. */
+const isLong = (file: string): boolean => /^(?:test|packages\/service\/test)\//.test(file)
+const found = patterns.flatMap((pattern) => globSync(pattern, { cwd: root })).sort()
+const files = [...found.filter(isLong), ...found.filter((file) => !isLong(file))]
 if (files.length === 0) {
   console.error(`No test file matches ${patterns.join(' ')}.`)
   process.exit(2)
@@ -32,16 +36,20 @@ const flags = [
   '--import',
   setup,
   '--test',
-  '--test-concurrency=2',
+  // One more than there are processors, because many tests mostly wait.
+  `--test-concurrency=${availableParallelism() + 1}`,
   `--test-timeout=${longestTestMs}`,
   '--test-reporter=spec',
 ]
 const notes = mkdtempSync(join(tmpdir(), 'gantry-matrix-'))
+const memory = sharedMemory()
+Object.assign(process.env, memory.env)
 const postgres = await sharedPostgres()
 const env = { ...process.env, ...postgres.env, GANTRY_MATRIX: join(notes, 'cases') }
 const child = spawn(process.execPath, [...flags, ...files], { cwd: root, stdio: 'inherit', env })
 child.on('exit', async (code) => {
   await postgres.stop()
+  memory.remove()
   const whole = asked.length === 0 && missingEngines(root, built).length === 0
   if (code === 0 && whole) writeMatrix()
   rmSync(notes, { recursive: true })

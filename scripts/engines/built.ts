@@ -1,4 +1,5 @@
 import { goProgram } from './go.ts'
+import { inspectorVersion, mcpInspector } from './inspector.ts'
 import { kafkaEngine, kafkaVersion } from './kafka.ts'
 import { s3Program } from './s3.ts'
 import { toxiproxyProgram } from './toxiproxy.ts'
@@ -15,6 +16,7 @@ const engines = [
   { name: `Kafka ${kafkaVersion}`, use: 'the service', build: kafkaEngine },
   { name: `versitygw ${s3Program.version}`, use: 'artifacts in S3', build: () => goProgram(s3Program) },
   { name: `toxiproxy ${toxiproxyProgram.version}`, use: 'faults', build: () => goProgram(toxiproxyProgram) },
+  { name: `MCP inspector ${inspectorVersion}`, use: 'the MCP server', build: mcpInspector },
 ]
 
 /** Builds what is not there yet, before tests begin whose time is limited. */

@@ -1,12 +1,12 @@
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Admin } from '@platformatic/kafka'
 import { cachedEngine } from './cache.ts'
 import type { Certificate } from './certificates.ts'
+import { engineFolder } from './folder.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
@@ -46,7 +46,7 @@ const logger = '1.7.36'
 
 export async function startKafka(options: KafkaServerOptions = {}): Promise<KafkaServer> {
   const engine = await kafkaEngine()
-  const folder = mkdtempSync(join(tmpdir(), 'gantry-kafka-'))
+  const folder = engineFolder('kafka')
   try {
     cpSync(join(engine, 'storage'), join(folder, 'storage'), { recursive: true })
     const ports = {

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chmodSync, chownSync, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, chownSync, copyFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Certificate } from './certificates.ts'
+import { engineFolder } from './folder.ts'
 import { attempt, freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPrograms, searchPath } from './packages.ts'
 
@@ -24,7 +24,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   if (!hasProgram('postgres')) installPrograms()
   if (!hasProgram('postgres')) throw new Error('PostgreSQL is not installed; apt-get install postgresql')
   const owner = unprivileged()
-  const folder = mkdtempSync(join(tmpdir(), 'gantry-postgres-'))
+  const folder = engineFolder('postgres')
   try {
     if (owner.uid !== undefined) chownSync(folder, owner.uid, owner.gid ?? owner.uid)
     const password = randomBytes(12).toString('hex')

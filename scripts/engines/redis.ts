@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Certificate } from './certificates.ts'
+import { engineFolder } from './folder.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
@@ -27,7 +27,7 @@ export interface RedisOptions {
 export async function startRedis({ fsync = 'everysec', tls }: RedisOptions = {}): Promise<RedisServer> {
   if (!hasProgram('redis-server')) installPackages('redis-server')
   if (!hasProgram('redis-server')) throw new Error('Redis is not installed; apt-get install redis-server')
-  const folder = mkdtempSync(join(tmpdir(), 'gantry-redis-'))
+  const folder = engineFolder('redis')
   try {
     const password = randomBytes(12).toString('hex')
     const port = await freePort()

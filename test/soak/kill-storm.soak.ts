@@ -4,8 +4,8 @@ import { assertSound } from '../faults/ledgers.ts'
 import { killStorm } from '../faults/storm.ts'
 
 for (const [engine, workers, kills] of [
-  ['pglite', 1, 30],
-  ['postgres', 3, 60],
+  ['pglite', 1, 20],
+  ['postgres', 3, 40],
 ] as const) {
   test(`2,000 calls survive processes that are killed within a second of being ready: ${engine}, ${workers} at work`, async (t) => {
     const verdict = await killStorm(t, { engine, workers, calls: 2_000, kills, lifeMs: 1_000, slots: 6, seed })

@@ -1,52 +1,6 @@
-import type { Json } from '@gantry/contract'
+import type { AuditVerdict, AuditView, Paged } from '@gantry/contract'
 import type { Http } from './http.ts'
 import type { Waiting } from './options.ts'
-import type { Paged } from './types.ts'
-
-/** A row of the audit record. */
-export interface AuditView {
-  readonly seq: number
-  readonly at: string
-  readonly tenant: string
-  readonly principal: string
-  /** The call, or what else was acted on. */
-  readonly callId: string
-  /** `start`, `intent`, `end`, `lost`, `released`; `refused`; `admin`, `redrive`, `discard`. */
-  readonly phase: string
-  /** The tool, or what was done. */
-  readonly tool: string
-  readonly fence: number
-  readonly worker?: string
-  readonly status?: string
-  readonly code?: string
-  /** The version of the configuration, with its policy, that decided. */
-  readonly config?: string
-  readonly details?: Json
-}
-
-/** Something that is not as it was sealed, and where. */
-export interface AuditFinding {
-  readonly what: 'changed' | 'missing' | 'inserted' | 'order' | 'seal' | 'chain' | 'key' | 'head'
-  readonly seq?: number
-  readonly seal?: number
-  readonly message: string
-}
-
-/** Whether the audit record is as it was sealed. */
-export interface AuditVerdict {
-  readonly ok: boolean
-  readonly seals: number
-  readonly rows: number
-  /** Rows at the end that no seal stands for yet. */
-  readonly unsealed: number
-  /** The last seal, as `number:hash`: kept elsewhere, it shows later that the end was not cut off. */
-  readonly head?: string
-  /** The last seal that the retention removed. */
-  readonly retired?: { readonly seal: number; readonly uptoSeq: number; readonly at: string }
-  /** The first hundred. */
-  readonly findings: readonly AuditFinding[]
-  readonly findingsTotal: number
-}
 
 /** Which rows; `tenant` may be another one, or `*`, for those who hold `gantry:tenants`. */
 export interface AuditOptions extends Waiting {

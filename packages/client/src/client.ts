@@ -1,10 +1,17 @@
 import {
+  type ApprovalView,
+  type CallState,
+  type CallView,
   type ChainResult,
   type ChainStep,
+  type DeadLetter,
   type JsonObject,
+  type Paged,
+  type Replay,
   type Result,
   type StreamEvent,
   ToolError,
+  type WorkerView,
 } from '@gantry/contract'
 import { type AuditReads, auditOf } from './audit.ts'
 import { type FollowOptions, follow } from './follow.ts'
@@ -14,29 +21,17 @@ import {
   type CallOptions,
   type ChainOptions,
   type ClientOptions,
+  type CodeOptions,
   callBody,
   chainBody,
+  codeBody,
   readOptions,
   type SubmitOptions,
   submitHeaders,
   type Waiting,
 } from './options.ts'
 import { type PolicyAccess, policyOf } from './policy.ts'
-import type {
-  ApprovalView,
-  CallState,
-  CallView,
-  CatalogPage,
-  CircuitView,
-  DeadLetter,
-  FoundPage,
-  ListedTool,
-  Paged,
-  Replay,
-  RuntimeView,
-  ToolDoc,
-  WorkerView,
-} from './types.ts'
+import type { CatalogPage, CircuitView, FoundPage, ListedTool, RuntimeView, ToolDoc } from './types.ts'
 import { type Canceller, handIn, run, submit } from './wait.ts'
 
 export interface PageOptions extends Waiting {
@@ -50,7 +45,7 @@ export interface FindOptions extends PageOptions {
 }
 
 export interface DescribeOptions extends Waiting {
-  readonly level?: 'summary' | 'schema' | 'full' | undefined
+  readonly level?: 'summary' | 'types' | 'schema' | 'full' | undefined
   readonly maxTokens?: number | undefined
   readonly examples?: number | undefined
 }
@@ -86,6 +81,10 @@ export interface Client {
   chain(steps: readonly ChainStep[], options?: ChainOptions): Promise<ChainResult>
   /** Hands a chain in without waiting for its outcome. */
   submitChain(steps: readonly ChainStep[], options?: ChainOptions): Promise<Accepted>
+  /** Runs a program over tools: `output` is what it returned, `program` what it printed and which calls it made. */
+  code(code: string, options?: CodeOptions): Promise<Result>
+  /** Hands a program in without waiting for its outcome. */
+  submitCode(code: string, options?: CodeOptions): Promise<Accepted>
   /** The events of a new call as they happen, over any number of broken connections; leaving the loop cancels the call. */
   stream(tool: string, args?: JsonObject, options?: CallOptions): AsyncGenerator<StreamEvent, void>
   /** The events of a call that was handed in before; leaving the loop leaves the call alone. */
@@ -154,6 +153,11 @@ export function createClient(options: ClientOptions): Client {
     headers: submitHeaders(how),
     body: chainBody(steps, how),
   })
+  const codeRequest = (code: string, how: CodeOptions): Request => ({
+    path: '/v1/code',
+    headers: submitHeaders(how),
+    body: codeBody(code, how),
+  })
   return {
     call: async (tool, args = {}, how = {}) =>
       (await run(http, callRequest(tool, args, how), how.signal, canceller(how))) as Result,
@@ -161,6 +165,8 @@ export function createClient(options: ClientOptions): Client {
     chain: async (steps, how = {}) =>
       (await run(http, chainRequest(steps, how), how.signal, canceller(how))) as ChainResult,
     submitChain: (steps, how = {}) => accept(chainRequest(steps, how), how.signal),
+    code: async (code, how = {}) => (await run(http, codeRequest(code, how), how.signal, canceller(how))) as Result,
+    submitCode: (code, how = {}) => accept(codeRequest(code, how), how.signal),
     async *stream(tool, args = {}, how = {}) {
       const cancel = canceller(how)
       const { callId } = await accept(callRequest(tool, args, how), how.signal, cancel)
@@ -183,8 +189,10 @@ export function createClient(options: ClientOptions): Client {
   }
 }
 
+type Submitting = 'call' | 'submit' | 'chain' | 'submitChain' | 'code' | 'submitCode' | 'stream' | 'events'
+
 /** What is one request and one answer. */
-function reads(http: Http): Omit<Client, 'call' | 'submit' | 'chain' | 'submitChain' | 'stream' | 'events'> {
+function reads(http: Http): Omit<Client, Submitting> {
   type Asking = Waiting & { readonly [name: string]: unknown }
   const ask = async <T>(method: 'GET' | 'POST', path: string, asking: object = {}): Promise<T> => {
     const { signal, ...query } = asking as Asking

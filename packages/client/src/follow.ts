@@ -1,8 +1,7 @@
-import { type Result, type StreamEvent, ToolError } from '@gantry/contract'
+import { type CallView, type Result, type StreamEvent, ToolError } from '@gantry/contract'
 import { cancelled } from './errors.ts'
 import { type Http, segment } from './http.ts'
 import { readEvents } from './sse.ts'
-import type { CallView } from './types.ts'
 
 export interface FollowOptions {
   /** Only events after this id. */

@@ -1,17 +1,28 @@
 export {
+  type ApprovalView,
   type ArtifactRef,
+  type AuditFinding,
+  type AuditVerdict,
+  type AuditView,
+  type CallState,
+  type CallView,
   type ChainResult,
   type ChainStep,
+  type DeadLetter,
   type ErrorCode,
   type ErrorInfo,
   type Json,
   type JsonObject,
+  type KeyView,
+  type Paged,
+  type Replay,
   type Result,
   type ResultStatus,
   type StreamEvent,
   ToolError,
+  type WorkerView,
 } from '@gantry/contract'
-export type { AuditFinding, AuditOptions, AuditReads, AuditVerdict, AuditView } from './audit.ts'
+export type { AuditOptions, AuditReads } from './audit.ts'
 export { type CallbackHeaders, type VerifyOptions, verifyCallback } from './callback.ts'
 export {
   type Accepted,
@@ -25,23 +36,15 @@ export {
 } from './client.ts'
 export type { FollowOptions } from './follow.ts'
 export type { KeyOptions, Keys, MadeKey, RevokeOptions, RotateOptions } from './keys.ts'
-export type { CallOptions, ChainOptions, ClientOptions, SubmitOptions } from './options.ts'
+export type { CallOptions, ChainOptions, ClientOptions, CodeOptions, SubmitOptions } from './options.ts'
 export type { PolicyAccess, PolicyAnswer, PolicyDocument, PolicyTestOptions, PolicyView } from './policy.ts'
 export type {
-  ApprovalView,
-  CallState,
-  CallView,
   CatalogPage,
   CatalogTool,
   CircuitView,
-  DeadLetter,
   FoundPage,
   FoundTool,
-  KeyView,
   ListedTool,
-  Paged,
-  Replay,
   RuntimeView,
   ToolDoc,
-  WorkerView,
 } from './types.ts'

@@ -1,6 +1,6 @@
+import type { KeyView, Paged } from '@gantry/contract'
 import { type Http, segment } from './http.ts'
 import type { Waiting } from './options.ts'
-import type { KeyView, Paged } from './types.ts'
 
 /** A key to be made; it can do no more than its maker. */
 export interface KeyOptions extends Waiting {

@@ -1,4 +1,12 @@
-import { type ChainStep, type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import {
+  type ChainStep,
+  type Issue,
+  type Json,
+  type JsonObject,
+  type ProgramLanguage,
+  type ProgramLimits,
+  ToolError,
+} from '@gantry/contract'
 import { isWhole } from './credentials.ts'
 
 /** How to reach a service. */
@@ -49,6 +57,14 @@ export interface ChainOptions extends CallOptions {
   readonly input?: Json | undefined
 }
 
+export interface CodeOptions extends CallOptions {
+  /** `typescript` when absent. */
+  readonly language?: ProgramLanguage | undefined
+  readonly limits?: ProgramLimits | undefined
+  /** Whether the code is checked against the schemas of its tools before it runs. */
+  readonly check?: boolean | undefined
+}
+
 /** What goes beside the body; a text that no header can hold is no trace. */
 export function submitHeaders({ traceparent = '' }: SubmitOptions): { readonly [name: string]: string } {
   return /^[\x21-\x7e]{1,512}$/.test(traceparent) ? { traceparent } : {}
@@ -61,6 +77,11 @@ export function callBody(tool: string, args: JsonObject, options: SubmitOptions)
 
 export function chainBody(steps: readonly ChainStep[], options: ChainOptions): { [member: string]: unknown } {
   return { steps, input: options.input, ...common(options) }
+}
+
+export function codeBody(code: string, options: CodeOptions): { [member: string]: unknown } {
+  const { language, limits, check } = options
+  return { code, language, limits, check, ...common(options) }
 }
 
 function common({ priority, timeoutMs, delayMs, deadline, callback, idempotencyKey = newKey() }: SubmitOptions) {

@@ -1,7 +1,6 @@
-import type { ChainResult, Result } from '@gantry/contract'
+import type { CallState, CallView, ChainResult, Result } from '@gantry/contract'
 import { cancelled } from './errors.ts'
 import { type Http, type Request, segment } from './http.ts'
-import type { CallState, CallView } from './types.ts'
 
 /** A call that was handed in: where it is, or how it ended. */
 export type Submitted =

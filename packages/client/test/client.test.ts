@@ -83,6 +83,17 @@ test('a chain gives its ChainResult', async (t) => {
   assert.deepEqual(again, { callId: first.callId, state: 'ok' })
 })
 
+test('a program gives its Result, with what it printed and called', async (t) => {
+  const { client, service } = await bench(t)
+  const code = 'print("on the way"); return (await tools.demo.add({ a: 5, b: 3 })).result'
+  const { status, output, program } = await client.code(code, { language: 'javascript', limits: { toolCalls: 2 } })
+  assert.deepEqual([status, output, program?.printed, program?.calls.length], ['ok', 8, 'on the way\n', 1])
+  assert.deepEqual(service.submitted[0]?.args, { code, language: 'javascript', limits: { toolCalls: 2 } })
+  const first = await client.submitCode(code, { idempotencyKey: 'program' })
+  await client.events(first.callId).next()
+  assert.equal((await client.submitCode(code, { idempotencyKey: 'program' })).callId, first.callId)
+})
+
 test('a submission whose answer is lost is sent again under the same key, and runs once', async (t) => {
   const { client, wire, service } = await bench(t)
   for (const bytes of [0, 20, 300]) wire.cutAfter(bytes)

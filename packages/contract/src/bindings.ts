@@ -1,4 +1,4 @@
-import type { SandboxFile, SandboxLimits } from './sandbox.ts'
+import type { SandboxCredential, SandboxFile, SandboxLimits } from './sandbox.ts'
 import type { BackendBinding } from './tool.ts'
 
 /** How an argument is written into a path, a query, a header or a cookie, as OpenAPI names the styles. */
@@ -83,6 +83,11 @@ export interface SandboxedBinding extends BackendBinding {
   /** Put into the workspace of every run. */
   readonly files?: { readonly [path: string]: SandboxFile }
   readonly env?: { readonly [name: string]: string }
+  /**
+   * Secrets that the program uses without having them, by the variable of its environment that holds a placeholder. For
+   * the built-in tools: those that a call may name.
+   */
+  readonly credentials?: { readonly [variable: string]: SandboxCredential }
   readonly limits?: Partial<SandboxLimits>
   /**
    * What becomes the output: `auto`, the default, is the value on descriptor 3, else stdout read as JSON where it is

@@ -13,6 +13,7 @@ export type Stage =
   | 'record'
   | 'define'
   | 'chain'
+  | 'code'
   | 'internal'
 
 /** What a failed call may have changed: `none` means that it certainly changed nothing. */
@@ -344,6 +345,36 @@ export const codes = {
     exit: 2,
     summary: 'A `{{reference}}` names a step or a path that does not exist.',
     remedy: 'Correct the reference named in the message.',
+  },
+  CODE_INVALID: {
+    stage: 'code',
+    retryable: false,
+    effect: 'none',
+    status: 'failed',
+    http: 400,
+    exit: 2,
+    summary: 'The program does not compile, or does not fit the tools that it calls; nothing of it ran.',
+    remedy: 'Correct the line in `details`; `details.frame` shows it.',
+  },
+  CODE_FAILED: {
+    stage: 'code',
+    retryable: false,
+    effect: 'possible',
+    status: 'failed',
+    http: 422,
+    exit: 1,
+    summary: 'The program threw an error that it did not catch.',
+    remedy: 'Correct the line in `details`, or catch the error; calls that it made before stay made.',
+  },
+  CODE_DIVERGED: {
+    stage: 'code',
+    retryable: false,
+    effect: 'possible',
+    status: 'failed',
+    http: 409,
+    exit: 1,
+    summary: 'A program that was taken up again asked for something else than what its journal holds.',
+    remedy: 'Compare `details.expected` with `details.actual`; what was done before stays done.',
   },
   IDEMPOTENCY_CONFLICT: {
     stage: 'admit',

@@ -9,6 +9,7 @@ export type {
 } from './bindings.ts'
 export type { Call, Identity, TraceContext } from './call.ts'
 export type { ChainCall, ChainParallel, ChainResult, ChainStep, Condition, StepResult } from './chain.ts'
+export type { ProgramCall, ProgramLanguage, ProgramLimits, ProgramReport } from './code.ts'
 export { type CodeInfo, codes, type EffectRisk, type ErrorCode, type Stage } from './codes.ts'
 export {
   type ErrorCause,
@@ -31,6 +32,7 @@ export type {
 } from './result.ts'
 export type {
   Isolation,
+  SandboxCredential,
   SandboxFile,
   SandboxLimit,
   SandboxLimits,
@@ -50,3 +52,17 @@ export type {
   ToolIcon,
 } from './tool.ts'
 export { contractVersion } from './version.ts'
+export type {
+  ApprovalView,
+  AuditFinding,
+  AuditVerdict,
+  AuditView,
+  CallKind,
+  CallState,
+  CallView,
+  DeadLetter,
+  KeyView,
+  Paged,
+  Replay,
+  WorkerView,
+} from './views.ts'

@@ -1,3 +1,4 @@
+import type { ProgramReport } from './code.ts'
 import type { ErrorCode } from './codes.ts'
 import type { ErrorInfo, Issue } from './error.ts'
 import type { Json } from './json.ts'
@@ -74,6 +75,8 @@ export interface Result {
   readonly artifacts: readonly ArtifactRef[]
   readonly effects: readonly Effect[]
   readonly usage: Usage
+  /** Of a program over tools. */
+  readonly program?: ProgramReport
   readonly attempts: number
   readonly startedAt: string
   readonly durationMs: number

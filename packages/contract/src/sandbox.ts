@@ -23,6 +23,16 @@ export type Isolation = 'none' | 'wasm' | 'namespaces' | 'container' | 'kernel' 
 /** What a program may reach: nothing, or origins through the guarded dialer, as egress rules name them. */
 export type SandboxNetwork = 'none' | { readonly allow: readonly string[] }
 
+/** A secret for programs that must not have it: on the way out it takes the place of a placeholder, for these hosts only. */
+export interface SandboxCredential {
+  /** Its name, as secrets are named. */
+  readonly secret: string
+  /** Origins as egress rules name them, `https://api.example.com`. */
+  readonly hosts: readonly string[]
+  /** Where in a request it may stand; headers alone when absent. */
+  readonly in?: readonly ('header' | 'query' | 'body')[]
+}
+
 /** A file for, or from, a sandbox, by path relative to its workspace. */
 export type SandboxFile = string | { readonly base64: string } | { readonly artifact: string }
 

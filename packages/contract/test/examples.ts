@@ -118,6 +118,18 @@ export const fullResult = {
     { kind: 'message', message: null },
   ],
   usage: { wallMs: 1, cpuMs: 1, memoryPeakBytes: 1, enforced: { wallMs: 'timer' }, hit: 'wallMs' },
+  program: {
+    language: 'typescript',
+    printed: 'hello',
+    truncated: true,
+    calls: [
+      {
+        ...{ number: 1, callId: 'c1.1', tool: 'math:sum', status: 'failed', code: 'DENIED' },
+        ...{ startedAt: '2026-01-01T00:00:00.000Z', durationMs: 1, recalled: true },
+      },
+    ],
+    omitted: 1,
+  },
 } satisfies Required<Result>
 
 export const events = [

@@ -1,8 +1,13 @@
-import { type Identity, type Result, ToolError } from '@gantry/contract'
+import { type ChainResult, type ChainStep, type Identity, type Result, ToolError } from '@gantry/contract'
 import type { SourceFault } from './backend-sources.ts'
+import type { InnerDoors } from './backends/inner-doors.ts'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
+import { toolDeclarations } from './catalogs/declaration.ts'
 import { describeTool } from './catalogs/describe.ts'
+import type { ChainOptions } from './chain/chain.ts'
+import type { RunStep } from './chain/context.ts'
 import type { ChainLimits } from './chain/limits.ts'
+import { createInner } from './executor-inner.ts'
 import type { Executor } from './executor-interface.ts'
 import { ownIdentity } from './executor-options.ts'
 import { closed, foundTool, type Hearing, isThereAny, missing, requestOf } from './executor-parts.ts'
@@ -16,6 +21,7 @@ import { reconcileCall } from './pipeline/reconcile.ts'
 import { streamCall } from './pipeline/stream.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
 import { createScopedSearch } from './scoped-search.ts'
+import { programTool } from './tools/program.ts'
 import { readTraceparent } from './tracing/traceparent.ts'
 
 /** What the doors of an executor share, whichever policy stands behind them. */
@@ -40,19 +46,21 @@ export type Doors = Pick<
   | 'explain'
   | 'reconcile'
   | 'chain'
+  | 'code'
   | 'checkChain'
   | 'search'
   | 'describe'
+  | 'declarations'
   | 'tools'
   | 'find'
   | 'hashFor'
 >
 
-/** Of an executor under one policy. */
+/** Of an executor under one policy, for its callers and for the programs that it runs. */
 export function createDoors(
   { owner, nextId, isClosed, chainLimits, ready, createCatalog }: House,
   ports: Ports,
-): Doors {
+): { readonly doors: Doors; readonly inner: InnerDoors } {
   const { catalog, sources } = ports
   const hashes = createHashes(ports)
   const searched = createScopedSearch(ports, createCatalog)
@@ -77,8 +85,31 @@ export function createDoors(
   const visible = (identity: Identity, also?: (entry: CatalogEntry) => boolean) => (entry: CatalogEntry) =>
     ports.visible(identity, entry) && (also?.(entry) ?? true)
 
-  return {
+  const chainWith = async (steps: readonly ChainStep[], run: RunStep, given: ChainOptions): Promise<ChainResult> => {
+    // Loaded with the first chain, so that a plain call starts faster.
+    const { runChain } = await import('./chain/chain.ts')
+    const span = ports.tracer?.start('gantry.chain', readTraceparent(given.traceparent))
+    const traceparent = span?.traceparent ?? given.traceparent
+    const place = traceparent === undefined ? {} : { traceparent }
+    const result = await runChain(steps, (tool, args, step) => run(tool, args, { ...step, ...place }), {
+      ...given,
+      limits: { ...chainLimits, ...given.limits },
+    })
+    span?.note({
+      'gantry.call_id': result.chainId,
+      'gantry.status': result.status,
+      'gantry.steps': result.steps.length,
+    })
+    span?.end(result.error?.code)
+    return result
+  }
+  const doors: Doors = {
     run: (tool, args, given) => call(tool, args, given),
+    code: (code, { language, limits, check, ...given } = {}) => {
+      const asked = { language, limits, check }
+      const args = Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== undefined))
+      return call(programTool, { code, ...args }, given)
+    },
     runOrThrow: async (tool, args, given) => {
       let failure: ToolError | undefined
       const result = await call(tool, args, given, {
@@ -116,25 +147,13 @@ export function createDoors(
     },
     chain: async (steps, asked) => {
       const given = asked ?? {}
-      // Loaded with the first chain, so that a plain call starts faster.
-      const { runChain } = await import('./chain/chain.ts')
       const identity = given.identity === undefined ? {} : { identity: given.identity }
-      const span = ports.tracer?.start('gantry.chain', readTraceparent(given.traceparent))
-      const traceparent = span?.traceparent ?? given.traceparent
-      const place = traceparent === undefined ? {} : { traceparent }
-      const result = await runChain(
+      return chainWith(
         steps,
         async (tool, args, { stepId: _step, index: _index, decisive: _decisive, ...step }) =>
-          call(tool, args, { ...step, ...identity, ...place }),
-        { ...given, limits: { ...chainLimits, ...given.limits } },
+          call(tool, args, { ...step, ...identity }),
+        given,
       )
-      span?.note({
-        'gantry.call_id': result.chainId,
-        'gantry.status': result.status,
-        'gantry.steps': result.steps.length,
-      })
-      span?.end(result.error?.code)
-      return result
     },
     checkChain: async (steps, given = {}) => {
       const { refuseInvalid } = await import('./chain/chain.ts')
@@ -157,6 +176,11 @@ export function createDoors(
         .filter((version) => isVisible(catalog.find(`${entry.key}:${version}`)))
       return describeTool(entry, { ...how, versions })
     },
+    declarations: async (query, { identity = owner, allow, ...rest } = {}) => {
+      await ready(rest.signal)
+      const page = await searched(identity).search(query, { ...rest, allow: visible(identity, allow) })
+      return toolDeclarations(page.items.map(({ entry }) => entry.tool))
+    },
     tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
     find: (tool, { identity = owner } = {}) =>
       findFor(catalog, tool, {
@@ -165,4 +189,6 @@ export function createDoors(
       }),
     hashFor: (identity = owner) => hashes.of(identity),
   }
+  const { search, describe, tools, find } = doors
+  return { doors, inner: createInner(ports, { search, describe, tools, find, isClosed, runChain: chainWith }) }
 }

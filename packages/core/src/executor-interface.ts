@@ -1,4 +1,13 @@
-import type { ChainResult, ChainStep, Identity, Result, StreamEvent, Warning } from '@gantry/contract'
+import type {
+  ChainResult,
+  ChainStep,
+  Identity,
+  ProgramLanguage,
+  ProgramLimits,
+  Result,
+  StreamEvent,
+  Warning,
+} from '@gantry/contract'
 import type { Audit } from './audits/audit.ts'
 import type { SourceFault } from './backend-sources.ts'
 import type { Health } from './backends/backend.ts'
@@ -24,6 +33,15 @@ export interface FindOptions extends EntryFilter {
   readonly cursor?: string | undefined
   readonly identity?: Identity | undefined
   readonly signal?: AbortSignal | undefined
+}
+
+/** How a program over tools is run. */
+export interface CodeOptions extends RunOptions {
+  /** `typescript` when absent. */
+  readonly language?: ProgramLanguage | undefined
+  readonly limits?: ProgramLimits | undefined
+  /** Checks the program against the tools that it calls before anything of it runs. */
+  readonly check?: boolean | undefined
 }
 
 /**
@@ -69,10 +87,20 @@ export interface Executor {
     steps: readonly ChainStep[],
     options?: ChainOptions & { readonly identity?: Identity | undefined },
   ): Promise<ChainResult>
+  /**
+   * Runs a program over tools, which is the tool `code:program`: its output is what the program returned, and
+   * `Result.program` tells what it printed and which calls it made. Works also where that tool is not listed.
+   */
+  code(code: string, options?: CodeOptions): Promise<Result>
   /** Tools that fit the words, best first, of those the caller may use. */
   search(query: string, options?: FindOptions): Promise<Page<FoundTool> & { readonly warning?: Warning }>
-  /** What there is to know of one tool, at one of three levels. */
+  /** What there is to know of one tool, at one of four levels. */
   describe(tool: string, options?: DescribeOptions & { readonly identity?: Identity | undefined }): Promise<ToolDoc>
+  /**
+   * TypeScript declarations, as programs over tools call them, of the tools that fit the words: what a model needs to see
+   * to write a program, and no more. `describe` at the level `types` gives that of one tool.
+   */
+  declarations(query: string, options?: FindOptions): Promise<string>
   /** Tools by id, of those the caller may use. */
   tools(query?: ListQuery & { readonly identity?: Identity | undefined }): Page<CatalogEntry>
   /**

@@ -1,12 +1,15 @@
-import type { Identity, Issue } from '@gantry/contract'
+import type { Identity, Issue, ProgramLimits } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
+import type { Artifacts } from './artifacts/artifact.ts'
 import type { Audit } from './audits/audit.ts'
 import type { Backend } from './backends/backend.ts'
 import type { Catalog } from './catalogs/catalog.ts'
 import type { Embedder } from './catalogs/embedder.ts'
 import type { ChainLimits } from './chain/limits.ts'
+import { ceilingIssues } from './code/limits.ts'
 import type { Egress } from './egress/egress.ts'
 import type { EgressOptions } from './egress/options.ts'
+import type { Knowledge } from './knowledge/knowledge.ts'
 import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
@@ -18,7 +21,11 @@ import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
 import type { Tracer } from './tracing/tracer.ts'
 
-export type ExecutorLimits = PipelineLimits & { readonly chain: Partial<ChainLimits> }
+export type ExecutorLimits = PipelineLimits & {
+  readonly chain: Partial<ChainLimits>
+  /** The most that programs over tools may ask for. */
+  readonly program: ProgramLimits
+}
 
 /** Everything an executor can be given; all of it may be left out. */
 export interface ExecutorOptions {
@@ -29,6 +36,13 @@ export interface ExecutorOptions {
   readonly policy?: Policy | { readonly rules: readonly Rule[]; readonly default?: 'allow' | 'deny' | undefined }
   readonly approver?: Approver
   readonly audit?: Audit
+  /**
+   * Where files of callers are kept. With one, files that tools make go there; without, they stay in results, and only
+   * the tools `files:*` keep any, in memory.
+   */
+  readonly artifacts?: Artifacts
+  /** Where `kb:*` keeps texts; in memory when absent, with the embedder of this executor. */
+  readonly knowledge?: Knowledge
   readonly secrets?: SecretSource | { readonly [name: string]: string }
   /** What may be reached on a network; a guard given ready-made is shared and stays the host's to close. */
   readonly egress?: EgressOptions | Egress
@@ -109,6 +123,14 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
   },
   approver: { fits: (value) => isObject(value) && isFunction(value.approve), words: 'an object with approve' },
   audit: { fits: (value) => isObject(value) && isFunction(value.write), words: 'an object with write' },
+  artifacts: {
+    fits: (value) => isObject(value) && isFunction(value.put) && isFunction(value.read),
+    words: 'a place for files with put, info, read, list and remove',
+  },
+  knowledge: {
+    fits: (value) => isObject(value) && isFunction(value.add) && isFunction(value.search),
+    words: 'knowledge with add, search, get and remove',
+  },
   secrets: {
     fits: (value) => isObject(value) && (isFunction(value.get) || Object.values(value).every(isText)),
     words: 'a secret source with get, or texts by name',
@@ -133,8 +155,11 @@ function limitIssues(limits: object): Issue[] {
   return Object.entries(limits).flatMap(([key, value]): Issue[] => {
     const path = `/limits/${key}`
     if (key === 'chain') return isObject(value) ? [] : [{ path, message: 'must be an object of limits' }]
+    if (key === 'program' && isObject(value)) {
+      return ceilingIssues(value).map(({ key, message }) => ({ path: `${path}/${key}`, message }))
+    }
     if (!Object.hasOwn(defaultLimits, key)) {
-      return [{ path, message: unknownKey(key, [...Object.keys(defaultLimits), 'chain']) }]
+      return [{ path, message: unknownKey(key, [...Object.keys(defaultLimits), 'chain', 'program']) }]
     }
     return value === undefined || isPositive(value) ? [] : [{ path, message: 'must be a number above 0' }]
   })

@@ -3,6 +3,8 @@ import type { SourceFault } from './backend-sources.ts'
 import type { CatalogEntry } from './catalogs/catalog.ts'
 import type { Egress, EgressEvent } from './egress/egress.ts'
 import type { ExecutorOptions } from './executor-options.ts'
+import type { Knowledge } from './knowledge/knowledge.ts'
+import type { KnowledgeSource } from './knowledge/knowledge-backend.ts'
 import { lazyEgress } from './lazy-egress.ts'
 import { missingPermissions } from './pipeline/authorize.ts'
 import type { CallRequest, Ports } from './pipeline/ports.ts'
@@ -25,7 +27,7 @@ export interface FoundTool {
 }
 
 /** What a door wants to hear of a call besides its Result. */
-export type Hearing = Partial<Pick<CallRequest, 'report' | 'failed'>>
+export type Hearing = Partial<Pick<CallRequest, 'report' | 'failed' | 'place'>>
 
 export function requestOf(
   tool: string,
@@ -50,8 +52,10 @@ export function requestOf(
     backend: given.backend,
     report: hear?.report ?? given.report,
     writeBack: given.writeBack,
+    program: given.program,
     recorded: given.recorded,
     failed: hear?.failed,
+    place: hear?.place,
   }
 }
 
@@ -101,6 +105,16 @@ export function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool
   const title = tool.title === undefined ? {} : { title: tool.title }
   const { version, description, tags = [] } = tool
   return { id: key, version, ...title, description, tags, score }
+}
+
+/** The host's own knowledge, or one in memory that is made when it is first asked. */
+export function lazyKnowledge({ knowledge, embedder }: ExecutorOptions): KnowledgeSource {
+  let made: Promise<Knowledge> | undefined
+  return () => {
+    if (knowledge !== undefined) return knowledge
+    made ??= import('./knowledge/memory.ts').then(({ memoryKnowledge }) => memoryKnowledge({ embedder }))
+    return made
+  }
 }
 
 /** A guard of the host's own stays the host's; one made from options belongs to the executor. */

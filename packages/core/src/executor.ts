@@ -1,14 +1,19 @@
+import { memoryArtifacts } from './artifacts/memory.ts'
 import { memoryAudit } from './audits/memory.ts'
 import { createHost, shownText } from './backend-host.ts'
 import { createSources } from './backend-sources.ts'
 import type { Backend } from './backends/backend.ts'
+import { filesBackend } from './backends/builtin/files.ts'
+import { sessionBackend } from './backends/builtin/session.ts'
+import { webBackend } from './backends/builtin/web.ts'
 import { localBackend } from './backends/local.ts'
 import { sandboxedBackend } from './backends/sandboxed.ts'
 import { BroughtTools } from './brought-tools.ts'
 import { createCallIds } from './call-ids.ts'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
 import { memoryCatalog } from './catalogs/memory.ts'
-import { createDoors, type House } from './executor-doors.ts'
+import { programBackend } from './code/program-backend.ts'
+import { createDoors, type Doors, type House } from './executor-doors.ts'
 import type { Executor } from './executor-interface.ts'
 import {
   checkOptions,
@@ -18,7 +23,9 @@ import {
   localOwner,
   ownIdentity,
 } from './executor-options.ts'
-import { asEgress, asPolicy, asSecrets, closed, policyPorts, taken } from './executor-parts.ts'
+import { asEgress, asPolicy, asSecrets, closed, lazyKnowledge, policyPorts, taken } from './executor-parts.ts'
+import { withHidden } from './hidden-tool.ts'
+import { knowledgeBackend } from './knowledge/knowledge-backend.ts'
 import { memoryPins } from './pins/memory.ts'
 import { systemClock } from './pipeline/clock.ts'
 import { createEvents } from './pipeline/events.ts'
@@ -33,6 +40,7 @@ import { createSlots } from './resilience/slots.ts'
 import { createSafeguards } from './safeguards.ts'
 import { lazySandboxes } from './sandboxes.ts'
 import { shutDown } from './shut-down.ts'
+import { programDefinition } from './tools/program.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
 /** Composes an executor; the only place where the parts meet. */
@@ -41,7 +49,16 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const local = localBackend()
   const life = new AbortController()
   const sandboxes = lazySandboxes(options.runtimes, life.signal)
-  const registry = createBackendRegistry([local, sandboxedBackend(sandboxes.source), ...(options.backends ?? [])])
+  const registry = createBackendRegistry([
+    local,
+    filesBackend(),
+    sandboxedBackend(sandboxes.source),
+    sessionBackend(sandboxes.source),
+    webBackend(),
+    knowledgeBackend(lazyKnowledge(options)),
+    programBackend(sandboxes.source, options.limits?.program),
+    ...(options.backends ?? []),
+  ])
   const createCatalog = (): Catalog =>
     memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
   const catalog = options.catalog ?? createCatalog()
@@ -61,7 +78,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const shown = (backend: Backend, text: string): string => shownText(held, backend, text)
   const sources = createSources(registry.all(), shown, (key) => brought.isQuarantined(key), life.signal)
   const ports: Ports = {
-    catalog,
+    catalog: withHidden(catalog, programDefinition.tool),
     prepared: createPreparedTools(limits, options.format === undefined ? {} : { format: options.format }),
     registry,
     sources,
@@ -69,6 +86,8 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     ...policyPorts(asPolicy(options.policy)),
     approver: options.approver,
     audit: options.audit ?? memoryAudit(),
+    artifacts: options.artifacts ?? memoryArtifacts(),
+    keepsFiles: options.artifacts !== undefined,
     secrets: asSecrets(options.secrets),
     held,
     slots: createSlots(),
@@ -121,8 +140,12 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   for (const tool of options.tools ?? []) put(tool, 'register')
 
-  const executorOf = (under: Ports): Executor => ({
-    ...createDoors(house, under),
+  const executorOf = (given: Ports): Executor => {
+    const under: Ports = { ...given, inner: () => inner }
+    const { doors, inner } = createDoors(house, under)
+    return { ...doors, ...controlsOf(under) }
+  }
+  const controlsOf = (under: Ports): Omit<Executor, keyof Doors> => ({
     under: ({ policy, audit = under.audit }) =>
       executorOf({ ...under, audit, ...policyPorts(allOf(under.policy, policy)) }),
     register: (tool) => put(tool, 'register'),

@@ -26,9 +26,14 @@ export {
   type JsonObject,
   type JsonSchema,
   type ParameterStyle,
+  type ProgramCall,
+  type ProgramLanguage,
+  type ProgramLimits,
+  type ProgramReport,
   type Result,
   type ResultStatus,
   type RetryRule,
+  type SandboxCredential,
   type SandboxedBinding,
   type SandboxFile,
   type SandboxLimits,
@@ -42,6 +47,18 @@ export {
   type Usage,
   type Warning,
 } from '@gantry/contract'
+export type {
+  ArtifactInfo,
+  ArtifactMaker,
+  ArtifactPage,
+  ArtifactQuery,
+  ArtifactRange,
+  Artifacts,
+  NewArtifact,
+  ReadArtifact,
+} from './artifacts/artifact.ts'
+export { type MemoryArtifactsOptions, memoryArtifacts } from './artifacts/memory.ts'
+export { cutStart, jsonBytes, mostShown, type Shown, showBytes, wholeEnd } from './artifacts/show-bytes.ts'
 export type { Audit, AuditEnd, AuditRecord, AuditStart } from './audits/audit.ts'
 export { type MemoryAudit, memoryAudit } from './audits/memory.ts'
 export type { SourceFault } from './backend-sources.ts'
@@ -57,12 +74,23 @@ export type {
   Published,
   ToolContext,
 } from './backends/backend.ts'
+export { webBackend } from './backends/builtin/web.ts'
 export { type GrpcOptions, grpc } from './backends/grpc.ts'
 export { type HttpOptions, http } from './backends/http.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
 export type { McpHandler, McpOAuth, McpOptions, McpRestart, McpRoot, TokenStore } from './backends/mcp/options.ts'
 export { mcp } from './backends/mcp.ts'
+export type {
+  InnerAsk,
+  InnerNames,
+  InnerOutcome,
+  InnerStep,
+  ProgramJournal,
+  StepNames,
+  Told,
+} from './backends/program-journal.ts'
 export { type RuntimesSource, sandboxedBackend } from './backends/sandboxed.ts'
+export type { WebOptions } from './backends/web/binding.ts'
 export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,
@@ -94,7 +122,7 @@ export type {
 } from './egress/egress.ts'
 export type { EgressOptions, HostAddress, HostLookup } from './egress/options.ts'
 export { createExecutor } from './executor.ts'
-export type { BackendControl, Executor, FindOptions, QuarantineControl } from './executor-interface.ts'
+export type { BackendControl, CodeOptions, Executor, FindOptions, QuarantineControl } from './executor-interface.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export type { FoundTool } from './executor-parts.ts'
 export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
@@ -103,6 +131,25 @@ export { copyJson } from './json/copy.ts'
 export { JsonError, type JsonLimits } from './json/limits.ts'
 export { parseJson } from './json/parse.ts'
 export { createRedactor, type Redactor } from './json/redact.ts'
+export type {
+  Added,
+  AddedDocument,
+  ChunkRange,
+  DocumentInfo,
+  Knowledge,
+  KnowledgeHit,
+  KnowledgeLimits,
+  KnowledgePage,
+  KnowledgeQuery,
+  NewDocument,
+  ReadDocument,
+} from './knowledge/knowledge.ts'
+export { type KnowledgeSource, knowledgeBackend } from './knowledge/knowledge-backend.ts'
+export { addedByWords, foundByWords, nearness, vectorsOf } from './knowledge/meaning.ts'
+export { type MemoryKnowledgeOptions, memoryKnowledge } from './knowledge/memory.ts'
+export { noRoom, type Prepared, prepareDocuments, unknownDocument } from './knowledge/prepare.ts'
+export { type ParsedQuery, parseQuery, plainWords } from './knowledge/query.ts'
+export { type Candidate, type Ranked, type RankedPage, rankPage } from './knowledge/rank.ts'
 export { lazyEgress as createEgress } from './lazy-egress.ts'
 export { type Difference, diffText } from './pins/diff.ts'
 export { filePins } from './pins/file.ts'
@@ -145,8 +192,16 @@ export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
 export { createKeyFile, type StoreKey } from './secrets/store-key.ts'
-export { builtinTools } from './tools/builtin.ts'
+export { type BuiltinOptions, builtinTools } from './tools/builtin.ts'
 export { demoTools } from './tools/demo.ts'
+export {
+  loadToolsFolder,
+  type RefusedTool,
+  type ToolsFolder,
+  type ToolsFolderMemory,
+  type ToolsFolderOptions,
+} from './tools/folder.ts'
+export type { GrantedCredential, SandboxNetworkOptions } from './tools/sandbox-network.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'
 export { codeOf, traced } from './tracing/traced.ts'
 export { readTraceparent, traceIdOf } from './tracing/traceparent.ts'

@@ -18,6 +18,7 @@ export function lazyEgress(options: EgressOptions): Egress {
   }
   return {
     request: (request) => built?.request(request) ?? load().then((made) => made.request(request)),
+    check: async (request) => (await load()).check(request),
     connect: async (target) => (await load()).connect(target),
     fetch: (scope) => async (input, init) => (await load()).fetch(scope)(input, init),
     setRules(rules: EgressAllow) {

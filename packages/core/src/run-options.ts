@@ -1,4 +1,5 @@
 import { type Identity, type Issue, type Report, type RetryRule, ToolError } from '@gantry/contract'
+import type { ProgramJournal } from './backends/program-journal.ts'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
 import type { WriteBack } from './pipeline/ports.ts'
 import type { Recorded } from './pipeline/recorded.ts'
@@ -24,10 +25,13 @@ export interface RunOptions {
   readonly report?: ((report: Report) => void | Promise<void>) | undefined
   /** Takes what the tool writes back to its caller while it runs. */
   readonly writeBack?: WriteBack | undefined
+  /** Keeps what the inner calls of a program come to, so that a later attempt takes it up; other tools do not see it. */
+  readonly program?: ProgramJournal | undefined
   /**
    * Runs the call dry: what was recorded stands in for the tool, and null where nothing is known of such a call. No
    * backend is reached, no secret fetched, nobody asked to approve, and nothing put on record. Left out, or the tool
-   * runs: a value of undefined is refused, so that a record that was not found cannot become a call.
+   * runs: a value of undefined is refused, so that a record that was not found cannot become a call. A program that comes
+   * with its journal in `program` is run over that, in a sandbox, and the journal must make nothing of what is new to it.
    */
   readonly recorded?: Recorded | null
 }
@@ -58,12 +62,14 @@ const known = [
   'fence',
   'writeBack',
   'recorded',
+  'program',
 ]
 
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
   if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
-  const { timeoutMs, signal, identity, retry, report, fence, writeBack, recorded, traceparent, ...texts } = options
+  const { timeoutMs, signal, identity, retry, report, fence, writeBack, recorded, traceparent, program, ...texts } =
+    options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -83,6 +89,9 @@ function firstIssue(options: RunOptions): Issue | undefined {
   if (report !== undefined && typeof report !== 'function') return { path: '/report', message: 'must be a function' }
   if (writeBack !== undefined && !isWriteBack(writeBack)) {
     return { path: '/writeBack', message: 'must have the functions send or keep' }
+  }
+  if (program !== undefined && typeof program?.settle !== 'function') {
+    return { path: '/program', message: 'must be a journal' }
   }
   if ('recorded' in options && !isRecorded(recorded)) {
     return { path: '/recorded', message: 'must be a result, or null when there is none' }

@@ -56,10 +56,10 @@ interface Guards {
   readonly breakers: ReturnType<typeof createBreakers> | undefined
 }
 
-/**
- * Guards every backend but the local functions of this process, which fail by themselves and not as a service does;
- * those are guarded when `backends.local` says so.
- */
+/** Local functions and programs over tools fail by themselves, and not as a service does. */
+const unguarded: readonly string[] = ['local', 'program']
+
+/** Guards every backend but those of this process alone, which are guarded when `backends.local` says so. */
 export function createSafeguards(
   options: SafeguardOptions,
   backends: readonly Backend[],
@@ -77,7 +77,7 @@ export function createSafeguards(
   for (const backend of backends) {
     const key = backendKey(backend.kind, backend.name)
     const named = Object.hasOwn(own, key) ? own[key] : undefined
-    if (backend.kind !== 'local' || named !== undefined) {
+    if (!unguarded.includes(backend.kind) || named !== undefined) {
       guards.set(backend, createGuards(key, { ...common, ...named }, onEvent, trials))
     }
   }

@@ -69,15 +69,15 @@ function freshBundle() {
   })
 }
 
-/** A bundle that cannot be made leaves the next start slow, not wrong. */
+/**
+ * A bundle that cannot be made, for want of esbuild or of the right to write, leaves the next start slow, not wrong. A
+ * process of its own makes it, because one that ends in the middle makes esbuild say so on our stderr.
+ */
 async function rebundle() {
   if (process.env.GANTRY_BUNDLE === 'off') return
-  try {
-    const { bundleProgram } = await import(bundler.href)
-    await bundleProgram(fileURLToPath(source), bundled)
-  } catch {
-    // Without esbuild, or without the right to write: the sources are run again next time.
-  }
+  const { spawn } = process.getBuiltinModule('node:child_process')
+  const child = spawn(process.execPath, [fileURLToPath(bundler), fileURLToPath(source), bundled], { stdio: 'ignore' })
+  await new Promise((resolve) => child.once('exit', resolve).once('error', resolve))
 }
 
 /** A folder that only this user can write to, because what is in it gets executed; throws when there is none. */

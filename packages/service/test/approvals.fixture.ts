@@ -1,6 +1,5 @@
-import type { Identity, JsonObject } from '@gantry/contract'
+import type { ApprovalView, CallView, Identity, JsonObject } from '@gantry/contract'
 import { type DefinedTool, defineTool } from '@gantry/core'
-import type { ApprovalView, CallView } from '../src/http/service.ts'
 import { eventually } from './broker-site.fixture.ts'
 import type { ServiceSite } from './service-site.fixture.ts'
 

@@ -22,6 +22,7 @@ test('calls of tools that are not there for a key are not there, whatever it ask
   const hidden = await site.call('mail:read', {})
   const shown = await site.call('demo:echo', {})
   const chain = await site.chain([{ id: 'one', tool: 'mail:read', args: {} }])
+  const program = await site.call('code:program', { code: 'return await tools.mail.read({})' })
   const { callId: waiting } = await service.submit(
     { kind: 'call', tool: 'mail:read', args: {}, delayMs: 60_000 },
     operator,
@@ -37,6 +38,7 @@ test('calls of tools that are not there for a key are not there, whatever it ask
     const absent = { code: 'NOT_FOUND', message: 'There is no call of this id.' }
     await assert.rejects(ask('call_that_never_was', bound), absent, what)
     for (const id of [hidden.callId, chain.callId, waiting]) await assert.rejects(ask(id, bound), absent, what)
+    await assert.rejects(ask(program.callId, { ...bound, tools: ['demo:*', 'code:*'] }), absent, what)
     await ask(shown.callId, bound)
     await ask(hidden.callId, { ...bound, tools: ['demo:*', 'mail:read'] })
   }
@@ -44,7 +46,7 @@ test('calls of tools that are not there for a key are not there, whatever it ask
   assert.equal(state, 'delayed', 'nobody has cancelled it')
   const listed = (await service.calls({}, bound)).items.map(({ callId }) => callId)
   assert.deepEqual(listed, [shown.callId])
-  assert.equal((await service.calls({}, { ...bound, tools: ['*'], principal: operator.principal })).items.length, 4)
+  assert.equal((await service.calls({}, { ...bound, tools: ['*'], principal: operator.principal })).items.length, 5)
 
   const { callId } = await site.call('mail:long', {})
   const [file] = await site.database.query<{ id: string }>('select id from artifacts where call_id = $1', [callId])
@@ -54,6 +56,35 @@ test('calls of tools that are not there for a key are not there, whatever it ask
   await assert.rejects(service.artifactUrl(id, bound, never), none)
   const { content } = await service.artifact(id, undefined, { ...bound, tools: ['mail:*'] }, never)
   content.destroy()
+})
+
+test('nor are they on the audit record, for one who reads it with a list of tools', async (t) => {
+  const site = await openServiceSite(t, pgliteDatabase, { tools })
+  const { audit, keys } = site.service
+  await site.call('mail:read', {})
+  const shown = await site.call('demo:echo', {})
+  await site.chain([{ id: 'one', tool: 'mail:read', args: {} }])
+  await site.call('code:program', { code: 'return 1' })
+  await keys.create({ name: 'ci' }, operator)
+  const seen = async (as: Identity, query: object = {}): Promise<readonly string[]> => [
+    ...new Set((await audit.list(query, as)).items.map(({ tool }) => tool).toSorted()),
+  ]
+  const all = ['chain', 'code:program:1.0.0', 'demo:echo:1.0.0', 'keys.create', 'mail:read:1.0.0']
+  assert.deepEqual(await seen(operator), all)
+  assert.deepEqual(await seen(bound), ['demo:echo:1.0.0'])
+  assert.deepEqual(await seen(bound, { tenant: '*' }), ['demo:echo:1.0.0'])
+  assert.deepEqual(await seen(bound, { tool: 'mail:read' }), [])
+  assert.deepEqual(await seen({ ...bound, tools: ['*'] }), ['demo:echo:1.0.0', 'mail:read:1.0.0'])
+  const own = { ...bound, tools: ['*'], principal: operator.principal }
+  assert.deepEqual(
+    await seen(own),
+    all.filter((tool) => tool !== 'keys.create'),
+  )
+  const lines: string[] = []
+  for await (const line of audit.export({}, bound, never)) lines.push(JSON.parse(line).callId)
+  assert.deepEqual(lines, [shown.callId, shown.callId])
+  assert.throws(() => audit.export({ tenant: '*' }, bound, never), { code: 'DENIED' })
+  assert.ok(audit.export({ tenant: '*' }, operator, never))
 })
 
 test('a revoked key’s calls that wait go on, unless they are cancelled with it', async (t) => {

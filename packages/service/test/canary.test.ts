@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict'
 import { randomBytes, randomUUID } from 'node:crypto'
-import { mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { type TestContext, test } from 'node:test'
+import { after, type TestContext, test } from 'node:test'
 import type { DefinedTool } from '@gantry/core'
 import { Consumer, Producer } from '@platformatic/kafka'
+import { engineFolder } from '../../../scripts/engines/folder.ts'
 import { noBubblewrap } from '../../core/src/conformance/sandbox-test.ts'
 import type { LoadedConfig } from '../src/config/config.ts'
 import { serviceSettings } from '../src/config/service-settings.ts'
+import type { Database } from '../src/databases/database.ts'
 import { openPglite } from '../src/databases/pglite.ts'
 import { receiver } from '../src/reply/callback.fixture.ts'
 import { serve } from '../src/serve/serve.ts'
@@ -19,9 +20,30 @@ import { eventually } from './broker-site.fixture.ts'
 import { createSearch, dumpDatabase, dumpRedis, formsOf, readTree } from './canary-search.fixture.ts'
 import { boxTool, leakyGrpc, leakyMcp, leakyServer, leakyTools } from './canary-tools.fixture.ts'
 import { startCollector } from './collector.fixture.ts'
-import { pgliteFolder } from './databases.fixture.ts'
+import { pgliteFolder, postgresDatabase } from './databases.fixture.ts'
 
 const redisFile = redisForFile()
+const kafka = await kafkaServer()
+after(() => (typeof kafka === 'string' ? undefined : kafka.stop()))
+const topics = ['somastack.tools', 'somastack.tool_results', 'somastack.tools.dlq', 'conversation.outbound']
+if (typeof kafka !== 'string') await kafka.createTopics(topics, 1)
+
+/** Where a service keeps its rows: what it is told of it, and how to read it once the service has ended. */
+interface Engine {
+  readonly settings: { readonly databaseUrl?: string }
+  open(): Promise<Database>
+}
+
+const engines: { readonly [name: string]: (t: TestContext, data: string) => Promise<Engine> } = {
+  async PGlite(t, data) {
+    renameSync(join(await pgliteFolder(t), 'db'), join(data, 'db'))
+    return { settings: {}, open: () => openPglite({ folder: data }) }
+  },
+  async PostgreSQL(t) {
+    const { url, database } = await postgresDatabase(t)
+    return { settings: { databaseUrl: url }, open: async () => database }
+  },
+}
 
 /** Different in URLs, JSON, HTML and base64, and nowhere else in the world. */
 const canary = `cNry/${randomBytes(6).toString('hex')}+&"<${randomBytes(6).toString('hex').toUpperCase()}~=%hunter2`
@@ -41,26 +63,22 @@ test('the search finds a secret however it is written, and what a cut left of it
 })
 
 /** A service with every door, broker and backend, whose tools tell all they know. */
-async function openSite(t: TestContext) {
+async function openSite(t: TestContext, engineOf: (t: TestContext, data: string) => Promise<Engine>) {
   const ends: (() => Promise<unknown>)[] = []
   t.after(async () => {
     for (const end of ends.reverse()) await end()
   })
   const redisServer = await redisFile.server(t)
-  const kafka = await kafkaServer()
   if (typeof kafka === 'string') throw new Error(kafka)
-  ends.push(() => kafka.stop())
-  const topics = ['somastack.tools', 'somastack.tool_results', 'somastack.tools.dlq', 'conversation.outbound']
-  await kafka.createTopics(topics, 1)
   const collector = await startCollector(t)
   // What it says to a refusal is kept, and it says all that it was sent.
   const hooks = await receiver(t, (request, response, count) => {
     response.writeHead(count % 3 === 0 ? 500 : 200).end(JSON.stringify([request.headers, hooks.received.at(-1)?.body]))
   })
   const [web, rpc, used] = [await leakyServer(t), await leakyGrpc(t), [] as string[]]
-  const data = mkdtempSync(join(tmpdir(), 'gantry-canary-'))
+  const data = engineFolder('canary')
   t.after(() => rmSync(data, { recursive: true, force: true }))
-  renameSync(join(await pgliteFolder(t), 'db'), join(data, 'db'))
+  const engine = await engineOf(t, data)
   const values: { readonly [name: string]: string } = {
     TOKEN: canary,
     HOOK: `whsec_${randomBytes(32).toString('base64')}`,
@@ -69,6 +87,7 @@ async function openSite(t: TestContext) {
   }
   const service = serviceSettings(
     {
+      ...engine.settings,
       transport: ['redis', 'kafka'],
       redisUrl: redisServer.url,
       redis: { identity: { principal: 'bus', tenant: 'acme', permissions: ['*'] } },
@@ -78,7 +97,10 @@ async function openSite(t: TestContext) {
         identity: { principal: 'log', tenant: 'acme', permissions: ['*'] },
       },
       tracing: { endpoint: collector.url, headers: { 'x-key': 'secret:TRACES' } },
-      service: { logLevel: 'debug', port: 0, callbackSecret: 'HOOK', inlineBytes: 4_096 },
+      service: {
+        ...{ logLevel: 'debug', port: 0, callbackSecret: 'HOOK', inlineBytes: 4_096 },
+        callbackOrigins: [{ origin: hooks.origin, private: true }],
+      },
     },
     data,
   )
@@ -95,7 +117,7 @@ async function openSite(t: TestContext) {
       tools: [...leakyTools(used), ...web.tools.map(only), only(boxTool)],
       backends: [web.backend, rpc.backend, leakyMcp()],
       secrets: { get: async (name: string) => values[name] },
-      egress: { allow: [web.origin, rpc.origin, hooks.origin].map((origin) => ({ origin, private: true })) },
+      egress: { allow: [web.origin, rpc.origin].map((origin) => ({ origin, private: true })) },
       runtimes: { pool: false },
       identity: { principal: 'owner', tenant: 'acme', permissions: ['*'] },
     },
@@ -131,7 +153,7 @@ async function openSite(t: TestContext) {
   const redis = await openRedis({ url: redisServer.url })
   t.after(() => redis.close())
   return {
-    ...{ ask, answers, said, collector, hooks, web, rpc, used, redis, kafka, topics, data, close, key },
+    ...{ ask, answers, said, collector, hooks, web, rpc, used, redis, kafka, data, engine, close, key },
     secrets: {
       canary,
       'the callback key': values.HOOK ?? '',
@@ -143,8 +165,14 @@ async function openSite(t: TestContext) {
   }
 }
 
-test('a secret that every tool, backend and transport uses and tells is found nowhere afterwards', async (t) => {
-  const site = await openSite(t)
+for (const [name, engineOf] of Object.entries(engines)) {
+  test(`${name}: a secret that every tool, backend and transport uses and tells is found nowhere afterwards`, async (t) => {
+    await tellEverywhere(await openSite(t, engineOf))
+  })
+}
+
+async function tellEverywhere(site: Awaited<ReturnType<typeof openSite>>): Promise<void> {
+  const run = randomUUID()
   const { ask } = site
   const tools: (readonly [string, object?])[] = [
     ...['output', 'error', 'code', 'cut', 'cached', 'denied', 'chunks', 'thrown'].map(
@@ -182,27 +210,21 @@ test('a secret that every tool, backend and transport uses and tells is found no
 
   // Over Redis and Kafka.
   for (const [tool, args = {}] of calls) {
-    const message = JSON.stringify({ tool, args, correlationId: tool })
-    await site.redis.call([
-      'XADD',
-      'sg:stream:tools',
-      '*',
-      'data',
-      JSON.stringify({ ...JSON.parse(message), replyTo: 'sg:stream:replies:canary' }),
-    ])
+    const message = JSON.stringify({ tool, args, correlationId: tool, replyTo: `sg:stream:replies:${run}` })
+    await site.redis.call(['XADD', 'sg:stream:tools', '*', 'data', message])
   }
   const producer = new Producer({ clientId: 'canary', bootstrapBrokers: [site.kafka.brokers] })
   await producer.send({
     acks: -1,
     messages: calls.map(([tool, args = {}]) => ({
       topic: 'somastack.tools',
-      value: Buffer.from(JSON.stringify({ tool, args, correlationId: tool, replyTo: 'somastack.tool_results' })),
+      value: Buffer.from(JSON.stringify({ tool, args, correlationId: run, replyTo: 'somastack.tool_results' })),
     })),
   })
   await producer.close()
-  const replies = (): Promise<unknown> => site.redis.call(['XLEN', 'sg:stream:replies:canary'])
+  const replies = (): Promise<unknown> => site.redis.call(['XLEN', `sg:stream:replies:${run}`])
   await eventually(async () => (Number(await replies()) >= calls.length ? true : undefined), 'the replies over Redis')
-  const overKafka = await readTopics(site.kafka.brokers, site.topics, calls.length)
+  const overKafka = await readTopics(site.kafka.brokers, run, calls.length)
   await eventually(async () => (site.hooks.received.length >= calls.length ? true : undefined), 'the callbacks')
 
   for (const path of [
@@ -245,7 +267,7 @@ test('a secret that every tool, backend and transport uses and tells is found no
 
   const inRedis = await dumpRedis(site.redis)
   await site.close()
-  const database = await openPglite({ folder: site.data })
+  const database = await site.engine.open()
   const inDatabase = await dumpDatabase(database)
   await database.close()
   const files = readTree(site.data, ['key', 'callback-key'])
@@ -269,7 +291,7 @@ test('a secret that every tool, backend and transport uses and tells is found no
   assert.deepEqual([...new Set(found)].slice(0, 40), [])
   // What was searched is not empty.
   for (const [place, texts] of Object.entries(places)) assert.ok(texts.join('').length > 5_000, place)
-})
+}
 
 /** The surroundings of what was found, for whoever has to mend it. */
 function around(text: string, find: (text: string) => readonly string[]): string {
@@ -283,15 +305,16 @@ function around(text: string, find: (text: string) => readonly string[]): string
   return text.slice(from, Math.min(to, from + 300))
 }
 
-/** Everything in some topics, once the results are there. */
-async function readTopics(brokers: string, topics: readonly string[], results: number): Promise<string[]> {
+/** Everything in the topics, once all results of this run are there. */
+async function readTopics(brokers: string, run: string, results: number): Promise<string[]> {
   const consumer = new Consumer({ clientId: 'reader', bootstrapBrokers: [brokers], groupId: randomUUID() })
   const texts: string[] = []
   let answered = 0
-  const stream = await consumer.consume({ topics: [...topics], mode: 'earliest', maxWaitTime: 200 })
+  const stream = await consumer.consume({ topics, mode: 'earliest', maxWaitTime: 200 })
   stream.on('data', ({ topic, key, value, headers }) => {
-    if (topic === 'somastack.tool_results') answered += 1
-    texts.push([topic, key, ...headers].join(' ') + Buffer.from(value ?? '').toString('latin1'))
+    const text = [topic, key, ...headers].join(' ') + Buffer.from(value ?? '').toString('latin1')
+    if (topic === 'somastack.tool_results' && text.includes(run)) answered += 1
+    texts.push(text)
   })
   await eventually(async () => (answered >= results ? true : undefined), 'the results over Kafka')
   await consumer.close(true)

@@ -12,11 +12,13 @@ import {
   statSync,
 } from 'node:fs'
 import { findPackageJSON } from 'node:module'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { engineFolder } from '../../../scripts/engines/folder.ts'
 import { hasProgram, installPrograms } from '../../../scripts/engines/packages.ts'
 import { startPostgres } from '../../../scripts/engines/postgres.ts'
+import { webAssembly } from '../../core/src/runtimes/wasm/web-assembly.ts'
 import type { Database } from '../src/databases/database.ts'
 import { migrate, ownMigrations } from '../src/databases/migrate.ts'
 import { openPglite } from '../src/databases/pglite.ts'
@@ -92,8 +94,20 @@ function urlOf(server: string, name: string): string {
   return url.href
 }
 
+/**
+ * The engine's program, kept as long as this process lives: what one database has compiled of it serves those after it,
+ * which then start in half the time. V8 finds it by its bytes.
+ */
+const compiled: { program?: unknown } = {}
+
+function keepProgram(): void {
+  const file = fileURLToPath(import.meta.resolve('@electric-sql/pglite'))
+  compiled.program ??= new webAssembly.Module(readFileSync(join(dirname(file), 'pglite.wasm')))
+}
+
 /** A fresh, migrated database in a folder of its own. */
 export async function pgliteDatabase(t: TestContext): Promise<Database> {
+  keepProgram()
   const folder = await pgliteFolder(t)
   const database = await openPglite({ folder })
   t.after(() => database.close())
@@ -103,7 +117,7 @@ export async function pgliteDatabase(t: TestContext): Promise<Database> {
 /** A folder with a migrated database that nobody has open; removed after the test. */
 export async function pgliteFolder(t: TestContext): Promise<string> {
   const template = await pgliteTemplate()
-  const folder = mkdtempSync(join(tmpdir(), 'gantry-pglite-'))
+  const folder = engineFolder('pglite')
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   cpSync(join(template, 'db'), join(folder, 'db'), { recursive: true, mode: constants.COPYFILE_FICLONE })
   return folder

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import type { Identity } from '@gantry/contract'
+import type { ChainResult, Identity } from '@gantry/contract'
 import type { Database } from '../src/databases/database.ts'
 import { openPostgres } from '../src/databases/postgres.ts'
 import { sqlCallStore } from '../src/stores/sql.ts'
@@ -99,6 +99,90 @@ test('whoever asks again under the same key is answered, whatever limit he has r
     await assert.rejects(site.service.submit({ ...keyed, args: { other: 1 } }, who), limited)
     await assert.rejects(site.service.submit(keyed, someone(tenant, 'bob')), limited)
   }
+})
+
+for (const [engine, open] of Object.entries(engines)) {
+  test(`${engine}: what a chain calls inside counts for the rate and the budget, and not one passes that may not`, async (t) => {
+    const { database, redisUrl } = await open(t)
+    const { tools, began } = createLedger()
+    const suffix = Math.random().toString(36).slice(2)
+    const [acme, rich, brisk] = [`acme-${suffix}`, `rich-${suffix}`, `brisk-${suffix}`]
+    const tenants = {
+      [acme]: { rate: { ...slowly, burst: 5 } },
+      [rich]: { cost: { budget: 23, everyMs: 1_000_000_000 } },
+      [brisk]: { rate: { perSecond: 20, burst: 1 } },
+    }
+    const site = await openLimitedSite(t, {
+      ...{ database, tenants, tools, ...(redisUrl === undefined ? {} : { redisUrl }) },
+    })
+    const run = async (tenant: string, steps: readonly object[]): Promise<ChainResult> => {
+      const who = someone(tenant)
+      const { callId } = await site.service.submit({ kind: 'chain', args: { steps } } as never, who)
+      return (await site.service.wait(callId, who, 20_000, never)) as ChainResult
+    }
+    const each = (tool: string, given: object = {}) => ({ id: 'each', tool, forEach: [1, 2, 3, 4, 5, 6], ...given })
+    const codesIn = ({ steps }: ChainResult) => steps.flatMap(({ results }) => results.map(({ error }) => error?.code))
+    const ran = (tenant: string) => began.filter((who) => who === `${tenant} ada`).length
+    // The chain counts for one, so that four are left for what it calls.
+    const limited = await run(acme, [each('t:work', { onError: 'continue', concurrency: 3 })])
+    assert.deepEqual([limited.status, ran(acme)], ['ok', 4])
+    assert.equal(codesIn(limited).filter((code) => code === 'RATE_LIMITED').length, 2)
+    // Five units are spent when it is taken in, and pay for the first; 18 are left for three more.
+    const dear = await run(rich, [each('t:dear', { onError: 'continue' })])
+    assert.deepEqual([dear.status, ran(rich)], ['ok', 4])
+    assert.equal(codesIn(dear).filter((code) => code === 'RATE_LIMITED').length, 2)
+    assert.equal((await run(rich, [{ tool: 't:work' }])).status, 'ok', 'what costs nothing passes')
+    const slowed = await run(brisk, [each('t:work'), { id: 'last', tool: 't:work' }])
+    assert.deepEqual([slowed.status, ran(brisk)], ['ok', 7])
+  })
+}
+
+test('what a program calls counts too, be it asked for itself, as a step of a chain or within one of its own', async (t) => {
+  const { tools, began } = createLedger()
+  const tenants = { '*': { rate: { ...slowly, burst: 6 } } }
+  const database = (await pgliteDatabase(t)).asService()
+  const site = await openLimitedSite(t, { database, tenants, tools })
+  const calling = `const codes = []
+    for (let n = 0; n < 8; n++) await tools.t.work({}).then(() => codes.push('ok'), (error) => codes.push(error.code))
+    return codes`
+  const program = (code: string) => ({ tool: 'code:program', args: { code } })
+  const inChain = (code: string) => ({ kind: 'chain', args: { steps: [{ id: 'it', ...program(code) }] } })
+  const within = `return await run('code:program', { code: ${JSON.stringify(calling)} })`
+  const chained = `const steps = [{ id: 'it', tool: 'code:program', args: { code: ${JSON.stringify(calling)} } }]
+    return await chain(steps)`
+  const asked = {
+    alone: { kind: 'call', ...program(calling) },
+    'in a chain': inChain(calling),
+    'in a program': inChain(within),
+    'in a chain of a program': inChain(chained),
+  }
+  // Of six, one is for what is asked for, and one for each program and chain within that is called as a tool.
+  const passed = { alone: 5, 'in a chain': 4, 'in a program': 3, 'in a chain of a program': 3 }
+  for (const [how, input] of Object.entries(asked)) {
+    const who = someone(how.replaceAll(' ', '-'))
+    const { callId } = await site.service.submit(input as never, who)
+    const result = await site.service.wait(callId, who, 60_000, never)
+    assert.equal(result?.status, 'ok', `${how} ${JSON.stringify(result?.error)}`)
+    const codes = result?.output as string[]
+    const most = passed[how as keyof typeof passed]
+    assert.deepEqual([count(codes, 'ok'), count(codes, 'RATE_LIMITED')], [most, 8 - most], how)
+    assert.equal(count(began, `${who.tenant} ada`), most, how)
+  }
+})
+
+test('no more calls of one chain run at a time than its tenant and its principal may have', async (t) => {
+  const ledger = createLedger()
+  const tenants = { acme: { concurrency: 3, principals: { bob: { concurrency: 1 } } } }
+  const database = (await pgliteDatabase(t)).asService()
+  const site = await openLimitedSite(t, { database, tenants, tools: ledger.tools })
+  const steps = [{ tool: 't:work', forEach: Array.from({ length: 20 }, (_, n) => n), concurrency: 16 }]
+  for (const who of [someone('acme'), someone('acme', 'bob'), someone('free')]) {
+    const { callId } = await site.service.submit({ kind: 'chain', args: { steps } } as never, who)
+    assert.equal((await site.service.wait(callId, who, 20_000, never))?.status, 'ok')
+  }
+  const most = ['acme ada', 'acme bob', 'free ada'].map((who) => ledger.most.get(who) ?? 0)
+  assert.deepEqual(most.slice(0, 2), [3, 1])
+  assert.ok((most[2] ?? 0) > 3, 'without a limit more run')
 })
 
 test('a chain costs what its steps cost together', async (t) => {

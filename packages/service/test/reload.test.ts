@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import type { JsonObject } from '@gantry/contract'
+import { engineFolder } from '../../../scripts/engines/folder.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { serve } from '../src/serve/serve.ts'
 import { eventually } from './broker-site.fixture.ts'
@@ -28,7 +28,7 @@ async function openFar(t: TestContext) {
 
 /** `gantry serve` in this process, from a file that the test writes and the service finds. */
 async function openServe(t: TestContext, config: JsonObject) {
-  const folder = mkdtempSync(join(tmpdir(), 'gantry-reload-'))
+  const folder = engineFolder('reload')
   const file = join(folder, 'gantry.config.json')
   const data = join(folder, '.gantry')
   mkdirSync(data)

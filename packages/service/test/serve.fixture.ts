@@ -1,13 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
+import { engineFolder } from '../../../scripts/engines/folder.ts'
 import { bin, cleanEnvironment, node } from './spawn.fixture.ts'
 
 /** A folder of its own for a service, in which no configuration of ours is found; with a copy of `database`, if there is one. */
 export function serviceFolder(t: TestContext, database?: string): string {
-  const folder = mkdtempSync(join(tmpdir(), 'gantry-serve-'))
+  const folder = engineFolder('serve')
   mkdirSync(join(folder, '.git'))
   if (database !== undefined && existsSync(database))
     cpSync(database, join(folder, '.gantry', 'db'), { recursive: true })
@@ -40,11 +40,17 @@ export interface ServeProcess {
   stop(signal?: NodeJS.Signals): Promise<number | null>
 }
 
+/** What Node has made of the sources before, so that a start does not make it again. */
+function compileCache(): NodeJS.ProcessEnv {
+  const folder = process.env.NODE_COMPILE_CACHE
+  return folder === undefined ? {} : { NODE_COMPILE_CACHE: folder }
+}
+
 export function startServe(t: TestContext, folder: string, options: ServeOptions = {}): ServeProcess {
   const environment = cleanEnvironment({
     folder,
     cache: join(folder, '.cache'),
-    environment: options.environment ?? {},
+    environment: { ...compileCache(), ...options.environment },
   })
   const child = spawn(node, [bin, 'serve', '--port', '0', ...(options.args ?? [])], {
     cwd: folder,

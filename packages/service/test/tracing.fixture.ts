@@ -28,6 +28,7 @@ const about = { namespace: 'test', version: '1.0.0', description: 'A tool of a t
 const code = 'return { place: process.env.TRACEPARENT, got: JSON.parse(stdin) }'
 export default {
   redis: { identity: { principal: 'messenger', tenant: 'red', permissions: ['*'] } },
+  kafka: { identity: { principal: 'messenger', tenant: 'red', permissions: ['*'] } },
   secrets: { TOKEN: { env: 'CANARY' } },
   tracing: TRACING,
   tools: [

@@ -6,7 +6,7 @@ export const codeNames = Object.keys(codes) as readonly ErrorCode[]
 
 const stages = every<Stage>()([
   ...(['lookup', 'validate-input', 'authorize', 'resolve', 'execute', 'normalize', 'validate-output'] as const),
-  ...(['admit', 'record', 'define', 'chain', 'internal'] as const),
+  ...(['admit', 'record', 'define', 'chain', 'code', 'internal'] as const),
 ])
 
 const cause = {

@@ -1,3 +1,4 @@
+import type { ProgramCall, ProgramReport } from '../code.ts'
 import type { ArtifactRef, Result, ResultStatus, ResultTool, Usage, Warning } from '../result.ts'
 import { codeNames, errorDefs, issue } from './error.ts'
 import { amount, anyJson, anyObject, count, dialect, every, type Shape, text, textMap, time } from './shape.ts'
@@ -58,6 +59,34 @@ const usage = {
   required: ['wallMs', 'enforced'],
 } as const satisfies Shape<Usage>
 
+const programCall = {
+  type: 'object',
+  properties: {
+    number: count,
+    callId: text,
+    tool: text,
+    status: { enum: statuses },
+    code: text,
+    startedAt: time,
+    durationMs: amount,
+    recalled: { const: true },
+  },
+  required: ['number', 'callId', 'tool', 'status', 'startedAt', 'durationMs'],
+} as const satisfies Shape<ProgramCall>
+
+const program = {
+  type: 'object',
+  description: 'What a program over tools did besides its output.',
+  properties: {
+    language: { enum: ['javascript', 'typescript', 'python', 'workflow'] },
+    printed: text,
+    truncated: { const: true },
+    calls: { type: 'array', items: programCall },
+    omitted: count,
+  },
+  required: ['language', 'printed', 'calls'],
+} as const satisfies Shape<ProgramReport>
+
 const tool = {
   type: 'object',
   properties: { id: text, version: text },
@@ -80,6 +109,7 @@ const result = {
     artifacts: { type: 'array', items: { $ref: '#/$defs/artifact' } },
     effects: { type: 'array', items: { $ref: '#/$defs/effect' } },
     usage: { $ref: '#/$defs/usage' },
+    program,
     attempts: count,
     startedAt: time,
     durationMs: amount,

@@ -7,6 +7,7 @@ Started ahead of its program, it reads one line of JSON from descriptor 3, the j
     session        true: keep the globals and wait for the next line after this one
     deterministic  {seed, nowMs}: random numbers from a seed, and a clock that stands
     token          a word for its last line, `{"done": true, "code": n, "token": …}`, right before it ends
+    gateway        a word that makes it a program over tools: see python_gateway.py, which then has descriptor 3
 It runs the code as `__main__`, writes `{"value": …}` to descriptor 3 when the code returned something, and ends as
 the interpreter itself would. In a session it writes `{"done": true, "code": n}` after each cell.
 
@@ -64,11 +65,19 @@ def prepare(job):
     sys.argv[:] = ['main.py', *(job.get('argv') or [])]
     # Where a memory is kept to start from, all that start from it would have the same numbers.
     random.seed()
+    advance = None
     if job.get('deterministic'):
         from python_still import hold_still
 
-        hold_still(job['deterministic']['seed'], job['deterministic']['nowMs'])
+        advance = hold_still(job['deterministic']['seed'], job['deterministic']['nowMs'])
+    gateway, names = None, {}
+    if job.get('gateway'):
+        import python_faults  # noqa: F401  Later this folder is out of sight.
+        from python_gateway import open_gateway
+
+        gateway, names = open_gateway(job, advance)
     sys.path[:] = [os.getcwd(), *(folder for folder in sys.path if folder != OWN_FOLDER)]
+    return gateway, names
 
 
 def open_streams():
@@ -124,10 +133,12 @@ def lines_of(source):
 class Program:
     """The `__main__` of a sandbox and what has run in it."""
 
-    def __init__(self, session, token):
+    def __init__(self, session, token, gateway=None, names=()):
         self.session = session
         self.token = token
+        self.gateway = gateway
         self.module = main_module()
+        self.module.__dict__.update(names)
         self.names = set()
         self.loop = None
         self.pid = os.getpid()
@@ -140,18 +151,28 @@ class Program:
         for key in {name, self.module.__file__}:
             linecache.cache[key] = (len(source), None, lines_of(source), key)
         space = self.module.__dict__
+        stage = 'compile'
         try:
             code = compile_code(source, name, self.session)
+            stage = 'run'
             if RETURNED in code.co_names:
                 space[RETURNED] = ()
             found = eval(code, space)
             if code.co_flags & IS_COROUTINE:
                 self.wait_for(found)
-            self.deliver(*space.get(RETURNED) or (0, None))
+            if self.gateway is not None:
+                self.answer(space)
+            else:
+                self.deliver(*space.get(RETURNED) or (0, None))
         except SystemExit as error:
+            if self.gateway is not None and error.code not in (None, 0):
+                self.fail(error, stage)
             return exit_code(error.code)
         except BaseException as error:
-            self.report(error)
+            if self.gateway is not None:
+                self.fail(error, stage)
+            else:
+                self.report(error)
             return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         finally:
             space.pop(RETURNED, None)
@@ -160,12 +181,35 @@ class Program:
     def wait_for(self, coroutine):
         import asyncio
 
+        if self.gateway is not None:
+            from python_faults import settle
+
+            asyncio.run(settle(self.gateway, coroutine, self.module.__dict__, RETURNED))
+            return
         if not self.session:
             asyncio.run(coroutine)
             return
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
         self.loop.run_until_complete(coroutine)
+
+    def answer(self, space):
+        """Sends what a program over tools returned; null when that is nothing, and a failure when it is no JSON."""
+        value = (space.get(RETURNED) or (0, None))[1]
+        if hasattr(value, '__await__') or self.gateway.owed:
+            self.wait_for(None)
+            value = space[RETURNED][1]
+        try:
+            text = to_json(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f'the value of the program is not JSON: {error}') from None
+        self.gateway.finish(f'= {text}')
+
+    def fail(self, error, stage):
+        from python_faults import fault_of
+
+        flush(sys.stdout)
+        self.gateway.finish(f'! {fault_of(error, stage, "main.py")}')
 
     def deliver(self, kind, value):
         """Sends what was returned; a cell's last expression is shown when it cannot be sent, as a notebook would."""
@@ -295,6 +339,9 @@ def rehearse():
 
 def main():
     open_streams()
+    if 'gateway' in sys.argv[1:]:
+        import python_faults  # noqa: F401  They take longer to load than most programs run.
+        import python_gateway  # noqa: F401
     # What is here now lives as long as the process, so no later collection needs to look at it.
     gc.collect()
     gc.freeze()
@@ -304,8 +351,7 @@ def main():
         return
     job = json.loads(line)
     del line
-    prepare(job)
-    program = Program(bool(job.get('session')), job.get('token'))
+    program = Program(bool(job.get('session')), job.get('token'), *prepare(job))
     status = program.run(job['code'])
     while program.session and os.getpid() == program.pid:
         flush(sys.stdout), flush(sys.stderr)

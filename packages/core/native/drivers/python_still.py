@@ -9,7 +9,7 @@ import time
 
 
 def hold_still(seed, now_ms):
-    """Random numbers from a seed, and a clock that stands. What waits, asyncio too, goes by the real one.
+    """Random numbers from a seed, and a clock that stands; gives what sets it. What waits goes by the real one.
 
     The order of sets rests on PYTHONHASHSEED, which only counts when it is there at the interpreter's start.
     """
@@ -20,13 +20,20 @@ def hold_still(seed, now_ms):
     random.seed(seed)
     os.urandom = random._urandom = source.randbytes
     os.getrandom = lambda size, flags=0: source.randbytes(size)
-    now = now_ms / 1000
+    now, start_ms = now_ms / 1000, now_ms
     local, utc, text = time.localtime, time.gmtime, time.strftime
     time.time, time.time_ns = lambda: now, lambda: now_ms * 1_000_000
-    loops_by(time.monotonic)
+    clock = time.monotonic
+    # Event loops wait by a clock that goes on.
+    on_import('asyncio.base_events', lambda module: setattr(module.BaseEventLoop, 'time', lambda loop: clock()))
+    on_import('uuid', lambda module: name_by(module, random.Random(seed + 1).getrandbits(48)))
     for name in ('monotonic', 'perf_counter', 'process_time', 'thread_time'):
-        setattr(time, name, lambda: 0.0)
-        setattr(time, f'{name}_ns', lambda: 0)
+        setattr(time, name, lambda: (now_ms - start_ms) / 1000)
+        setattr(time, f'{name}_ns', lambda: (now_ms - start_ms) * 1_000_000)
+    walls = {getattr(time, name, None) for name in ('CLOCK_REALTIME', 'CLOCK_TAI')}
+    time.clock_gettime = lambda clk_id, /: time.time() if clk_id in walls else time.monotonic()
+    time.clock_gettime_ns = lambda clk_id, /: time.time_ns() if clk_id in walls else time.monotonic_ns()
+    os.times = lambda: os.times_result((time.process_time(), 0.0, 0.0, 0.0, time.monotonic()))
     for name in ('localtime', 'gmtime', 'ctime'):
         setattr(time, name, lambda at=None, real=getattr(time, name): real(now if at is None else at))
     time.strftime = lambda form, at=None: text(form, local(now) if at is None else at)
@@ -42,13 +49,28 @@ def hold_still(seed, now_ms):
         },
     )
 
+    def advance(to_ms):
+        nonlocal now, now_ms
+        # A clock that goes back would make waits longer than they were asked for.
+        now_ms = max(now_ms, to_ms)
+        now = now_ms / 1000
 
-def loops_by(clock):
-    """Lets event loops wait by a clock that goes on, whenever asyncio is imported."""
+    return advance
+
+
+def name_by(uuid, node):
+    """Lets `uuid1` go by the clock of the program instead of the system's, and by no hardware address."""
+    uuid._generate_time_safe = None
+    # The bit says that it is the address of no device.
+    uuid._node = node | 1 << 40
+
+
+def on_import(wanted, change):
+    """Changes a module whenever it is imported."""
 
     class Finder:
         def find_spec(self, name, path=None, target=None):
-            if name != 'asyncio.base_events':
+            if name != wanted:
                 return None
             sys.meta_path.remove(self)
             spec = importlib.util.find_spec(name)
@@ -56,7 +78,7 @@ def loops_by(clock):
 
             def exec_module(module):
                 load(module)
-                module.BaseEventLoop.time = lambda loop: clock()
+                change(module)
 
             spec.loader.exec_module = exec_module
             return spec

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -140,6 +141,8 @@ void start_relay(struct frame *frame) {
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
   if (from.bad || listener < 0) return fault(from.bad ? EINVAL : errno, "relay");
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  /* What it accepts has it too: pieces go on as they come, and none waits for the one before to be acknowledged. */
+  setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 128) != 0) {
     fault(errno, "relay");
     close(listener);

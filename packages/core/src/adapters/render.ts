@@ -118,7 +118,7 @@ function cut(parts: readonly Content[], maxChars: number): Content[] {
     if (part.type !== 'text') kept.push(part)
     else if (left <= 0) gone += 1
     else {
-      kept.push(text(headAndTail(part.text, left)))
+      kept.push(part.text.length <= left ? part : text(headAndTail(part.text, left)))
       left -= part.text.length
     }
   }

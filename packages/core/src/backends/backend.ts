@@ -6,13 +6,17 @@ import type {
   Json,
   JsonObject,
   LogLevel,
+  ProgramReport,
   Result,
   Tool,
   ToolError,
   Usage,
 } from '@gantry/contract'
+import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { Span } from '../tracing/tracer.ts'
+import type { InnerDoors, ProgramPlace } from './inner-doors.ts'
+import type { ProgramJournal } from './program-journal.ts'
 
 /** One progress report, when the positional form does not fit. */
 export interface ProgressReport {
@@ -85,6 +89,18 @@ export interface BackendContext extends ToolContext {
   readonly floor?: Isolation | undefined
   /** The attempt as a tracer sees it, for backends that take several steps. */
   readonly span?: Span | undefined
+  /** Keeps what the inner calls of a program come to, when the host takes programs up again. */
+  readonly program?: ProgramJournal | undefined
+  /** For the inner calls of a program; absent where there is no executor around. */
+  readonly inner?: InnerDoors | undefined
+  /** Of a program that another one runs. */
+  readonly place?: ProgramPlace | undefined
+  /** Files of callers, to be read in the caller's name. */
+  readonly artifacts: Artifacts
+  /** Whether the host keeps what is attached. */
+  readonly keepsFiles: boolean
+  /** Lists a file among the effects of the result that an earlier attempt of this call attached. */
+  attachedBefore(artifact: ArtifactRef): void
   /** Says what is known of the run besides its output, once, before the output is returned. */
   measured(facts: Measured): void
 }
@@ -97,6 +113,8 @@ export interface Measured {
   readonly failure?: ToolError
   /** What there is of an output when the call is stopped, for its Result; nothing in it counts as an answer. */
   readonly partial?: Json
+  /** What a program over tools did besides. */
+  readonly program?: ProgramReport
   /** Nothing in the output says whether the call succeeded: an `exitCode` in it is a value like any other. */
   readonly plain?: boolean
 }

@@ -52,7 +52,7 @@ interface Run {
 /** One program, start to end: its output streams while it runs, and what it became is the answer. */
 async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenerator<unknown, unknown> {
   const ready = await runtimes()
-  const asked = requestOf(plan, call, egress, ready.languages)
+  const asked = await requestOf(plan, call, context, egress, ready.languages)
   const request = context.floor === undefined ? asked : { ...asked, least: context.floor }
   const feed = createFeed(context)
   const traced = tracedRequest(request, context)
@@ -67,7 +67,7 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
   yield* feed.chunks()
   const { outcome, runtime } = await work
   signal.removeEventListener('abort', tellPartial)
-  const { output, failure } = answerOf(plan, request, outcome)
+  const { output, failure } = await answerOf(plan, request, outcome, context)
   const { usage, enforced, hit } = outcome
   traced.span?.note({ 'gantry.runtime': runtime.kind, 'gantry.isolation': runtime.isolation })
   traced.span?.end(failure?.code)

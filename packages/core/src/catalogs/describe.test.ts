@@ -80,9 +80,9 @@ test('nothing is left out that the budget still has room for', () => {
 })
 
 for (const [options, path, hint] of [
-  [{ level: 'ful' }, '/level', /summary, schema or full \(did you mean "full"\?\)/],
-  [{ level: 'brief' }, '/level', /summary, schema or full/],
-  [{ level: null }, '/level', /summary, schema or full/],
+  [{ level: 'ful' }, '/level', /summary, types, schema or full \(did you mean "full"\?\)/],
+  [{ level: 'brief' }, '/level', /summary, types, schema or full/],
+  [{ level: null }, '/level', /summary, types, schema or full/],
   [{ maxTokens: 0 }, '/maxTokens', /above 0/],
   [{ maxTokens: 1.5 }, '/maxTokens', /whole/],
   [{ maxTokens: '100' }, '/maxTokens', /whole/],

@@ -1,13 +1,14 @@
 import type { Deprecation, EffectClass, Issue, Json, JsonSchema, ToolAnnotations, ToolExample } from '@gantry/contract'
 import { didYouMean } from '../search/index.ts'
 import type { CatalogEntry } from './catalog.ts'
+import { toolDeclarations } from './declaration.ts'
 import { inputFault } from './input-fault.ts'
 import { isRecord } from './tool-fields.ts'
 
-/** How much a reader wants to know: to choose a tool, to call it, or to understand it. */
-export type DocLevel = 'summary' | 'schema' | 'full'
+/** How much a reader wants to know: to choose a tool, to call it (by types in programs), or to understand it. */
+export type DocLevel = 'summary' | 'types' | 'schema' | 'full'
 
-const levels: readonly DocLevel[] = ['summary', 'schema', 'full']
+const levels: readonly DocLevel[] = ['summary', 'types', 'schema', 'full']
 
 export interface DescribeOptions {
   /** `summary` when absent. */
@@ -31,6 +32,8 @@ export interface ToolDoc {
   readonly tags?: readonly string[]
   readonly effect: EffectClass
   readonly deprecated?: Deprecation
+  /** Of the level `types` alone: a TypeScript declaration, as programs over tools call the tool. */
+  readonly declaration?: string
   /** From here on: `schema`. The digest goes into a call's `schemaDigest`. */
   readonly digest?: string
   readonly inputSchema?: JsonSchema
@@ -61,18 +64,20 @@ const dispensable = [
   'defaults',
   'required',
   'inputSchema',
+  'declaration',
 ] as const satisfies readonly (keyof ToolDoc)[]
 
 type Part = (typeof dispensable)[number]
 
-/** Documents a tool at one of three levels, within a token budget when there is one. Throws INPUT_INVALID. */
+/** Documents a tool at one of four levels, within a token budget when there is one. Throws INPUT_INVALID. */
 export function describeTool(entry: CatalogEntry, options: DescribeOptions = {}): ToolDoc {
   checkOptions(options)
   const level = options.level ?? 'summary'
   const limit = options.examples ?? (level === 'full' ? 5 : 0)
   const parts: Partial<ToolDoc> & Omit<ToolDoc, 'omitted'> = {
     ...summaryParts(entry),
-    ...(level === 'summary' ? {} : schemaParts(entry)),
+    ...(level === 'types' ? { declaration: toolDeclarations([entry.tool]) } : {}),
+    ...(level === 'schema' || level === 'full' ? schemaParts(entry) : {}),
     ...(level === 'full' ? fullParts(entry, options.versions) : {}),
     ...present({ examples: atMost(entry.tool.examples, limit) }),
   }
@@ -88,7 +93,7 @@ function checkOptions({ level, maxTokens, examples }: DescribeOptions): void {
   const issues: Issue[] = []
   if (level !== undefined && !levels.includes(level)) {
     const hint = typeof level === 'string' ? didYouMean(level, levels) : ''
-    issues.push({ path: '/level', message: `must be summary, schema or full${hint}` })
+    issues.push({ path: '/level', message: `must be summary, types, schema or full${hint}` })
   }
   if (maxTokens !== undefined && !isWhole(maxTokens, 1)) {
     issues.push({ path: '/maxTokens', message: 'must be a whole number above 0' })

@@ -5,7 +5,7 @@ import { referenceFault, type Sight } from './check-references.ts'
 import { clip } from './clip.ts'
 import { compileCondition } from './condition.ts'
 import { isObject, onErrorRule, onlyKeys, retryRule, wholeNumber } from './fields.ts'
-import { checkIds, type Identified, identify } from './identify.ts'
+import { checkIds, countSteps, type Identified, identify } from './identify.ts'
 import type { ChainLimits } from './limits.ts'
 import type { PlannedCall, PlannedGroup, PlannedStep } from './plan.ts'
 import { compileTemplate, type Template, type Visitor } from './template.ts'
@@ -46,8 +46,7 @@ function readSteps(steps: unknown, limits: ChainLimits, issue: Visitor['issue'])
   const copied = plainCopy(steps, limits, issue)
   if (copied === undefined) return []
   const identified = identify(copied)
-  const count = identified.reduce((sum, step) => sum + Math.max(1, step.members.length), 0)
-  if (tooMany(count, limits, issue)) return []
+  if (tooMany(countSteps(copied), limits, issue)) return []
   const all = checkIds(identified, issue)
   const earlier = new Set<string>()
   return identified.map((each, index) => {

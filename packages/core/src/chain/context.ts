@@ -1,4 +1,5 @@
 import { type JsonObject, type Result, type RetryRule, type StepResult, ToolError } from '@gantry/contract'
+import type { ProgramJournal } from '../backends/program-journal.ts'
 import type { WriteBack } from '../pipeline/ports.ts'
 import type { Recorded } from '../pipeline/recorded.ts'
 import { type Failure, failureOfThrown } from './failure.ts'
@@ -27,6 +28,8 @@ export type RunStep = (
     readonly index?: number
     /** The chain ends when this call fails. */
     readonly decisive: boolean
+    /** The place of the chain in a trace. */
+    readonly traceparent?: string
   } & CallNames,
 ) => Promise<Result>
 
@@ -37,6 +40,8 @@ export interface CallNames {
   readonly writeBack?: WriteBack | undefined
   /** Stands in for the tool of the call, as in the options of `run`. */
   readonly recorded?: Recorded | null
+  /** Keeps what a program asks for, as in the options of `run`. */
+  readonly program?: ProgramJournal
 }
 
 /** What every step of one chain shares. */

@@ -9,13 +9,21 @@ export interface Identified {
   readonly members: readonly Identified[]
 }
 
+/** How many steps a chain has: each member of a group is one, and a `forEach` is one whatever its elements. */
+export function countSteps(steps: readonly Json[]): number {
+  return steps.reduce((sum: number, step) => sum + Math.max(1, membersOf(step).length), 0)
+}
+
+function membersOf(step: Json): readonly Json[] {
+  return isObject(step) && Array.isArray(step.parallel) ? step.parallel : []
+}
+
 /** Gives every step and every member its id: as written, or by position (`step2`, in a group `step2_1`). */
 export function identify(steps: readonly Json[]): readonly Identified[] {
   return steps.map((step, index) => {
     const path = `/${index}`
     const id = idOf(step, `step${index + 1}`)
-    const written = isObject(step) && Array.isArray(step.parallel) ? step.parallel : []
-    const members = written.map((member, position) => ({
+    const members = membersOf(step).map((member, position) => ({
       id: idOf(member, `step${index + 1}_${position + 1}`),
       path: `${path}/parallel/${position}`,
       step: member,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JsonObject, Tool } from '@gantry/contract'
+import { memoryArtifacts } from '../artifacts/memory.ts'
 import type { Backend, BackendContext } from '../backends/backend.ts'
 
 /** What a backend under test offers: ways to have it serve tools that behave as named. */
@@ -86,6 +87,9 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     log: () => undefined,
     send: () => undefined,
     attach: () => Promise.reject(new Error('This context keeps no files.')),
+    artifacts: memoryArtifacts(),
+    keepsFiles: false,
+    attachedBefore: () => undefined,
     inject: () => undefined,
   }
 }

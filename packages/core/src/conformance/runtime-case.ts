@@ -2,7 +2,16 @@ import assert from 'node:assert/strict'
 import type { SandboxLimits } from '@gantry/contract'
 import type { Outcome, Runtime, SandboxJob, SandboxSpec } from '../runtimes/runtime.ts'
 
-export type RuntimeAbility = 'shell' | 'processes' | 'python' | 'javascript' | 'typescript' | 'bash' | 'disk'
+export type RuntimeAbility =
+  | 'shell'
+  | 'processes'
+  | 'python'
+  | 'javascript'
+  | 'typescript'
+  | 'bash'
+  | 'disk'
+  | 'python over tools'
+  | 'javascript over tools'
 
 /** One case of the suite: the abilities it needs, and what must hold. */
 export interface RuntimeCase {

@@ -3,6 +3,7 @@ import type { Runtime } from '../runtimes/runtime.ts'
 import { attackLimits, runOnce } from './attacks/run.ts'
 import { noteCase } from './matrix.ts'
 import type { RuntimeAbility, RuntimeBench } from './runtime-case.ts'
+import { gatewayCases } from './runtime-gateway.ts'
 import { limitCases } from './runtime-limits.ts'
 import { programCases } from './runtime-programs.ts'
 
@@ -25,7 +26,7 @@ export function testRuntime(
   after(async () => {
     if (opened !== undefined) await (await opened).runtime.close()
   })
-  for (const { title, needs, check } of [...programCases, ...limitCases]) {
+  for (const { title, needs, check } of [...programCases, ...gatewayCases, ...limitCases]) {
     const known = { runtime: name, suite: 'conformance', title } as const
     const reason = needs.map((ability) => lacks[ability]).find((why) => why !== undefined)
     if (reason !== undefined) {

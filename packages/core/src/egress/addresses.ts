@@ -16,15 +16,32 @@ const lookupBySystem: HostLookup = (host) => lookupByDns(host, { all: true, verb
  * because whoever answers with a public and a private address together wants the private one dialled.
  */
 export async function checkedAddresses(
-  { owner, target, private: mayBePrivate }: Admitted,
+  admitted: Admitted,
   lookup: HostLookup = lookupBySystem,
   report: Report,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
+  const { owner, target } = admitted
   const addresses = await addressesOf(target, lookup, signal).catch((error: unknown) => {
     report(owner, target, { outcome: 'failed', reason: codeOf(signal.aborted ? signal.reason : error) })
     throw signal.aborted ? signal.reason : unreachable(target, error)
   })
+  refuseAny(admitted, addresses, report)
+  return addresses
+}
+
+/** Throws EGRESS_DENIED for a target whose name is an address that may not be reached, or stands for this machine. */
+export function refuseKnown(admitted: Admitted, report: Report): void {
+  const { host } = admitted.target
+  if (isIP(host) !== 0) refuseAny(admitted, [host], report)
+  else if (/(?:^|\.)localhost$/.test(host)) refuseAny(admitted, ['127.0.0.1'], report)
+}
+
+function refuseAny(
+  { owner, target, private: mayBePrivate }: Admitted,
+  addresses: readonly string[],
+  report: Report,
+): void {
   for (const address of addresses) {
     const kind = kindOf(address)
     if (kind === 'public' || (kind === 'special' && mayBePrivate)) continue
@@ -32,7 +49,6 @@ export async function checkedAddresses(
     report(owner, target, { outcome: 'refused', reason: `${address.slice(0, 64)} is ${words}` })
     throw new ToolError('EGRESS_DENIED', addressFault(target, kind === 'special'))
   }
-  return addresses
 }
 
 function addressFault({ host, origin }: Target, special: boolean): string {

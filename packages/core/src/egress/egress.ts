@@ -20,6 +20,10 @@ export interface EgressScope {
   readonly own?: EgressAllow
   /** A tool's own list, which narrows what the rules allow and never widens it. */
   readonly only?: readonly string[]
+  /** In place of the rules, for an owner whose destinations are listed elsewhere; with an empty list it reaches nothing. */
+  readonly instead?: EgressAllow
+  /** Rules that let a name lead to a private address do not count: somebody else chose the destination. */
+  readonly publicOnly?: boolean
 }
 
 /** How far one request may go, where that differs from the guard's own limits. */
@@ -32,6 +36,8 @@ export interface EgressBounds {
   readonly headersMs?: number
   /** Time between two pieces of the body, for streams that pause; 0 for as long as the signal lets it. */
   readonly idleMs?: number
+  /** Whoever reads stops when he has enough, so an answer that says it is too large is not refused for that. */
+  readonly partial?: boolean
 }
 
 export interface EgressRequest extends EgressScope, EgressBounds {
@@ -85,6 +91,11 @@ export interface EgressEvent {
  */
 export interface Egress {
   request(request: EgressRequest): Promise<EgressResponse>
+  /**
+   * Rejects with EGRESS_DENIED when such a request is certain to be refused: no rule allows it, or its host itself says
+   * that it is an address that may not be reached. Looks nothing up, connects to nothing and takes nothing of a rate.
+   */
+  check(request: Pick<EgressRequest, 'url' | 'method'> & EgressScope): Promise<void>
   /** A checked connection for what is not HTTP/1.1, encrypted when `tls` is given; the caller destroys it. */
   connect(target: EgressTarget): Promise<Duplex>
   /** A `fetch` for libraries that take one; it follows no redirect by itself unless `redirects` says so. */

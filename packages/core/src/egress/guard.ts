@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { refuseKnown } from './addresses.ts'
 import { type Admitted, createAdmission } from './admit.ts'
 import { createDialer } from './dial.ts'
 import type { Egress, EgressTarget } from './egress.ts'
@@ -7,7 +8,7 @@ import { type EgressOptions, settingsOf } from './options.ts'
 import { createPools, noLonger } from './pools.ts'
 import { createReport } from './report.ts'
 import { request } from './request.ts'
-import { targetOfHost } from './target.ts'
+import { parseUrl, targetOfHost } from './target.ts'
 
 /** Makes the one way out to a network; throws CONFIG_INVALID. It opens nothing before the first request. */
 export function createEgress(options: EgressOptions = {}): Egress {
@@ -41,6 +42,9 @@ export function createEgress(options: EgressOptions = {}): Egress {
   }
   const egress: Egress = {
     request: (asked) => request(ports, asked),
+    async check({ url, method = 'GET', ...scope }) {
+      refuseKnown(admission.check(parseUrl(url), method.toUpperCase(), scope), report)
+    },
     connect,
     fetch: (scope) => createFetch(egress, scope),
     setRules(allow) {

@@ -55,6 +55,11 @@ export function withoutBody(headers: HeaderList): HeaderList {
   return only(headers, (name) => !name.startsWith('content-'))
 }
 
+/** Whether a header goes along to another origin, where a credential in it would be lost to somebody else. */
+export function followsRedirects(name: string): boolean {
+  return anonymous.has(name.toLowerCase())
+}
+
 function only(headers: HeaderList, wanted: (name: string) => boolean): HeaderList {
   return headers.filter((_, at) => wanted(headers[at - (at % 2)] as string))
 }

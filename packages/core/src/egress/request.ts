@@ -51,7 +51,7 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
       safe = step.safe
       const { location } = response.headers
       const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.status)
-      if (!follow) return present(response, step, limitOf(asked, settings), changed)
+      if (!follow) return present(response, step, limitOf(asked, settings), changed, asked.partial)
       response.destroy()
       if (!(left > 0)) throw new ToolError('BACKEND_FAILED', `${target.origin} redirects too often.`)
       hop = reported(ports.report, asked.owner, step, () => nextHop(step, response.status, location))

@@ -7,7 +7,13 @@ import { broken } from './failures.ts'
 import type { Incoming } from './incoming.ts'
 
 /** A response as its reader sees it: decoded, bounded, and without the headers that speak of the encoded form. */
-export function present(raw: Incoming, asked: Exchange, limit: number, changed: boolean): EgressResponse {
+export function present(
+  raw: Incoming,
+  asked: Exchange,
+  limit: number,
+  changed: boolean,
+  partial = false,
+): EgressResponse {
   const { target, method, safe } = asked
   if (raw.status > 599) {
     raw.destroy()
@@ -15,7 +21,12 @@ export function present(raw: Incoming, asked: Exchange, limit: number, changed: 
     throw new ToolError('BACKEND_FAILED', `${target.origin} answered with a status that does not exist.`, { effect })
   }
   const encoding = headerOf(raw.headers, 'content-encoding')
-  if (encoding === undefined && method !== 'HEAD' && Number(headerOf(raw.headers, 'content-length')) > limit) {
+  if (
+    !partial &&
+    encoding === undefined &&
+    method !== 'HEAD' &&
+    Number(headerOf(raw.headers, 'content-length')) > limit
+  ) {
     raw.destroy()
     throw tooLargeBody(target.origin, limit, safe)
   }

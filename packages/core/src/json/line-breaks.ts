@@ -43,7 +43,7 @@ function linesOf(text: string): Lines {
 }
 
 /** The last line that begins at or before an index. */
-function lineAt(begins: readonly number[], index: number): number {
+export function lineAt(begins: readonly number[], index: number): number {
   let [low, high] = [0, begins.length - 1]
   while (low < high) {
     const middle = Math.ceil((low + high) / 2)

@@ -193,3 +193,76 @@ test('a secret is found as a URL or a form writes it, with every character encod
   ]
   for (const form of forms) assert.equal(redactor.text(`?k=${form}&x`).includes('ARY'), false, form)
 })
+
+const signNames: { readonly [sign: string]: readonly string[] } = {
+  ...{ '+': ['plus'], '/': ['sol'], '=': ['equals'], '&': ['amp', 'AMP'], '<': ['lt'], '>': ['gt'], '"': ['quot'] },
+  ...{ "'": ['apos'], _: ['lowbar'], '.': ['period'], ':': ['colon'], '!': ['excl'], '@': ['commat'], '|': ['vert'] },
+  ...{ é: ['eacute'], '§': ['sect'], '{': ['lcub', 'lbrace'], '\\': ['bsol'], '*': ['ast'], ';': ['semi'] },
+}
+
+/** A character as a page may write it; `&` itself is never plain there. */
+function inPage(character: string, choice: number, zeros: number): string {
+  const code = character.codePointAt(0) ?? 0
+  const hex = code.toString(16)
+  const pad = '0'.repeat(zeros)
+  const names = (signNames[character] ?? []).map((name) => `&${name};`)
+  const ways = [`&#${pad}${code};`, `&#x${pad}${hex};`, `&#X${pad}${hex.toUpperCase()};`, ...names]
+  if (character !== '&') ways.push(character, character)
+  return ways[choice % ways.length] ?? character
+}
+
+test('a secret is found with any of its characters written as entities, whole or in pieces', () => {
+  const character = fc.constantFrom(...'abzAZ09+/=&<>"\'_.:!@|é§{\\*;#-~ €😀')
+  const written = fc.tuple(character, fc.nat(20), fc.nat(4))
+  const around = fc.string({ maxLength: 8 }).map((text) => text.replace(/[&#a-z0-9]/gi, '-'))
+  fc.assert(
+    fc.property(
+      fc.array(written, { minLength: 6, maxLength: 30 }),
+      around,
+      around,
+      fc.boolean(),
+      fc.array(fc.nat(200), { maxLength: 5 }),
+      (parts, before, after, encoded, cuts) => {
+        const value = parts.map(([sign]) => sign).join('')
+        // The same choices for a form in base64, whose signs are entities in a page just as well.
+        const signs = encoded ? [...Buffer.from(value).toString('base64')] : parts.map(([sign]) => sign)
+        const form = signs.map((sign, at) => {
+          const [, choice, zeros] = parts[at % parts.length] ?? ['', 0, 0]
+          return inPage(sign, choice, zeros)
+        })
+        const redactor = createRedactor({ values: [value] })
+        const whole = `${before} ${form.join('')} ${after}`
+        const shown = redactor.text(whole)
+        assert.ok(shown.includes(redacted) && !shown.includes(form.join('')), `${value} ${whole} ${shown}`)
+        assert.ok(shown.length <= before.length + after.length + redacted.length + 2, `${whole} ${shown}`)
+        const places = [0, ...cuts.map((cut) => Math.min(cut, whole.length)).sort((a, b) => a - b), whole.length]
+        const stream = redactor.pieces()
+        const pieces = places.slice(1).map((place, at) => stream.push(whole.slice(places[at], place)))
+        assert.equal(pieces.join('') + stream.end(), shown)
+      },
+    ),
+  )
+})
+
+test('entities without their semicolon count, and what only looks like them is left alone', () => {
+  const redactor = createRedactor({ values: ['q83v+7/A='] })
+  assert.equal(redactor.text('<p>q83v&#43"'), '<p>q83v&#43"')
+  assert.equal(redactor.text('q83v&#x2B;7&#47A='), redacted)
+  assert.equal(redactor.text('q83v+7/A&#61'), redacted)
+  for (const text of ['a&b', '&unknown;', '&#xZZ;', '&#99999999;', '&#0;', 'a & b &amp; c', '&']) {
+    assert.equal(redactor.text(text), text)
+    const stream = redactor.pieces()
+    assert.equal(stream.push(text) + stream.end(), text)
+  }
+})
+
+test('a cut goes through no secret, nor through what may become one while the text goes on', () => {
+  const text = `x ${secret} y`
+  const end = secret.length + 2
+  for (let at = 0; at <= text.length; at++) {
+    assert.equal(bySecret.cut(text, at, false), at > 2 && at < end ? 2 : at)
+  }
+  assert.equal(bySecret.cut(text.slice(0, 9), 7, true), 2)
+  assert.equal(bySecret.cut(text.slice(0, 9), 7, false), 7)
+  assert.equal(createRedactor().cut(text, 7, true), 7)
+})

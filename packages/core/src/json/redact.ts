@@ -1,6 +1,8 @@
+import { isUtf8 } from 'node:buffer'
 import type { Json } from '@gantry/contract'
+import { joinEntities, longestEntity } from './entities.ts'
 import { joinLines } from './line-breaks.ts'
-import { formsOf, type SecretForms } from './secret-forms.ts'
+import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
 
 export { shortestSecret } from './secret-forms.ts'
 
@@ -9,10 +11,19 @@ export const redacted = '[redacted]'
 /** Takes secrets out of text and values; holds for one set of secrets. */
 export interface Redactor {
   text(text: string): string
+  /** A copy without secrets; what is no text is searched byte by byte. */
+  bytes(bytes: Uint8Array): Uint8Array
   /** A copy without secrets: by value everywhere, in keys too, and whole members whose key sounds like a secret. */
   value(value: Json): Json
   /** For a text that comes in pieces: what could be the beginning of a secret is held back until the next piece. */
   pieces(): PieceRedactor
+  /**
+   * The last place, at or before the given one, where a text may be cut so that no secret in it is cut in two. Where the
+   * text goes on (`more`), what could be the beginning of one counts too.
+   */
+  cut(text: string, at: number, more: boolean): number
+  /** How many characters a secret may take up, however it is written; 0 when there is none. */
+  readonly reach: number
 }
 
 /** Redacts one text that comes in pieces. */
@@ -24,12 +35,14 @@ export interface PieceRedactor {
 
 export interface RedactorOptions {
   /**
-   * Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text, in UTF-8 and UTF-16, composed
+   * Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text, there with any entities, in UTF-8 and UTF-16, composed
    * and decomposed, encoded twice by base64 or URL, and broken over lines.
    */
   readonly values?: readonly string[]
   /** Blanks members by the sound of their key; on unless false. */
   readonly keys?: boolean
+  /** What stands in the place of a secret; `[redacted]` when absent. It must hold none itself. */
+  readonly mark?: string
 }
 
 const secretWords = new Set([
@@ -53,10 +66,20 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   const forms = formsOf(options.values ?? [])
   const some = forms.plain.length > 0
   const byKey = options.keys !== false
+  const { mark = redacted } = options
 
   const text = (from: string): string => {
-    const found = some ? findForms(forms, from) : []
-    return found.length === 0 ? from : blank(from, found)
+    const found = some ? findForms(forms, from, false) : []
+    return found.length === 0 ? from : blank(from, found, mark)
+  }
+  // Made when it is first needed: few calls have files, and few secrets other bytes than characters.
+  let inBytes: ((from: string) => string) | undefined
+  const bytes = (from: Uint8Array): Uint8Array => {
+    const readings = inBytes === undefined ? byteReadings(options.values ?? []) : []
+    inBytes ??=
+      readings.length === 0 ? text : createRedactor({ values: [...(options.values ?? []), ...readings], mark }).text
+    const encoding = isUtf8(from) ? 'utf8' : 'latin1'
+    return Buffer.from(inBytes(Buffer.from(from).toString(encoding)), encoding)
   }
   const value = (from: Json): Json => {
     if (typeof from === 'string') return text(from)
@@ -74,13 +97,13 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     return {
       push(piece) {
         const all = held + piece
-        const found = some ? findForms(forms, all) : []
+        const found = some ? findForms(forms, all, true) : []
         const open = openAt(found, all, forms)
         if (open !== undefined) {
           held = all.slice(open)
           return text(all.slice(0, open))
         }
-        const whole = blank(all, found)
+        const whole = blank(all, found, mark)
         const kept = some ? beginningOf(forms, whole) : 0
         held = whole.slice(whole.length - kept)
         return whole.slice(0, whole.length - kept)
@@ -92,14 +115,30 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
       },
     }
   }
-  return { text, value, pieces }
+  const cut = (from: string, at: number, more: boolean): number => {
+    const found = some ? findForms(forms, from, more) : []
+    const sure = some && more ? from.length - beginningOf(forms, from) : at
+    return beforeSpans(found, Math.min(at, sure))
+  }
+  return { text, bytes, value, pieces, cut, reach: longestOf(forms) * longestEntity }
 }
 
 /** A place of a secret; open when its last characters, which may follow, are not there yet. */
 type Span = readonly [start: number, end: number, open: boolean]
 
+/** Looks at a text as it is, and as a page shows it: with characters for its entities. */
+function findForms(forms: SecretForms, text: string, more: boolean): Span[] {
+  const found = findWritten(forms, text)
+  const shown = joinEntities(text, more)
+  if (shown === undefined) return found
+  for (const [start, end, open] of findWritten(forms, shown.text)) {
+    found.push([shown.place(start), shown.place(end), open])
+  }
+  return found
+}
+
 /** Encoded forms are looked for in the joined lines of a text, which hold all that its single lines do. */
-function findForms({ plain, encoded, rests }: SecretForms, text: string): Span[] {
+function findWritten({ plain, encoded, rests }: SecretForms, text: string): Span[] {
   const found: Span[] = []
   addPlaces(plain, text, found)
   const joined = joinLines(text)
@@ -141,24 +180,42 @@ function withRest(text: string, start: number, end: number, rest: number): Span 
 function openAt(spans: readonly Span[], text: string, forms: SecretForms): number | undefined {
   const starts = spans.flatMap(([start, , open]) => (open ? [start] : []))
   if (starts.length === 0) return undefined
-  let at = Math.min(text.length - beginningOf(forms, text), ...starts)
+  return beforeSpans(spans, Math.min(text.length - beginningOf(forms, text), ...starts))
+}
+
+/** The last place at or before another that is within no span. */
+function beforeSpans(spans: readonly Span[], place: number): number {
+  let at = place
   for (const [start, end] of spans.toSorted((a, b) => b[1] - a[1])) if (start < at && end > at) at = start
   return at
 }
 
 /** Blanks every span; secrets that overlap are blanked together, so that no rest of one is left beside the other. */
-function blank(text: string, spans: readonly Span[]): string {
+function blank(text: string, spans: readonly Span[], mark: string): string {
   let result = ''
   let done = 0
   for (const [start, end] of spans.toSorted((a, b) => a[0] - b[0])) {
-    if (start >= done) result += `${text.slice(done, start)}${redacted}`
+    if (start >= done) result += `${text.slice(done, start)}${mark}`
     done = Math.max(done, end)
   }
   return result + text.slice(done)
 }
 
-/** How many characters at the end of a text could be the beginning of a secret, broken over lines or not. */
-function beginningOf({ plain, encoded }: SecretForms, text: string): number {
+/** How many characters at the end of a text could be the beginning of a secret, with entities or without. */
+function beginningOf(forms: SecretForms, text: string): number {
+  const most = writtenBeginningOf(forms, text)
+  const tail = text.slice(-(longestOf(forms) + 1) * longestEntity)
+  const shown = joinEntities(tail, true)
+  if (shown === undefined) return most
+  return Math.max(most, tail.length - shown.place(shown.text.length - writtenBeginningOf(forms, shown.text)))
+}
+
+function longestOf({ plain, encoded }: SecretForms): number {
+  return Math.max(plain.at(-1)?.length ?? 0, encoded.at(-1)?.length ?? 0)
+}
+
+/** The same as the text is written, broken over lines or not. */
+function writtenBeginningOf({ plain, encoded }: SecretForms, text: string): number {
   const most = longestBeginning(plain, text)
   // Lines of 64 characters and more, with what breaks them, make an encoded form longer by less than half.
   const longest = encoded.at(-1)?.length ?? 0

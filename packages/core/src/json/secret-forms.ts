@@ -1,3 +1,6 @@
+import { isAscii } from 'node:buffer'
+import { joinEntities } from './entities.ts'
+
 /** Shorter values would blank ordinary text; `secrets/` refuses them. */
 export const shortestSecret = 4
 
@@ -17,12 +20,26 @@ export function formsOf(secrets: readonly string[]): SecretForms {
   const encoded = new Map<string, number>()
   for (const secret of secrets) {
     if (secret.length < shortestSecret) continue
-    for (const variant of new Set([secret, secret.normalize('NFC'), secret.normalize('NFD')])) {
+    // One that holds entities itself is read as another by whoever puts characters for them.
+    const read = joinEntities(secret, false)?.text ?? secret
+    for (const variant of new Set([secret, secret.normalize('NFC'), secret.normalize('NFD'), read])) {
       addPlain(variant, plain)
       addEncoded(variant, encoded)
     }
   }
   return { plain: longEnough(plain), encoded: longEnough(encoded.keys()), rests: encoded }
+}
+
+/** What somebody reads who takes each byte of a secret for a character, where that is not the secret itself. */
+export function byteReadings(secrets: readonly string[]): string[] {
+  const readings = secrets.flatMap((secret) =>
+    [secret, secret.normalize('NFC'), secret.normalize('NFD')].flatMap((variant) => {
+      const little = Buffer.from(variant, 'utf16le')
+      const bytes = isAscii(Buffer.from(variant)) ? [] : [Buffer.from(variant), little, Buffer.from(little).swap16()]
+      return bytes.map((one) => one.toString('latin1'))
+    }),
+  )
+  return [...new Set(readings)]
 }
 
 function longEnough(forms: Iterable<string>): string[] {
@@ -37,7 +54,6 @@ function addPlain(secret: string, forms: Set<string>): void {
     .add(inJson)
     .add(JSON.stringify(inJson).slice(1, -1))
     .add(inJson.replaceAll('/', '\\/'))
-    .add(inHtml(secret))
     .add(wide)
     .add(JSON.stringify(wide).slice(1, -1))
   const sound = secret.toWellFormed()
@@ -108,15 +124,4 @@ function base64Of(bytes: Buffer, inner: number): Base64Form[] {
     if (text.length >= shortestSecret * 2 || shift === 0) found.push({ text, rest })
   }
   return found
-}
-
-function inHtml(text: string): string {
-  const names: Readonly<Record<string, string>> = {
-    '&': '&amp;',
-    '<': '&lt;',
-    '>': '&gt;',
-    '"': '&quot;',
-    "'": '&#39;',
-  }
-  return text.replace(/[&<>"']/g, (character) => names[character] ?? character)
 }

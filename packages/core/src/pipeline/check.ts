@@ -26,6 +26,8 @@ export interface CheckedCall {
   readonly placement?: { readonly [label: string]: string }
   /** Units that the call takes of budgets; absent when it costs nothing. */
   readonly cost?: number
+  /** It is a program over tools, which a host that keeps a journal can take up again. */
+  readonly program?: true
   /** Somebody must approve the call before it runs. */
   readonly asks: boolean
   /** A plain copy of the arguments as they were given, to call with. */
@@ -68,6 +70,7 @@ function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks:
   const concurrency = limit === undefined ? {} : { concurrency: { key: concurrencyKey, limit } }
   const place = placement === undefined || Object.keys(placement).length === 0 ? {} : { placement }
   const price = cost === 0 ? {} : { cost }
+  const program = tool.backends.some(({ kind }) => kind === 'program') ? ({ program: true } as const) : {}
   return {
     id,
     key,
@@ -78,6 +81,7 @@ function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks:
     ...concurrency,
     ...place,
     ...price,
+    ...program,
     asks,
     args,
   }

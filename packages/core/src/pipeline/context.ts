@@ -4,7 +4,7 @@ import { copyJson } from '../json/copy.ts'
 import type { Span } from '../tracing/tracer.ts'
 import { resolveSecret } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
-import { Written } from './written.ts'
+import { keeperOf, Written } from './written.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
 const longestMessage = 10_000
@@ -43,6 +43,15 @@ export class CallContext implements BackendContext {
   }
   get floor(): BackendContext['floor'] {
     return this.#run.floor
+  }
+  get program(): BackendContext['program'] {
+    return this.#run.request.program
+  }
+  get inner(): BackendContext['inner'] {
+    return this.#run.ports.inner?.()
+  }
+  get place(): BackendContext['place'] {
+    return this.#run.request.place
   }
   get signal(): AbortSignal {
     return this.#run.signal
@@ -88,6 +97,16 @@ export class CallContext implements BackendContext {
 
   get attach(): ToolContext['attach'] {
     return (file) => writtenOf(this.#run).attach(file)
+  }
+
+  get artifacts(): BackendContext['artifacts'] {
+    return this.#run.ports.artifacts
+  }
+  get keepsFiles(): boolean {
+    return keeperOf(this.#run) !== undefined
+  }
+  get attachedBefore(): BackendContext['attachedBefore'] {
+    return (artifact) => writtenOf(this.#run).attachedBefore(artifact)
   }
 
   get inject(): ToolContext['inject'] {

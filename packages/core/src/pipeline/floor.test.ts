@@ -6,6 +6,7 @@ import type { Rule } from '../policies/rules.ts'
 import { fakeRuntime } from '../runtimes/fake.fixture.ts'
 import { createLanguages } from '../runtimes/languages.ts'
 import { createRuntimes } from '../runtimes/runtimes.ts'
+import { createSessions } from '../runtimes/sessions.ts'
 import { builtinTools } from '../tools/builtin.ts'
 import { tool } from './pipeline.fixture.ts'
 
@@ -13,10 +14,8 @@ const weak = { kind: 'wasm', isolation: 'wasm', cost: 1 } as const
 const strong = { kind: 'docker', isolation: 'container', cost: 3 } as const
 
 function executor(rules: readonly Rule[], ...kinds: readonly (typeof weak | typeof strong)[]) {
-  const runtimes = {
-    ...createRuntimes({ runtimes: kinds.map(fakeRuntime), pool: false }),
-    languages: createLanguages(),
-  }
+  const door = createRuntimes({ runtimes: kinds.map(fakeRuntime), pool: false })
+  const runtimes = { ...door, languages: createLanguages(), sessions: createSessions(door) }
   return createExecutor({ tools: [...builtinTools(), tool(() => 1)], policy: { rules, default: 'allow' }, runtimes })
 }
 

@@ -6,7 +6,7 @@ import { lookup } from './lookup.ts'
 import { normalize } from './normalize.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import { recordEnd } from './record.ts'
-import { authorizeDry, standIn } from './recorded.ts'
+import { authorizeDry, isReplayed, rerun, standIn } from './recorded.ts'
 import { resolve } from './resolve.ts'
 import { resultOf } from './result.ts'
 import { Run } from './run.ts'
@@ -34,8 +34,9 @@ export async function runCall(request: CallRequest, ports: Ports): Promise<Resul
     run.trace?.stage('resolve')
     const target = resolve(run, tool)
     run.trace?.stage('execute')
-    if (recorded === undefined) {
-      const answer = execute(run, tool, target, args)
+    const again = recorded !== undefined && isReplayed(run, target)
+    if (recorded === undefined || again) {
+      const answer = again ? rerun(run, tool, target, args) : execute(run, tool, target, args)
       const raw = answer instanceof Promise ? await answer : answer
       run.trace?.stage('normalize')
       normalize(run, tool, raw)

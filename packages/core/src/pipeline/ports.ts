@@ -1,5 +1,9 @@
-import type { ArtifactRef, CallLimits, Identity, Json, Report, RetryRule, ToolError } from '@gantry/contract'
+import type { CallLimits, Identity, Report, RetryRule, ToolError } from '@gantry/contract'
+import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Audit } from '../audits/audit.ts'
+import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
+import type { ProgramJournal } from '../backends/program-journal.ts'
+import type { WriteBack } from '../backends/write-back.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
@@ -15,6 +19,8 @@ import type { BackendRegistry } from './registry.ts'
 import type { RunDeadlines } from './run-deadlines.ts'
 import type { Safeguards } from './safeguards.ts'
 import type { Sources } from './sources.ts'
+
+export type { WriteBack, WrittenFile } from '../backends/write-back.ts'
 
 /** One call as the executor hands it over; identity comes from the host. */
 export interface CallRequest {
@@ -35,35 +41,13 @@ export interface CallRequest {
   /** Takes what the tool reports; a promise makes a streaming tool wait. */
   readonly report: ((report: Report) => void | Promise<void>) | undefined
   readonly writeBack: WriteBack | undefined
+  readonly program: ProgramJournal | undefined
+  /** The program that makes the call, when one does. */
+  readonly place?: ProgramPlace | undefined
   /** Stands in for the tool, which is then not run; null when nothing is known of such a call. */
   readonly recorded: Recorded | null | undefined
   /** Takes the error behind a Result that is not ok, with its causes alive where they may be shown. */
   readonly failed: ((failure: ToolError) => void) | undefined
-}
-
-/**
- * Where what a tool writes back to its caller goes while it runs; the host of a call gives it.
- * - Order: `send` is called in the order of the messages, without waiting for the one before.
- * - Cancellation: the signal is the call's own; after it has aborted nobody waits any more.
- * - Errors: a failure is a warning on the result, never the failure of the call; the tool hears of one in `keep`.
- */
-export interface WriteBack {
-  /**
-   * Takes a message, as it may leave, with its number within the call, from 1 on; a repeat within the call goes on
-   * counting. The message counts as sent when it is safe: at once, or when the promise resolves. Without this function
-   * messages are only effects of the result.
-   */
-  readonly send?: (message: Json, number: number, signal: AbortSignal) => void | Promise<void>
-  /** Keeps a file, as it may leave; durable when it resolves. */
-  readonly keep?: (file: WrittenFile, signal: AbortSignal) => Promise<ArtifactRef>
-}
-
-/** A file on its way out of a call; the content is the receiver's own. */
-export interface WrittenFile {
-  /** A plain name, without folders. */
-  readonly name: string
-  readonly mimeType: string
-  readonly content: Uint8Array
 }
 
 /** Ceilings of this executor; a tool or a call may ask for less, never for more. */
@@ -91,6 +75,10 @@ export interface Ports {
   /** Whether discovery shows an entry to an identity; near names are shown by the same rule. */
   readonly visible: (identity: Identity, entry: CatalogEntry) => boolean
   readonly audit: Audit
+  /** Files of callers. */
+  readonly artifacts: Artifacts
+  /** Whether they are also where the files of a call go whose host keeps none. */
+  readonly keepsFiles: boolean
   readonly secrets: SecretSource
   readonly held: HeldSecrets
   readonly slots: Slots
@@ -100,6 +88,8 @@ export interface Ports {
   readonly clock: Clock
   readonly random: () => number
   readonly limits: PipelineLimits
+  /** The doors with these ports behind them, for programs that make calls; absent where there are none. */
+  readonly inner?: (() => InnerDoors) | undefined
   /** Holds every call that waits for something, and ends it in time. */
   readonly deadlines: RunDeadlines
 }

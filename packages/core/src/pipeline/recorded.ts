@@ -1,6 +1,8 @@
 import { codes, type ErrorInfo, type JsonObject, type Result, type Stage, ToolError } from '@gantry/contract'
+import { attempt } from './attempt.ts'
 import { asksApproval } from './authorize.ts'
 import type { PreparedTool } from './prepare.ts'
+import type { Target } from './resolve.ts'
 import type { Run } from './run.ts'
 
 /** What came of a call the last time. Whoever runs it again with this runs everything but the tool. */
@@ -27,6 +29,17 @@ export function standIn(run: Run, { entry }: PreparedTool, recorded: Recorded | 
   run.content = recorded.content
   // Whether the output fits is for the schema of today to say.
   if (recorded.error !== undefined && recorded.error.stage !== 'validate-output') throw failureFrom(recorded.error)
+}
+
+/** Whether a dry run has the journal of a program to run it over. */
+export function isReplayed(run: Run, { backend }: Target): boolean {
+  return backend.kind === 'program' && run.request.program !== undefined
+}
+
+/** Runs a program over its journal, which answers whatever it asks for, and makes nothing of it. */
+export function rerun(run: Run, tool: PreparedTool, target: Target, args: JsonObject): unknown {
+  run.check()
+  return attempt(run, tool, target, args, {})
 }
 
 const before: readonly Stage[] = ['lookup', 'validate-input', 'authorize', 'resolve', 'admit']

@@ -1,7 +1,5 @@
-import { isUtf8 } from 'node:buffer'
 import { ToolError } from '@gantry/contract'
 import type { AttachedFile } from '../backends/backend.ts'
-import type { Redactor } from '../json/redact.ts'
 import type { WrittenFile } from './ports.ts'
 import type { Run } from './run.ts'
 
@@ -26,7 +24,7 @@ export function writtenFile({ name, content, mimeType }: AttachedFile, run: Run)
   return {
     name: plainName(run.shown(name, longestName * 10)),
     mimeType: plainType(run.shown(mimeType ?? plain, longestName)),
-    content: withoutSecrets(content, run.redactor),
+    content: run.redactor?.bytes(Buffer.from(content)) ?? Buffer.from(content),
   }
 }
 
@@ -41,12 +39,4 @@ function plainName(name: string): string {
 function plainType(type: string): string {
   const plain = (type.split(';', 1)[0] ?? '').trim().toLowerCase()
   return /^[a-z0-9][\w.+-]{0,63}\/[a-z0-9][\w.+-]{0,127}$/.test(plain) ? plain : bytesType
-}
-
-/** A copy; what is no text is searched byte by byte. */
-function withoutSecrets(content: string | Uint8Array, redactor: Redactor | undefined): Uint8Array {
-  const bytes = Buffer.from(content)
-  if (redactor === undefined) return bytes
-  const encoding = isUtf8(bytes) ? 'utf8' : 'latin1'
-  return Buffer.from(redactor.text(bytes.toString(encoding)), encoding)
 }

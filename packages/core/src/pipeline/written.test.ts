@@ -184,6 +184,24 @@ test('secrets stay behind in messages and files, also in those that are no text'
   assert.equal(text(kept[1]?.content.subarray(2)), 'is [redacted]')
 })
 
+test('a secret that is not plain ASCII stays behind in files that are no text, however its characters are bytes', async () => {
+  const { kept, keep } = files()
+  const key = 'pässwort-密码'
+  const wide = Buffer.from(key, 'utf16le')
+  const written = [Buffer.from(key), Buffer.from(key.normalize('NFD')), wide, Buffer.from(wide).swap16()]
+  const run = async (_args: object, { attach }: ToolContext): Promise<void> => {
+    for (const bytes of written) await attach({ name: 'b', content: Buffer.concat([Buffer.from([0xff]), bytes]) })
+  }
+  const gantry = createExecutor({ tools: [tool(run, { secrets: ['key'] })], secrets: { key } })
+  const result = await gantry.run('test:it', {}, { writeBack: { keep } })
+  await gantry.close()
+  assert.equal(result.status, 'ok')
+  assert.deepEqual(
+    kept.map(({ content }) => [content[0], text(content.subarray(1))]),
+    written.map(() => [0xff, '[redacted]']),
+  )
+})
+
 test('a file is kept as it was when it was attached, and is an effect and an artifact', async () => {
   const { kept, keep } = files()
   const content = new Uint8Array([1, 2, 3])

@@ -3,6 +3,7 @@ import type { AttachedFile } from '../backends/backend.ts'
 import { parseToolId } from '../ids/tool-id.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import type { WriteBack } from './ports.ts'
 import type { Run } from './run.ts'
 import { bytesOf, writtenFile } from './written-file.ts'
 
@@ -63,6 +64,13 @@ export class Written {
     return kept
   }
 
+  attachedBefore(artifact: ArtifactRef): void {
+    if (this.#over) return
+    this.#files += 1
+    this.#fileBytes += artifact.bytes
+    this.#parts.push({ state: 'safe', effect: { kind: 'file', artifact } })
+  }
+
   inject(tool: string): void {
     if (this.#over || this.#parts.some((part) => part.state === 'safe' && isTool(part.effect, tool))) return
     const reason = this.#whyNot(tool)
@@ -91,8 +99,8 @@ export class Written {
 
   async #keep(file: AttachedFile): Promise<ArtifactRef> {
     if (this.#over) throw new ToolError('CANCELLED', 'The call has ended.', { effect: 'possible' })
-    const { writeBack } = this.#run.request
-    if (writeBack?.keep === undefined) throw unkept('The host of this call keeps no files.')
+    const keep = keeperOf(this.#run)
+    if (keep === undefined) throw unkept('The host of this call keeps no files.')
     const count = counted(this.#files, mostFiles, 'attach', 'files')
     const bytes = this.#fileBytes + bytesOf(file)
     if (bytes > mostFileBytes) {
@@ -102,9 +110,7 @@ export class Written {
     this.#fileBytes = bytes
     const written = writtenFile(file, this.#run)
     const keeping = async (): Promise<FileEffect> => {
-      const artifact = await writeBack.keep?.(written, this.#run.signal)
-      if (artifact === undefined) throw unkept('The host of this call keeps no files.')
-      return { kind: 'file', artifact }
+      return { kind: 'file', artifact: await keep(written, this.#run.signal) }
     }
     const { artifact } = await this.#follow('file', keeping).catch((cause: unknown) => {
       throw unkept(`The file ${written.name} could not be kept.`, cause)
@@ -153,6 +159,14 @@ export class Written {
     const message = `Of ${all} ${what}s, ${open} may or may not have been ${done}: the call ended first.`
     yield { code: 'OUTCOME_UNKNOWN', message }
   }
+}
+
+/** Where the files of a call go: to who made the call, or else to where the executor keeps files; undefined for nowhere. */
+export function keeperOf({ ports, request }: Run): WriteBack['keep'] {
+  const { writeBack, identity, callId, fence } = request
+  if (writeBack?.keep !== undefined) return writeBack.keep
+  if (!ports.keepsFiles) return undefined
+  return (file, signal) => ports.artifacts.put(file, { identity, callId, fence }, signal)
 }
 
 type What = 'message' | 'file'

@@ -23,7 +23,7 @@ for (const [condition, yes, no] of [
   [{ is: 'prod' }, ['prod'], ['dev', '']],
   [{ is: { a: [1, 2], b: null } }, [{ b: null, a: [1, 2] }], [{ a: [2, 1], b: null }, {}]],
   [{ is: null }, [null], ['x', 0, false]],
-  [{ not: 'prod' }, ['dev', null], ['prod']],
+  [{ not: 'prod' }, ['dev'], ['prod']],
   [{ in: ['a', 'b', 1] }, ['a', 1], ['c', 2]],
   [{ notIn: ['a', 'b'] }, ['c'], ['a', 'b']],
   [{ above: 10 }, [10.5], [10, -1]],
@@ -49,12 +49,25 @@ test('a pointer reaches into objects and lists, escaped keys too, and never into
   }
 })
 
-test('what is not there fits no condition but that it is not there, and nobody can say that it is not something', () => {
-  for (const condition of [{ is: 1 }, { in: [1] }, { above: 0 }, { contains: 'x' }, { exists: true }] as const) {
-    assert.equal(holds({ '/x': condition }, {}), false, JSON.stringify(condition))
+test('of what is not there nobody can say anything but that it is not there, so that leaving it out helps nobody', async () => {
+  const conditions = [
+    ...[{ is: 1 }, { in: [1] }, { not: 1 }, { notIn: [1] }, { above: 0 }, { atMost: 9 }],
+    ...[{ contains: 'x' }, { startsWith: 'x' }, { endsWith: 'x' }],
+  ] as const
+  for (const condition of conditions) {
+    const when = { '/x': condition } as When
+    for (const args of [{}, { x: null }]) {
+      assert.equal(holds(when, args), undefined, JSON.stringify([condition, args]))
+      assert.equal(await effectOf({ allow: '*', when }, args), 'deny')
+      for (const verb of ['deny', 'ask', 'unavailable'] as const) {
+        assert.equal(await effectOf({ [verb]: '*', when } as unknown as Rule, args), verb, JSON.stringify(condition))
+      }
+    }
   }
+  assert.equal(holds({ '/x': { exists: true } }, {}), false)
   assert.equal(holds({ '/x': { exists: false } }, {}), true)
-  for (const condition of [{ not: 1 }, { notIn: [1] }]) assert.equal(holds({ '/x': condition }, {}), undefined)
+  assert.equal(holds({ '/x': { is: null } }, { x: null }), true)
+  assert.equal(holds({ '/x': { exists: true, above: 100 } }, {}), false)
 })
 
 test('a value of another type gets nobody around a rule: it is not allowed, and it is held back', async () => {

@@ -53,9 +53,10 @@ const operatorNames = Object.keys(operators)
 /**
  * Reads the conditions of a rule from outside into one test; reports everything that is not understood.
  *
- * A condition on a value that is not there does not hold. One that makes no sense for the value that is there, such as
- * `above` for a text, can be neither said nor denied: a rule that allows must then not allow, and one that refuses must
- * refuse, so that nobody gets around a rule by sending a value of another type.
+ * Of a value that is not there, or is null, nobody can say what it will be, because the tool may have a default; nor of
+ * one for which a condition makes no sense, such as `above` for a text. A rule that allows must then not allow, and one
+ * that refuses must refuse, so that nobody gets around a rule by leaving a value out or sending it as something else.
+ * Only `exists` can always be said, and `is` or `in` of a null that is written there.
  */
 export function readWhen(value: unknown, path: string, issues: Issue[]): ArgsTest {
   if (!isObject(value) || Object.keys(value).length === 0) {
@@ -123,21 +124,21 @@ function valueAt(args: JsonObject, segments: readonly string[]): Json | undefine
   return value
 }
 
-/** A value of a type that none of the list has cannot be compared with them; nothing at all can be. */
+/** A value of a type that none of the list has cannot be compared with them; nothing at all, and null, cannot either. */
 function among(list: readonly Json[]): Test {
   const kinds = new Set(list.map(kindOf))
   return (value) => {
-    if (value === undefined) return false
+    if (value === undefined) return undefined
     if (list.some((one) => equal(value, one))) return true
-    return value === null || kinds.has(kindOf(value)) || kinds.has('null') ? false : undefined
+    const comparable = kinds.has(kindOf(value)) || (kinds.size === 1 && kinds.has('null'))
+    return comparable ? false : undefined
   }
 }
 
-/** What is not there may be given a value by the tool, and nobody here knows which. */
 function notAmong(list: readonly Json[]): Test {
   const isAmong = among(list)
   return (value) => {
-    const found = value === undefined ? undefined : isAmong(value)
+    const found = isAmong(value)
     return found === undefined ? undefined : !found
   }
 }
@@ -147,11 +148,11 @@ function kindOf(value: Json): string {
 }
 
 function numeric(test: (value: number) => boolean): Test {
-  return (value) => (value === undefined ? false : typeof value === 'number' ? test(value) : undefined)
+  return (value) => (typeof value === 'number' ? test(value) : undefined)
 }
 
 function textual(test: (value: string) => boolean): Test {
-  return (value) => (value === undefined ? false : typeof value === 'string' ? test(value) : undefined)
+  return (value) => (typeof value === 'string' ? test(value) : undefined)
 }
 
 function equal(one: Json, other: Json): boolean {

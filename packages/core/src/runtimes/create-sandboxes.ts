@@ -3,6 +3,7 @@ import { createProcessRuntime } from './process.ts'
 import type { Runtime } from './runtime.ts'
 import { createRuntimes } from './runtimes.ts'
 import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './sandbox-options.ts'
+import { createSessions } from './sessions.ts'
 import { createUnsafeHostRuntime } from './unsafe-host.ts'
 import { createWasmRuntime } from './wasm.ts'
 
@@ -12,7 +13,7 @@ import { createWasmRuntime } from './wasm.ts'
  */
 export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   checkSandboxOptions(options)
-  const { use = [], root, rootfs, readOnlyFolders, processors, languages: rows, ...rest } = options
+  const { use = [], root, rootfs, readOnlyFolders, processors, languages: rows, sessions: times, ...rest } = options
   const languages = createLanguages(rows)
   const place = root === undefined ? {} : { root }
   const own: readonly Runtime[] = [
@@ -28,5 +29,12 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   ]
   const replaced = new Set(use.map(({ kind }) => kind))
   const runtimes = [...own.filter(({ kind }) => !replaced.has(kind)), ...use]
-  return { ...createRuntimes({ ...rest, runtimes }), languages }
+  const door = createRuntimes({ ...rest, runtimes })
+  const { timing } = rest
+  const sessions = createSessions(door, { ...times, ...(timing === undefined ? {} : { timing }) })
+  const close = async (): Promise<void> => {
+    await sessions.closeAll()
+    await door.close()
+  }
+  return { ...door, languages, sessions, close }
 }

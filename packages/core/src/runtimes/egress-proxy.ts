@@ -5,12 +5,17 @@ import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Egress } from '../egress/egress.ts'
 import { parseAllow } from './egress-proxy/allow.ts'
+import type { Authority } from './egress-proxy/authority.ts'
+import { createBroker } from './egress-proxy/broker.ts'
+import { createCertificateAuthority } from './egress-proxy/certificate-authority.ts'
+import { type Credential, stand } from './egress-proxy/credential.ts'
 import { forward } from './egress-proxy/forward.ts'
 import { createBudget, type EgressProxyLimits, overLimit, usualLimits } from './egress-proxy/limits.ts'
 import { Line, type ProxyPorts, refuse } from './egress-proxy/line.ts'
 import { badRequest } from './egress-proxy/refusal.ts'
 import { tunnel } from './egress-proxy/tunnel.ts'
 
+export type { Credential, CredentialPlace } from './egress-proxy/credential.ts'
 export type { EgressProxyLimits } from './egress-proxy/limits.ts'
 
 export interface EgressProxyOptions {
@@ -26,11 +31,14 @@ export interface EgressProxyOptions {
   /** Closes the proxy. */
   readonly signal?: AbortSignal
   readonly limits?: Partial<EgressProxyLimits>
+  /** Secrets that programs of the sandbox use by placeholders. */
+  readonly credentials?: readonly Credential[]
 }
 
 /**
  * The only way out of one sandbox: an HTTP proxy on a unix socket, on our side, which checks what it is asked for and
- * lets egress decide and dial. It takes `CONNECT host:port` and requests with a whole URL, one to a connection.
+ * lets egress decide and dial. It takes `CONNECT host:port` and requests with a whole URL, one to a connection; inside a
+ * tunnel to a host that may be told a secret, whose TLS ends here, any number of them.
  * - Concurrency: as many connections as its limits say; one more is answered with 503.
  * - Errors: whoever connects reads them as an HTTP response; none of them is thrown.
  * - Ownership: whoever created it closes it, and removes the folder.
@@ -38,6 +46,10 @@ export interface EgressProxyOptions {
 export interface EgressProxy {
   /** Of the socket. */
   readonly path: string
+  /** The placeholders, by the variables that hold them. */
+  readonly placeholders: { readonly [variable: string]: string }
+  /** The authority, as PEM, that programs must trust to reach hosts that are told a secret; absent without credentials. */
+  readonly certificate?: string
   /** Cuts every connection; resolves when the socket is gone. Harmless when repeated. */
   close(): Promise<void>
 }
@@ -48,7 +60,12 @@ export async function createEgressProxy(options: EgressProxyOptions): Promise<Eg
   const origins = parseAllow(options.allow)
   signal?.throwIfAborted()
   const limits = { ...usualLimits, ...options.limits }
-  const server = serve({ egress, owner, only: [...options.allow], origins, limits })
+  const standing = (options.credentials ?? []).map(stand)
+  const authority = standing.length === 0 ? undefined : createCertificateAuthority()
+  const whose = authority === undefined ? {} : { authority }
+  const server = serve({ egress, owner, only: [...options.allow], origins, limits, standing, ...whose })
+  const placeholders = Object.fromEntries(standing.map(({ variable, placeholder }) => [variable, placeholder]))
+  const shown = authority === undefined ? {} : { certificate: authority.certificate }
   const path = join(socketFolder, 'proxy.sock')
   const close = async (): Promise<void> => {
     signal?.removeEventListener('abort', onAbort)
@@ -61,7 +78,7 @@ export async function createEgressProxy(options: EgressProxyOptions): Promise<Eg
     await chmod(path, 0o600)
     if (uid !== undefined && process.getuid?.() === 0) await lchown(path, uid, -1)
     signal?.throwIfAborted()
-    return { path, close }
+    return { path, placeholders, ...shown, close }
   } catch (cause) {
     await close()
     signal?.throwIfAborted()
@@ -78,6 +95,7 @@ function serve(ports: ProxyPorts): ProxyServer {
   const { limits } = ports
   const lines = new Map<Socket, Line>()
   const budget = createBudget(limits)
+  const broker = ports.authority === undefined ? undefined : createBroker(ports, ports.authority)
   const server = createServer({
     maxHeaderSize: limits.headBytes,
     insecureHTTPParser: false,
@@ -120,11 +138,12 @@ function serve(ports: ProxyPorts): ProxyServer {
   server.on('connection', admit)
   server.on('request', onRequest).on('checkContinue', onRequest).on('checkExpectation', onRequest)
   server.on('connect', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    const speakHttp = (line: Line, authority: Authority): void => {
+      line.beginInside(authority)
+      server.emit('connection', socket)
+    }
     const work = (line: Line): Promise<void> =>
-      tunnel(ports, line, request, head, (authority) => {
-        line.beginInside(authority)
-        server.emit('connection', socket)
-      })
+      tunnel(ports, line, request, head, (authority) => speakHttp(line, authority), broker)
     void answer(request, work)
   })
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {

@@ -102,7 +102,7 @@ test('each file that cannot be had is named by a pointer', () => {
     issues.map(([path]) => path),
     ['/files/..~1x~0y', '/files/half', '/files/art', '/files/bad'],
   )
-  assert.match(issues[2]?.[1] ?? '', /artifacts cannot be given to a sandbox yet/)
+  assert.match(issues[2]?.[1] ?? '', /is an artifact, which cannot be had here/)
 })
 
 test('base64 that is loose in any way is refused', () => {

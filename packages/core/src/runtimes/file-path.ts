@@ -11,6 +11,9 @@ export interface FileLimits {
 
 export const defaultFileLimits: FileLimits = { files: 1_000, bytes: 64 * 1_048_576 }
 
+/** A file on its way in: as a caller writes it, or its bytes where they are known. */
+export type HandedFile = SandboxFile | Uint8Array
+
 /** What a path may be at most, well inside of what file systems take. */
 const pathLimits = { bytes: 4_096, nameBytes: 255, depth: 32 } as const
 
@@ -47,7 +50,7 @@ export function checkPath(path: string): string | undefined {
  * - Errors: INPUT_INVALID with one issue at `/files/<path>` for each file that cannot be had, the first twenty of them.
  */
 export function checkFiles(
-  files: { readonly [path: string]: SandboxFile },
+  files: { readonly [path: string]: HandedFile },
   limits: FileLimits = defaultFileLimits,
 ): ReadonlyMap<string, Uint8Array> {
   const paths = Object.keys(files)
@@ -69,15 +72,16 @@ export function checkFiles(
 }
 
 /** The bytes of a file, or in words why there are none. */
-function contentOf(file: SandboxFile): Uint8Array | string {
+function contentOf(file: HandedFile): Uint8Array | string {
+  if (file instanceof Uint8Array) return file
   if (typeof file === 'string') return file.isWellFormed() ? Buffer.from(file) : 'holds half of a character pair'
-  if ('artifact' in file) return 'is an artifact, and artifacts cannot be given to a sandbox yet; send text or base64'
+  if ('artifact' in file) return 'is an artifact, which cannot be had here; send text or base64'
   const bytes = Buffer.from(file.base64, 'base64')
   return bytes.toString('base64') === file.base64 ? bytes : 'is not base64 in its standard form, with padding'
 }
 
 /** A file cannot be the folder of another. */
-function folderFault(path: string, files: { readonly [path: string]: SandboxFile }): string | undefined {
+function folderFault(path: string, files: { readonly [path: string]: HandedFile }): string | undefined {
   for (let end = path.indexOf('/'); end > 0; end = path.indexOf('/', end + 1)) {
     const folder = path.slice(0, end)
     if (Object.hasOwn(files, folder)) return `lies in ${quote(folder)}, which is a file too`

@@ -22,6 +22,7 @@ export const builtInLanguages: readonly Language[] = [
     install: debian('python3'),
     // Without -I or -E: then PYTHONHASHSEED would not count, and nothing else is in the environment at that time.
     driver: ['python3', '-s', '-B', '-X', 'utf8', '{drivers}/python.py'],
+    gateway: true,
   },
   { name: 'javascript', aliases: ['js', 'node', 'nodejs'], file: 'main.js', driver: nodeDriver('javascript') },
   { name: 'typescript', aliases: ['ts'], file: 'main.ts', driver: nodeDriver('typescript') },

@@ -24,11 +24,14 @@ export interface CommandLanguage extends LanguageTraits {
   readonly compile?: Command
   readonly command: Command
   readonly driver?: undefined
+  readonly gateway?: undefined
 }
 
 /** A language whose interpreter is started ahead and waits for its code on descriptor 3; see `native/drivers`. */
 export interface DriverLanguage extends LanguageTraits {
   readonly driver: Command
+  /** It knows programs over tools; then the driver gets the word `gateway` behind its others when one will come. */
+  readonly gateway?: true
   readonly command?: undefined
   readonly compile?: undefined
 }
@@ -36,7 +39,7 @@ export interface DriverLanguage extends LanguageTraits {
 /** One row of the table of languages. */
 export type Language = CommandLanguage | DriverLanguage
 
-const keys = ['name', 'aliases', 'file', 'needs', 'install', 'env', 'compile', 'command', 'driver']
+const keys = ['name', 'aliases', 'file', 'needs', 'install', 'env', 'compile', 'command', 'driver', 'gateway']
 const goodName = /^[a-z][a-z0-9+#._-]{0,31}$/
 const goodProgram = /^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/
 const goodVariable = /^[A-Za-z_][A-Za-z0-9_]*$/
@@ -66,6 +69,9 @@ function issuesOf(row: { readonly [key: string]: unknown }): Issue[] {
     ...commandIssues(command, '/command'),
     ...commandIssues(driver, '/driver'),
     ...wayIssues(compile, command, driver),
+    ...(row.gateway === undefined || (row.gateway === true && driver !== undefined)
+      ? []
+      : [{ path: '/gateway', message: 'must be true, beside a driver' }]),
   ]
 }
 

@@ -23,6 +23,8 @@ export interface LanguagesFound {
   readonly available: readonly string[]
   /** Those of them whose interpreter waits for code, and can keep its state. */
   readonly waiting: readonly string[]
+  /** Those of them whose programs can ask their host while they run. */
+  readonly asking: readonly string[]
   readonly missing: ReadonlyMap<string, Refusal>
 }
 
@@ -59,7 +61,9 @@ export function languagesIn({ all }: Pick<Languages, 'all'>, has: (path: string)
   }
   const there = all.filter(({ name }) => !missing.has(name))
   const waiting = there.filter(({ driver }) => driver !== undefined)
-  return { available: there.map(({ name }) => name), waiting: waiting.map(({ name }) => name), missing }
+  const asking = waiting.filter(({ gateway }) => gateway === true)
+  const names = (rows: readonly Language[]): string[] => rows.map(({ name }) => name)
+  return { available: names(there), waiting: names(waiting), asking: names(asking), missing }
 }
 
 function unknown(name: string, known: Iterable<string>, all: readonly Language[]): never {

@@ -53,7 +53,8 @@ async function prepare(options: ProcessOptions, languages: Languages, signal: Ab
     ...(readOnlyFolders === undefined ? {} : { readOnlyFolders }),
     ...(processors === undefined ? {} : { processors }),
   })
-  return { ...planner, launcher, inside: (spec, planned) => insideOf(spec, planned, planner, languages) }
+  const inside = (spec: SandboxSpec, planned: Planned): Inside => insideOf(spec, planned, planner, languages)
+  return { ...planner, launcher, ...(rootfs === undefined ? {} : { rootfs }), inside }
 }
 
 function insideOf(spec: SandboxSpec, { plan }: Planned, { enforced }: Planner, languages: Languages): Inside {

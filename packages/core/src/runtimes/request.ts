@@ -53,7 +53,7 @@ function usualProfile({ runtime }: Confinement): string {
  */
 export function planOf(
   program: Pick<Program, 'kind'> & { readonly language?: string },
-  confinement: Confinement,
+  confinement: Confinement & Pick<SandboxJob, 'gateway'>,
   { profiles, limits, maxLimits }: RuntimesSettings,
   session = false,
 ): Plan {
@@ -76,6 +76,7 @@ export function planOf(
       ...(deterministic === undefined ? {} : { deterministic }),
       ...(profile.strict ? { strict: true } : {}),
       ...(session ? { session: true } : {}),
+      ...(confinement.gateway === undefined ? {} : { gateway: true }),
     },
   }
 }

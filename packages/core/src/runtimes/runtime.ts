@@ -1,5 +1,6 @@
 import type { Isolation, Json, SandboxLimit, SandboxLimits, SandboxNetwork } from '@gantry/contract'
 import type { Egress } from '../egress/egress.ts'
+import type { Credential } from './egress-proxy/credential.ts'
 
 /**
  * Where untrusted programs run. Each sibling file is one runtime; each passes `conformance/runtime.ts` and the attacks
@@ -39,14 +40,16 @@ export interface SandboxSpec {
   readonly language?: string
   readonly limits: SandboxLimits
   readonly network: SandboxNetwork
-  /** The guarded way out, for sandboxes with a network, and in whose name it is used. */
-  readonly dial?: { readonly egress: Egress; readonly owner: string }
+  /** The guarded way out, for sandboxes with a network, in whose name it is used, and what it puts in for placeholders. */
+  readonly dial?: { readonly egress: Egress; readonly owner: string; readonly credentials?: readonly Credential[] }
   /** Keeps the interpreter and its state over several runs, until the sandbox is disposed. */
   readonly session?: boolean
   /** The same program gives the same result: random numbers from this seed, a clock that stands at this time. */
   readonly deterministic?: { readonly seed: number; readonly nowMs: number }
   /** Every limit must be held by the kernel, and nothing may be reached: what the profile `hardened` asks for. */
   readonly strict?: boolean
+  /** Its program asks its host while it runs (`SandboxJob.gateway`); a runtime that cannot do so in this language refuses. */
+  readonly gateway?: boolean
 }
 
 /**
@@ -87,6 +90,46 @@ export interface SandboxJob {
   readonly onOutput?: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => void
   /** Called for each message on the program's own channel that is not its value; must not throw. */
   readonly onMessage?: (message: ProgramMessage) => void
+  /** Makes it a program over tools, which has functions to ask its host; only for code in a language that `refuses` lets. */
+  readonly gateway?: ProgramGateway
+}
+
+/**
+ * Lets a program ask its host for something while it runs. Only JSON text crosses, both ways.
+ * - Order: what is asked is numbered by the program, from 1 on. Answers are told in the order in which they are given, and
+ *   the program comes to rest between two, so that the same answers in the same order make the same program.
+ * - Ownership: whoever runs the job answers each question once; an answer that nobody asked for ends the run as broken.
+ */
+export interface ProgramGateway {
+  /**
+   * Called with all that the program has asked for since the last time, once it can do nothing without an answer and was
+   * told all that were given; must not throw. The list is empty when such a rest brought nothing new, so that whoever
+   * answers knows of every rest. From here on `answer` may be called at any time until the run has ended, when it does
+   * nothing. A program that has returned still rests until its calls and chains are answered; its sleeps are not waited for.
+   * `working` is true when something of it may go on all the same, such as a thread.
+   */
+  ask(questions: readonly ProgramQuestion[], answer: (answer: ProgramAnswer) => void, working?: boolean): void
+}
+
+export interface ProgramQuestion {
+  readonly number: number
+  /** As hostile as the program: `call`, `chain`, `search`, `describe`, `examples`, `artifact`, `sleep`. */
+  readonly kind: string
+  /**
+   * JSON text. call: `{tool, args}`; chain: `{steps, input}`; search: `{words, limit?}`; describe: `{tool, level?}`;
+   * examples: `{tool}`; artifact: `{put: {name, content | base64, mimeType?}}` or `{get: id}`; sleep: `{ms}`.
+   */
+  readonly text: string
+}
+
+export interface ProgramAnswer {
+  readonly number: number
+  /** Whether the text is a value, or an error to be thrown: `{code, message, retryable, details?}`. */
+  readonly ok: boolean
+  /** JSON text. */
+  readonly text: string
+  /** What the clock of a deterministic program shows from here on. */
+  readonly nowMs?: number
 }
 
 /**
@@ -119,6 +162,23 @@ export interface Outcome {
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
   /** The limit that ended the program. */
   readonly hit?: SandboxLimit
+  /** How a program over tools failed, when it did so by itself. */
+  readonly fault?: ProgramFault
+}
+
+/** How a program over tools failed; what it says of itself, and as hostile as the program. */
+export interface ProgramFault {
+  /** `compile`: nothing of it ran. `run`: an error that it did not catch, or a value that is no JSON. */
+  readonly kind: 'compile' | 'run'
+  /** Of the error: `TypeError`, `ToolError`. */
+  readonly name: string
+  readonly message: string
+  /** In the source as it was handed in, from 1 on. */
+  readonly line?: number
+  readonly column?: number
+  readonly stack?: string
+  /** Of a tool's error that was not caught: what its `answer` was. */
+  readonly error?: Json
 }
 
 /** Whether a runtime works here. */

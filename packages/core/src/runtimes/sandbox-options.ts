@@ -4,6 +4,7 @@ import type { LanguageRow, Languages } from './languages.ts'
 import { type RuntimesOptions, settingsOf } from './options.ts'
 import type { Runtime } from './runtime.ts'
 import type { Runtimes } from './runtimes.ts'
+import { checkSessionsOptions, type Sessions, type SessionsOptions } from './sessions.ts'
 
 /** How the sandboxes of an executor are set up; all of it may be left out. */
 export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes'> {
@@ -17,6 +18,8 @@ export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes'> {
   readonly readOnlyFolders?: readonly string[]
   /** How many processors a sandbox may use at a time; one when absent. */
   readonly processors?: number
+  /** How long interpreters that keep their state may last, and how many there may be. */
+  readonly sessions?: Omit<SessionsOptions, 'timing'>
   /** Languages beside those that are built in, or in their place. */
   readonly languages?: readonly LanguageRow[]
 }
@@ -24,12 +27,14 @@ export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes'> {
 /** All runtimes behind one door, and the languages that code for them may be in. */
 export interface SandboxRuntimes extends Runtimes {
   readonly languages: Languages
+  /** Interpreters that keep their state; they end with the runtimes. */
+  readonly sessions: Sessions
 }
 
 export const ownKinds = ['wasm', 'process', 'unsafe_host'] as const
 
 const keys = [
-  ...['use', 'root', 'rootfs', 'readOnlyFolders', 'processors', 'languages'],
+  ...['use', 'root', 'rootfs', 'readOnlyFolders', 'processors', 'languages', 'sessions'],
   ...['profiles', 'limits', 'maxLimits', 'pool', 'onFault', 'timing', 'random'],
 ]
 
@@ -44,8 +49,10 @@ export function checkSandboxOptions(options: SandboxOptions): void {
       readOnlyFolders: _seen,
       processors: _cores,
       languages: _own,
+      sessions,
       ...rest
     } = options
+    checkSessionsOptions(sessions)
     const kinds = [...new Set([...ownKinds, ...use.map(({ kind }) => kind)])]
     settingsOf({ ...rest, runtimes: kinds.map((kind) => ({ kind, cost: 0 }) as Runtime) })
     return

@@ -3,6 +3,7 @@ import { createBulkhead } from '../resilience/bulkhead.ts'
 import { follow } from './follow.ts'
 import type { Outcome, SandboxJob } from './runtime.ts'
 import type { OpenedSandbox, RunAnswer } from './runtimes.ts'
+import { createSeenFiles } from './seen-files.ts'
 import { disposeOf } from './start.ts'
 import type { Timing } from './timing.ts'
 
@@ -13,7 +14,11 @@ export type Owner = Pick<Identity, 'principal' | 'tenant'>
 export type SessionJob = Omit<SandboxJob, 'program'>
 
 /** A run's answer, and why the session ended with it, if it did. */
-export type SessionAnswer = RunAnswer & { readonly ended?: string }
+export type SessionAnswer = RunAnswer & {
+  /** Of the files that were collected those that are new, or different from when they were last seen. */
+  readonly changed: ReadonlyMap<string, Uint8Array>
+  readonly ended?: string
+}
 
 /** A session as its owner sees it. */
 export interface SessionInfo {
@@ -64,6 +69,7 @@ export function createSession(parts: SessionParts): Session {
   const { sandbox, runtime, limits } = opened
   const line = createBulkhead({ concurrency: 1, queue: mostWaiting, name: 'The session' })
   const stop = new AbortController()
+  const seen = createSeenFiles()
   const openedAt = timing.now()
   let [usedAt, runs, running, lost] = [openedAt, 0, false, false]
   let ended: string | undefined
@@ -118,14 +124,16 @@ export function createSession(parts: SessionParts): Session {
       const leave = await line.enter(signal)
       try {
         signal.throwIfAborted()
-        if (ended !== undefined) throw unusable(`The session ended, because ${ended}; open a new one.`)
+        if (ended !== undefined) throw over(ended)
         callOff()
         running = true
         runs += 1
+        if (job.files !== undefined) seen.put(job.files)
         const outcome = await runOne(code, job, signal)
         if (outcome.hit !== undefined) await end(`a run in it reached its limit ${outcome.hit}`)
         else if (lost) await end('its interpreter ended')
-        return { outcome, runtime, attempts: 1, limits, ...(ended === undefined ? {} : { ended }) }
+        const changed = seen.changed(outcome.files)
+        return { outcome, changed, runtime, attempts: 1, limits, ...(ended === undefined ? {} : { ended }) }
       } finally {
         if (running && ended === undefined) rest()
         running = false
@@ -140,6 +148,11 @@ export function createSession(parts: SessionParts): Session {
   sandbox.ended.then(lose, lose)
   rest()
   return session
+}
+
+/** The argument names a session that is no more. */
+export function over(reason: string): ToolError {
+  return unusable(`The session ended, because ${reason}; open a new one.`)
 }
 
 /** The argument names a session that no run can go to. */

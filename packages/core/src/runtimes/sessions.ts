@@ -6,6 +6,7 @@ import type { Confinement, Runtimes } from './runtimes.ts'
 import {
   createSession,
   type Owner,
+  over,
   type Session,
   type SessionAnswer,
   type SessionInfo,
@@ -26,6 +27,8 @@ export interface SessionsOptions {
   readonly maxPerPrincipal?: number
   /** Sessions at a time in all; 64. */
   readonly maxTotal?: number
+  /** What every id begins with, so that others can tell where a session lives. */
+  readonly tag?: string
   readonly timing?: Timing
 }
 
@@ -45,13 +48,19 @@ export interface Sessions {
   close(id: string, owner: Owner): Promise<void>
   /** Those of one owner that are open, the oldest first. */
   list(owner: Owner): readonly SessionInfo[]
+  /** One that lives; throws as `run` does. */
+  info(id: string, owner: Owner): SessionInfo
+  /** How many are open, of all owners. */
+  readonly size: number
+  /** How long each may rest, and last. */
+  readonly times: { readonly idleMs: number; readonly lifetimeMs: number }
   /** Ends every session, and those that are being opened; waits until all are gone. */
   closeAll(): Promise<void>
 }
 
 const timeShape: OptionShape = { kind: 'number', least: 1, most: 2_147_483_647 }
 const countShape: OptionShape = { kind: 'number', least: 1, most: 100_000, whole: true }
-const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing'>>]: OptionShape } = {
+const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing' | 'tag'>>]: OptionShape } = {
   idleMs: timeShape,
   lifetimeMs: timeShape,
   maxPerPrincipal: countShape,
@@ -61,8 +70,13 @@ const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing'>>
 const hintMs = 1_000
 
 /** Throws CONFIG_INVALID for wrong options. */
+export function checkSessionsOptions({ tag: _tag, timing: _timing, ...given }: SessionsOptions = {}): void {
+  checkShapes('sessions', given, shapes)
+}
+
+/** Throws CONFIG_INVALID for wrong options. */
 export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}): Sessions {
-  const { timing = systemTiming, ...given } = options
+  const { timing = systemTiming, tag, ...given } = options
   checkShapes('createSessions', given, shapes)
   const { idleMs = 600_000, lifetimeMs = 14_400_000, maxPerPrincipal = 8, maxTotal = 64 } = given
   /** Those that ended stay for a while, so that their owner hears why. */
@@ -79,6 +93,7 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   }
   const find = (id: string, owner: Owner): Session => {
     const session = sessions.get(id)
+    if (session === undefined && tag !== undefined && isElsewhere(id, tag)) throw unusable(elsewhere)
     if (session === undefined || !isSame(session.owner, owner)) throw unusable('There is no such session; open one.')
     return session
   }
@@ -99,7 +114,8 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
       await disposeOf(opened.sandbox)
       throw signal.reason
     }
-    const id = randomBytes(24).toString('base64url')
+    const random = randomBytes(24).toString('base64url')
+    const id = tag === undefined ? random : `${tag}.${random}`
     const session = createSession({
       id,
       owner,
@@ -136,6 +152,15 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
       await session.close('it was closed')
       sessions.delete(id)
     },
+    info(id, owner) {
+      const session = find(id, owner)
+      if (session.ended !== undefined) throw over(session.ended)
+      return session.info()
+    },
+    get size() {
+      return live().length
+    },
+    times: { idleMs, lifetimeMs },
     list: (owner) => live().flatMap((session) => (isSame(session.owner, owner) ? [session.info()] : [])),
     async closeAll() {
       life.abort(new ToolError('CANCELLED', 'All sessions were closed.'))
@@ -145,6 +170,14 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
     },
   }
 }
+
+/** Whether the id says that it is of a session in another process; whether there is such a one, nobody here knows. */
+function isElsewhere(id: string, tag: string): boolean {
+  return id.includes('.') && !id.startsWith(`${tag}.`)
+}
+
+const elsewhere =
+  'The session is not in the process that runs this call; use it by calls of its own, or open one where it is used.'
 
 function isSame(one: Owner, other: Owner): boolean {
   return one.principal === other.principal && one.tenant === other.tenant

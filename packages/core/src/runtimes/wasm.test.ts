@@ -7,4 +7,5 @@ testRuntime('wasm', async () => ({ runtime: createWasmRuntime() }), {
   shell: noShell,
   bash: noShell,
   processes: 'A WebAssembly instance has no processes.',
+  'python over tools': 'Python over tools is in the process runtime.',
 })

@@ -4,6 +4,8 @@ import type { JsonObject } from '@gantry/contract'
 import { sandboxTest } from '../conformance/sandbox-test.ts'
 import { createExecutor } from '../executor.ts'
 import { builtinTools } from './builtin.ts'
+import { sandboxTools } from './sandbox.ts'
+import { codeSession } from './session.ts'
 
 const gantry = createExecutor({ tools: builtinTools(), runtimes: { pool: false } })
 after(() => gantry.close())
@@ -121,4 +123,19 @@ sandboxTest('a cancelled call kills the program, ends as cancelled and keeps wha
   const { status, output } = await running
   stop()
   assert.deepEqual([status, output], ['cancelled', { stdout: 'before\n', stderr: '' }])
+})
+
+sandboxTest('every example of the tools that run programs runs, and gives what it says', async () => {
+  for (const { tool } of sandboxTools()) {
+    for (const { args, output } of tool.examples ?? []) {
+      assert.deepEqual((await run(`${tool.namespace}:${tool.name}`, args)).output, output, tool.name)
+    }
+  }
+  let session = ''
+  for (const { title, args } of codeSession.tool.examples ?? []) {
+    const named = 'session' in args ? { ...args, session } : args
+    const { status, output } = await run('code:session', named)
+    assert.equal(status, 'ok', title)
+    session ||= String((output as JsonObject).session)
+  }
 })

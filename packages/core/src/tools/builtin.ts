@@ -1,157 +1,28 @@
-import { type DefinedTool, defineTool } from './tool.ts'
+import type { WebOptions } from '../backends/web/binding.ts'
+import { fileTools } from './files.ts'
+import { httpFetch } from './http-fetch.ts'
+import { knowledgeTools } from './knowledge.ts'
+import { programDefinition } from './program.ts'
+import { sandboxTools } from './sandbox.ts'
+import { type SandboxNetworkOptions, withSandboxNetwork } from './sandbox-network.ts'
+import { codeSession } from './session.ts'
+import type { DefinedTool } from './tool.ts'
 
-/** Tools that ship with Gantry and need nothing but a sandbox. */
-export function builtinTools(): DefinedTool[] {
-  return [codeRun, shellRun]
+/** What of the tools that ship with Gantry can be chosen; all of it may be left out. */
+export interface BuiltinOptions {
+  /** How far `http:fetch` may go. */
+  readonly httpFetch?: WebOptions
+  /** What programs of callers may reach, and which secrets they may use. */
+  readonly sandboxNetwork?: SandboxNetworkOptions
 }
 
-const count = { type: 'integer', minimum: 1 } as const
-
-const file = {
-  description: 'Text, bytes as {"base64": "…"}, or {"artifact": "id"}.',
-  anyOf: [
-    { type: 'string' },
-    {
-      type: 'object',
-      properties: { base64: { type: 'string' } },
-      required: ['base64'],
-      additionalProperties: false,
-    },
-    {
-      type: 'object',
-      properties: { artifact: { type: 'string' } },
-      required: ['artifact'],
-      additionalProperties: false,
-    },
-  ],
-} as const
-
-/** What both tools take besides the program. */
-const surroundings = {
-  stdin: { type: 'string', description: 'What the program reads from its standard input.' },
-  files: {
-    type: 'object',
-    description: 'Files for the workspace by relative path.',
-    additionalProperties: file,
-  },
-  profile: { type: 'string', description: 'How strong the sandbox must be: standard (default), hardened, wasm, dev.' },
-  runtime: {
-    type: 'string',
-    description: 'The runtime to use, such as process or wasm; never weaker than the profile.',
-  },
-  limits: {
-    type: 'object',
-    description: 'Ceilings for this run.',
-    properties: {
-      wallMs: count,
-      cpuMs: count,
-      memoryBytes: count,
-      pids: count,
-      diskBytes: count,
-      stdoutBytes: count,
-      stderrBytes: count,
-    },
-    additionalProperties: false,
-  },
-  network: {
-    description: 'What may be reached: "none" (default), or origins such as {"allow": ["https://api.example.com"]}.',
-    anyOf: [
-      { const: 'none' },
-      {
-        type: 'object',
-        properties: { allow: { type: 'array', items: { type: 'string' }, maxItems: 64 } },
-        required: ['allow'],
-        additionalProperties: false,
-      },
-    ],
-  },
-} as const
-
-const output = {
-  type: 'object',
-  properties: {
-    exitCode: { type: 'integer', description: 'Absent when a signal ended the program.' },
-    signal: { type: 'string' },
-    stdout: { type: 'string' },
-    stderr: { type: 'string' },
-    truncated: { type: 'array', items: { enum: ['stdout', 'stderr', 'files'] } },
-    value: { description: 'What the code returned, or the program wrote as {"value": …} on descriptor 3.' },
-    files: { type: 'object', description: 'Files that the program made or changed.', additionalProperties: file },
-  },
-  required: ['stdout', 'stderr'],
-} as const
-
-/** A sandbox has its own clock; this one only has to be longer. */
-const timeoutMs = 3_600_000
-
-const codeRun = defineTool({
-  namespace: 'code',
-  name: 'run',
-  title: 'Run code',
-  description: 'Runs a program in a fresh sandbox and returns its output, its value and the files it made.',
-  tags: ['code', 'sandbox', 'python', 'javascript', 'typescript', 'bash'],
-  docs:
-    'The program has an empty environment, no network and a workspace of its own. `return` at the top level gives ' +
-    'the value; a non-zero exit code is part of the output, not a failure. A limit that ends the program is one.',
-  backends: [{ kind: 'sandboxed', takes: 'code' }],
-  timeoutMs,
-  inputSchema: {
-    type: 'object',
-    properties: {
-      language: { type: 'string', description: 'python, javascript, typescript, bash, or another that is set up.' },
-      code: { type: 'string' },
-      ...surroundings,
-    },
-    required: ['language', 'code'],
-    additionalProperties: false,
-  },
-  outputSchema: output,
-  examples: [
-    {
-      title: 'Arithmetic in Python',
-      args: { language: 'python', code: 'print(6*7)' },
-      output: { exitCode: 0, stdout: '42\n', stderr: '' },
-    },
-    {
-      title: 'A value from JavaScript',
-      args: { language: 'javascript', code: 'return [1, 2, 3].map((n) => n * n)' },
-      output: { exitCode: 0, stdout: '', stderr: '', value: [1, 4, 9] },
-    },
-  ],
-})
-
-const shellRun = defineTool({
-  namespace: 'shell',
-  name: 'run',
-  title: 'Run a command',
-  description: 'Runs a command or a shell script in a fresh sandbox and returns its output and the files it made.',
-  tags: ['shell', 'command', 'sandbox', 'bash'],
-  docs:
-    'Give `argv` for one program with its arguments, which no shell ever reads, or `script` for a POSIX shell script. ' +
-    'A non-zero exit code is part of the output, not a failure.',
-  backends: [{ kind: 'sandboxed', takes: 'shell' }],
-  timeoutMs,
-  inputSchema: {
-    type: 'object',
-    properties: {
-      argv: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: 1024 },
-      script: { type: 'string' },
-      ...surroundings,
-    },
-    oneOf: [{ required: ['argv'] }, { required: ['script'] }],
-    additionalProperties: false,
-  },
-  outputSchema: output,
-  examples: [
-    {
-      title: 'A command',
-      args: { argv: ['wc', '-c'], stdin: 'hello' },
-      output: { exitCode: 0, stdout: '5\n', stderr: '' },
-    },
-    {
-      title: 'A script',
-      args: { script: 'for n in 1 2 3; do echo "$n"; done' },
-      output: { exitCode: 0, stdout: '1\n2\n3\n', stderr: '' },
-    },
-  ],
-})
+/** Tools that ship with Gantry; throws CONFIG_INVALID for wrong options. */
+export function builtinTools(options: BuiltinOptions = {}): DefinedTool[] {
+  return [
+    ...withSandboxNetwork([...sandboxTools(), codeSession], options.sandboxNetwork),
+    ...fileTools(),
+    httpFetch(options.httpFetch),
+    ...knowledgeTools(),
+    programDefinition,
+  ]
+}

@@ -102,6 +102,22 @@ test('what was given back is there for the next', async () => {
   assert.equal(await advances.take(allowance, 5), 0)
 })
 
+test('what was given back late is there as well, though not for ever', async () => {
+  let time = 0
+  const advances = createAdvances(
+    bucketsIn(() => 0),
+    () => time,
+  )
+  const allowance = { key: 'k', capacity: 5, perMs: 0.000_001 }
+  assert.equal(await advances.take(allowance, 5), 0)
+  time = 2_000
+  advances.giveBack(allowance, 5)
+  assert.equal(await advances.take(allowance, 5), 0)
+  advances.giveBack(allowance, 5)
+  time = 2_500
+  assert.ok((await advances.take(allowance, 5)) > 0)
+})
+
 test('while the buckets cannot be reached nothing passes that was not taken before', async () => {
   let away = false
   const buckets = bucketsIn(() => 0)

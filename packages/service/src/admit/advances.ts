@@ -11,12 +11,13 @@ export interface Allowance {
 /**
  * Tokens of shared buckets, taken in advance so that most calls ask nobody. What was taken is good for half a second, and
  * then lost, so that in any span of time not more passes than the bucket holds and what flows into it in that span and
- * half a second more. Whoever is refused is refused here until there can be something again.
+ * half a second more; what is given back is good for as long once more. Whoever is refused is refused here until there
+ * can be something again.
  */
 export interface Advances {
   /** Resolves with 0 when the tokens were there, else with how long to wait, of at least a millisecond. */
   take(allowance: Allowance, tokens: number): Promise<number>
-  /** Tokens that were taken and not used. */
+  /** Tokens that were taken and not used; they are there for the next, as if they had just been taken in advance. */
   giveBack(allowance: Allowance, tokens: number): void
   /** How many buckets are remembered. */
   readonly size: number
@@ -83,7 +84,11 @@ export function createAdvances(buckets: Pick<Buckets, 'draw'>, now: () => number
     },
     giveBack(allowance, tokens) {
       const purse = purseOf(allowance.key)
-      if (now() < purse.goodUntil) purse.tokens += tokens
+      const time = now()
+      const before = time < purse.goodUntil ? purse.tokens : 0
+      purse.tokens = before + tokens
+      // They are good again for as long, or a call that took longer to be refused would have paid.
+      if (before === 0) purse.goodUntil = time + goodMs
     },
     get size() {
       return purses.size

@@ -17,7 +17,18 @@ function someClaim(effect: EffectClass): Claim {
     payload: '{}',
     payloadBytes: 2,
   }
-  return { callId: 'c', fence: 1, deliveries: 1, lost: 0, begun: false, deaths: 0, cancelled: false, call }
+  return {
+    callId: 'c',
+    fence: 1,
+    deliveries: 1,
+    lost: 0,
+    begun: false,
+    deaths: 0,
+    faults: 0,
+    rests: 0,
+    cancelled: false,
+    call,
+  }
 }
 
 function verdictOn(given: Partial<Claim>, effect: EffectClass, fresh = false): Verdict {

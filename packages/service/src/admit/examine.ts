@@ -26,7 +26,7 @@ export interface ExamineOptions {
  * given up with it.
  */
 export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Verdict {
-  const { call, cancelled, deadlineMs, begun, deaths, lost, deliveries } = claim
+  const { call, cancelled, deadlineMs, begun, deaths, lost } = claim
   if (begun && call.effect === 'once') return { kind: 'end', error: unknownOutcome(call.tool) }
   // The first attempt of most calls does not say that it begins, so one loss more than the certain ones is taken for it.
   if (lost >= maxDeaths && deaths >= maxDeaths - 1) {
@@ -38,10 +38,8 @@ export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Ver
     }
   }
   if (begun && call.effect === 'reconcilable') return { kind: 'reconcile' }
-  // A chain that was handed back, as one is that waits for a person, may have run in part.
-  const inPart = call.kind === 'chain' && deliveries > 1
-  const effect = inPart || (lost > 0 && call.effect !== 'read') ? 'possible' : 'none'
-  const ran = inPart ? 'was done' : 'ran'
+  const effect = earlierEffect(claim)
+  const ran = wasInPart(claim) ? 'was done' : 'ran'
   if (cancelled) {
     return { kind: 'end', error: new ToolError('CANCELLED', `The call was cancelled before it ${ran}.`, { effect }) }
   }
@@ -50,6 +48,17 @@ export function examine(claim: Claim, { maxDeaths, fresh }: ExamineOptions): Ver
   }
   const delicate = call.effect === 'once' || call.effect === 'reconcilable'
   return { kind: 'run', begin: !fresh && (delicate || lost > 0), alone: lost > 1 }
+}
+
+/** Whether it may have run in part, as a chain or a program that was handed back, because it waits for a person, say. */
+export function wasInPart({ call, deliveries }: Claim): boolean {
+  return call.kind !== 'call' && deliveries > 1
+}
+
+/** Whether earlier holders may have changed something. */
+export function earlierEffect(claim: Claim): 'none' | 'possible' {
+  const { call, lost } = claim
+  return wasInPart(claim) || (lost > 0 && call.effect !== 'read') ? 'possible' : 'none'
 }
 
 export function unknownOutcome(tool: string): ToolError {

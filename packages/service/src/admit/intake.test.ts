@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ToolError } from '@gantry/contract'
+import type { Identity, ToolError } from '@gantry/contract'
 import { createExecutor, defineTool } from '@gantry/core'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import type { CallInput } from '../stores/views.ts'
@@ -129,6 +129,39 @@ test('a call may run where its tool says, and a chain where all of its tools may
     assert.deepEqual([error.code, error.details?.issues?.[0]?.path], ['CHAIN_INVALID', '/1'])
     return true
   })
+})
+
+test('a chain costs what its steps cost, and nothing of tools that are not there for its caller', async () => {
+  const costly = (namespace: string) =>
+    defineTool({
+      ...{ namespace, name: 'dear', description: 'Costs.', inputSchema: { type: 'object' }, cost: 5 },
+      run: () => assert.fail('nothing runs at admission'),
+    })
+  const charged: number[] = []
+  const spend = (tool: string, identity: Identity) =>
+    admit(
+      {
+        kind: 'chain',
+        args: {
+          steps: [
+            { tool, args: {} },
+            { tool: 'own:dear', args: {} },
+          ],
+        },
+      },
+      identity,
+      {
+        executor: createExecutor({ tools: [costly('own'), costly('hidden')] }),
+        newId: () => 'c-1',
+        now: () => 0,
+        charge: async (cost) => void charged.push(cost),
+        keep: async (payload) => ({ payload, payloadBytes: payload.length }),
+      },
+    )
+  await spend('hidden:dear', { ...ada, tools: ['own:*'] })
+  await spend('not:there', { ...ada, tools: ['own:*'] })
+  await spend('hidden:dear', ada)
+  assert.deepEqual(charged, [5, 5, 10])
 })
 
 test('a deadline becomes the time that is left', async () => {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { type ChainStep, type Identity, type Issue, type Json, ToolError } from '@gantry/contract'
 import { canonicalJson, copyJson, type Executor } from '@gantry/core'
 import type { AdmittedCall } from '../stores/call-store.ts'
@@ -6,6 +6,7 @@ import type { CallInput } from '../stores/views.ts'
 import { chainCost } from './chain-cost.ts'
 import { chainPlacement } from './chain-placement.ts'
 import { checkInput } from './check-input.ts'
+import { namedSession, sessionGone, sessionLabel, sessionWaitMs } from './session-place.ts'
 
 export interface IntakeOptions {
   readonly executor: Executor
@@ -13,6 +14,8 @@ export interface IntakeOptions {
   readonly now: () => number
   /** Spends what the call costs, unless that is nothing; rejects when there is not so much left. */
   readonly charge?: (cost: number) => Promise<void>
+  /** Whether the worker is there whose sessions have this tag. */
+  readonly present?: ((tag: string) => Promise<boolean>) | undefined
   /** Keeps a payload inline or beside the row. */
   readonly keep: (
     text: string,
@@ -36,7 +39,6 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
   const { idempotencyKey: key, timeoutMs, priority, delayMs, callback, traceparent } = input
   return {
     callId,
-    kind: input.kind,
     identity,
     fingerprint: fingerprint(input, asked.payload),
     ...asked.pinned,
@@ -45,6 +47,7 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(priority === undefined ? {} : { priority }),
     ...(delayMs === undefined ? {} : { delayMs }),
+    ...(asked.pinned.placement?.[sessionLabel] === undefined ? {} : { deadlineMs: sessionWaitMs }),
     ...deadline(input, options.now()),
     ...(callback === undefined ? {} : { callback }),
     ...(traceparent === undefined ? {} : { trace: traceparent }),
@@ -52,13 +55,15 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
 }
 
 interface Asked {
-  readonly pinned: Pick<AdmittedCall, 'tool' | 'digest' | 'effect' | 'slot' | 'placement'>
+  readonly pinned: Pick<AdmittedCall, 'kind' | 'tool' | 'digest' | 'effect' | 'slot' | 'placement'>
   readonly payload: unknown
   readonly cost: number
 }
 
+const programPinned = { kind: 'code', effect: 'repeatable' } as const
+
 /** The tool as it is now: a later one is not run in its place. */
-async function askedTool(input: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
+async function askedTool(input: CallInput, identity: Identity, { executor, present }: IntakeOptions): Promise<Asked> {
   const args = input.args ?? {}
   const { schemaDigest, timeoutMs } = input
   const {
@@ -67,6 +72,7 @@ async function askedTool(input: CallInput, identity: Identity, { executor }: Int
     effect,
     concurrency,
     placement,
+    program,
     cost = 0,
   } = await executor.check(input.tool ?? '', args, {
     identity,
@@ -74,8 +80,13 @@ async function askedTool(input: CallInput, identity: Identity, { executor }: Int
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   })
   const slot = concurrency === undefined ? {} : { slot: concurrency }
-  const place = placement === undefined ? {} : { placement }
-  return { pinned: { tool: id, digest, effect, ...slot, ...place }, payload: args, cost }
+  const tag = namedSession(id, args)
+  if (tag !== undefined && (await present?.(tag)) === false) throw sessionGone()
+  const beside = tag === undefined ? placement : { ...placement, [sessionLabel]: tag }
+  const place = beside === undefined ? {} : { placement: beside }
+  // What a program does is recorded call by call, so that it may always be taken up again.
+  const whole = program === true ? programPinned : ({ kind: 'call', effect } as const)
+  return { pinned: { ...whole, tool: id, digest, ...slot, ...place }, payload: args, cost }
 }
 
 /** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
@@ -83,15 +94,17 @@ async function askedChain({ args }: CallInput, identity: Identity, { executor }:
   const { steps, input = null } = (args ?? {}) as { readonly steps?: unknown; readonly input?: Json }
   await executor.checkChain(steps, { input })
   const place = chainPlacement(steps as readonly ChainStep[], executor, identity)
-  const cost = chainCost(steps as readonly ChainStep[], executor)
-  return { pinned: { tool: 'chain', effect: 'repeatable', ...place }, payload: copyJson({ steps, input }), cost }
+  const cost = chainCost(steps as readonly ChainStep[], executor, identity)
+  return {
+    pinned: { kind: 'chain', tool: 'chain', effect: 'repeatable', ...place },
+    payload: copyJson({ steps, input }),
+    cost,
+  }
 }
 
 /** What must be the same under the same key: what is asked for, as the caller wrote it. */
 function fingerprint({ kind, tool }: CallInput, payload: unknown): string {
-  return createHash('sha256')
-    .update(canonicalJson([kind, tool ?? null, payload]))
-    .digest('hex')
+  return hash('sha256', canonicalJson([kind, tool ?? null, payload]))
 }
 
 function deadline(input: CallInput, now: number): Pick<AdmittedCall, 'deadlineMs'> {

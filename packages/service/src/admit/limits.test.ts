@@ -54,7 +54,8 @@ test('without limits nothing is asked, and nothing waits', async () => {
     const { gate } = gateOf(tenants)
     assert.equal(gate.enter(someone('acme')), undefined)
     assert.equal(gate.shares(), undefined)
-    assert.equal(gate.counted(someone('acme')), false)
+    assert.equal(gate.mostAtOnce(someone('acme')), Number.POSITIVE_INFINITY)
+    assert.equal(gate.inside(someone('acme'), 5), undefined)
   }
 })
 
@@ -122,6 +123,23 @@ test('a budget is spent by what calls cost, given back by those that are none, a
   await gate.spend(someone('other'), 1_000_000)
 })
 
+test('a call inside of another takes of the rate and spends, and one over its budget gives back what it took', async () => {
+  const { gate, left } = gateOf({ acme: { rate: slowly, cost: { budget: 100, everyMs: aDay } } })
+  const who = someone('acme')
+  const giveBack = await gate.inside(who, 60)
+  await assert.rejects(Promise.resolve(gate.inside(who, 60)), {
+    code: 'RATE_LIMITED',
+    message: /less than the 60 units/,
+  })
+  assert.equal(left.get('["cost","acme"]'), 40)
+  giveBack?.()
+  await gate.inside(who, 60)
+  for (let n = 0; n < 8; n++) await gate.inside(who, 0)
+  await assert.rejects(Promise.resolve(gate.inside(who, 0)), { code: 'RATE_LIMITED', message: /too many calls/ })
+  assert.equal(left.get('["cost","acme"]'), 40)
+  await assert.rejects(Promise.resolve(gate.inside(who, 101)), { code: 'RATE_LIMITED' })
+})
+
 test('with so many calls waiting a tenant, or one of its principals, is refused; others are not', async () => {
   const limits = { acme: { queued: 10, principals: { eve: { queued: 3 } } } }
   const { passes } = gateOf(limits, { acme: { eve: 3, ada: 6 }, other: { ada: 100 } })
@@ -149,7 +167,7 @@ test('limits that change hold from the next call on', async () => {
   assert.equal(await passes(someone('acme'), 20), 10)
   change({ acme: { concurrency: 3, principals: { '*': { concurrency: 1 } } } })
   assert.equal(await passes(someone('acme'), 20), 20)
-  assert.equal(gate.counted(someone('acme')), true)
+  assert.equal(gate.mostAtOnce(someone('acme')), 1)
   assert.deepEqual(gate.shares(), { acme: { concurrency: 3, principals: { '*': 1 } } })
   change({ '*': { concurrency: 2 }, acme: { weight: 3, principals: { '*': { concurrency: 4 }, eve: { queued: 1 } } } })
   assert.deepEqual(gate.shares(), {

@@ -17,10 +17,15 @@ export interface TenantGate {
   enter(identity: Identity): Promise<void> | undefined
   /** Spends what a call costs; what it resolves with gives that back. */
   spend(identity: Identity, cost: number): Promise<() => void>
+  /**
+   * Counts a call that a chain or a program makes inside, and spends what it costs; what it resolves with gives the cost
+   * back. Undefined when nothing limits its caller.
+   */
+  inside(identity: Identity, cost: number): Promise<() => void> | undefined
   /** One more call of somebody waits, or one less than was thought. */
   waits(identity: Identity, calls: 1 | -1): void
-  /** Whether only so many calls of this one may be held at a time, so that who claims has to count them. */
-  counted(identity: Identity): boolean
+  /** How many calls of this one may be held at a time; infinite when nobody has to count them. */
+  mostAtOnce(identity: Identity): number
   /** For those who claim. */
   shares(): ClaimOptions['shares']
 }
@@ -77,33 +82,47 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
     }
     return giveBack
   }
+  const count = (holders: readonly Holder[]) => take(holders, 'rate', 1, (name) => `${name} made too many calls`)
   const enter = async ({ tenant }: Identity, holders: readonly Holder[]): Promise<void> => {
     for (const { name, principal, limits } of holders) {
       if (limits.queued === undefined || (await room.hasRoom(tenant, principal, limits.queued))) continue
       throw limited(`${name} has ${limits.queued} calls waiting, which is the most`, queueHintMs)
     }
-    await take(holders, 'rate', 1, (name) => `${name} made too many calls`)
+    await count(holders)
+  }
+  const spend = async (holders: readonly Holder[], cost: number): Promise<() => void> => {
+    const small = holders.find(({ limits }) => (limits.cost?.budget ?? cost) < cost)
+    if (small !== undefined) throw dear(cost, small)
+    return take(holders, 'cost', cost, (name) => `${name} has less than the ${cost} units left that the call costs`)
+  }
+  const inside = async (holders: readonly Holder[], cost: number): Promise<() => void> => {
+    // The cost last: what is given back is soon lost, and of a budget that would hurt more than of a rate.
+    const uncount = await count(holders)
+    if (cost === 0) return () => undefined
+    return spend(holders, cost).catch((error: unknown) => {
+      uncount()
+      throw error
+    })
   }
   return {
     enter(identity) {
       const holders = current().holdersOf(identity)
       return holders.length === 0 ? undefined : enter(identity, holders)
     },
-    async spend(identity, cost) {
+    spend: (identity, cost) => spend(current().holdersOf(identity), cost),
+    inside(identity, cost) {
       const holders = current().holdersOf(identity)
-      const small = holders.find(({ limits }) => (limits.cost?.budget ?? cost) < cost)
-      if (small !== undefined) throw dear(cost, small)
-      return take(holders, 'cost', cost, (name) => `${name} has less than the ${cost} units left that the call costs`)
+      return holders.length === 0 ? undefined : inside(holders, cost)
     },
     waits(identity, calls) {
       const holders = current().holdersOf(identity)
       if (holders.some(({ limits }) => limits.queued !== undefined))
         room.add(identity.tenant, identity.principal, calls)
     },
-    counted: (identity) =>
-      current()
-        .holdersOf(identity)
-        .some(({ limits }) => limits.concurrency !== undefined),
+    mostAtOnce(identity) {
+      const holders = current().holdersOf(identity)
+      return Math.min(...holders.map(({ limits }) => limits.concurrency ?? Number.POSITIVE_INFINITY))
+    },
     shares: () => current().shares,
   }
 }

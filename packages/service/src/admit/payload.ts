@@ -2,7 +2,6 @@ import { text } from 'node:stream/consumers'
 import { type JsonObject, ToolError } from '@gantry/contract'
 import type { Artifacts } from '../records/artifacts.ts'
 import type { AdmittedCall } from '../stores/call-store.ts'
-import { resolveArtifactFiles, resolveChainFiles } from './artifact-files.ts'
 
 export interface KeepPayloadOptions {
   readonly artifacts: Pick<Artifacts, 'keep'>
@@ -22,7 +21,7 @@ const storeMs = 60_000
  */
 export async function keepPayload(
   payload: string,
-  { artifacts, callId, tenant, limits, signal = AbortSignal.timeout(storeMs) }: KeepPayloadOptions,
+  { artifacts, callId, tenant, limits, signal }: KeepPayloadOptions,
 ): Promise<Pick<AdmittedCall, 'payload' | 'payloadRef' | 'payloadBytes'>> {
   const payloadBytes = Buffer.byteLength(payload)
   if (payloadBytes <= limits.inlineBytes) return { payload, payloadBytes }
@@ -32,24 +31,20 @@ export async function keepPayload(
     throw new ToolError('PAYLOAD_TOO_LARGE', message, { details })
   }
   const about = { tenant, holder: { callId, fence: 0 }, name: 'payload.json', mimeType: 'application/json' }
-  const options = { maxBytes: limits.artifactBytes, signal }
+  const options = { maxBytes: limits.artifactBytes, signal: signal ?? AbortSignal.timeout(storeMs) }
   const { digest } = await artifacts.keep(Buffer.from(payload), about, options)
   return { payloadRef: digest, payloadBytes }
 }
 
 /**
- * The arguments of a call, or the chain, as they were admitted, with the artifacts among their files put in.
- * - Errors: STORE_UNAVAILABLE, not to be tried again when the payload is gone or spoilt; NOT_FOUND or INPUT_INVALID for
- *   an artifact that the call names.
+ * The arguments of a call, or the chain, as they were admitted.
+ * - Errors: STORE_UNAVAILABLE, not to be tried again when the payload is gone or spoilt.
  */
 export async function readPayload(
-  call: Pick<AdmittedCall, 'kind' | 'tool' | 'identity' | 'payload' | 'payloadRef'>,
-  artifacts: Artifacts,
+  call: Pick<AdmittedCall, 'payload' | 'payloadRef'>,
+  artifacts: Pick<Artifacts, 'content'>,
   signal: AbortSignal,
 ): Promise<JsonObject> {
   const json = call.payload ?? (await text(await artifacts.content(call.payloadRef ?? '', signal)))
-  const payload = JSON.parse(json) as JsonObject
-  const options = { artifacts, reader: call.identity, signal }
-  if (call.kind === 'chain') return resolveChainFiles(payload, options)
-  return resolveArtifactFiles(call.tool, payload, options)
+  return JSON.parse(json) as JsonObject
 }

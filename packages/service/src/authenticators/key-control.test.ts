@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Identity } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
 import { memoryKeys } from '../records/api-keys.fixture.ts'
 import { createKeyControl, type KeyInput } from './key-control.ts'
 
@@ -50,6 +50,38 @@ test('nobody can make a key that may do more than he may himself', async () => {
   assert.deepEqual(key.tools, ['files:read', 'demo:add:1.0.0'])
   assert.deepEqual((await control.create({ name: 'y' }, clerk)).key.tools, clerk.tools, 'bound like its maker')
   assert.equal((await control.create({ name: 'z', principal: 'clerk' }, clerk)).key.principal, 'clerk')
+})
+
+test('a key that would look like another is refused, and what is wrong is named, as in tokens', async () => {
+  const control = createKeyControl(memoryKeys(), async () => undefined)
+  for (const hidden of [
+    '\u200b',
+    '\u202e',
+    '\u2066',
+    '\u00ad',
+    '\ufeff',
+    '\u{e0041}',
+    '\u0085',
+    '\u2028',
+    '\n',
+    '\ud800',
+  ]) {
+    const text = `al${hidden}ice`
+    for (const [path, input] of [
+      ['/name', { name: text, principal: 'bob' }],
+      ['/principal', { name: 'ci', principal: text }],
+      ['/tenant', { name: 'ci', tenant: text }],
+      ['/permissions/1', { name: 'ci', permissions: ['a:b', text] }],
+      ['/roles/0', { name: 'ci', roles: [text] }],
+    ] as const) {
+      const error = await control.create(input, owner).catch((thrown: unknown) => thrown)
+      assert.ok(ToolError.is(error), `${path} ${JSON.stringify(text)}`)
+      assert.deepEqual([error.code, error.details?.issues?.[0]?.path], ['INPUT_INVALID', path])
+      assert.ok(!error.message.includes(hidden))
+    }
+  }
+  const { key } = await control.create({ name: 'Zoë 東京 🙂', principal: 'zoë o’neil' }, owner)
+  assert.deepEqual([key.name, key.principal], ['Zoë 東京 🙂', 'zoë o’neil'])
 })
 
 test('nobody without * makes a key for a principal that a key of somebody else has or had', async () => {
@@ -113,11 +145,25 @@ test('a point of small order is no public key, however it is written', async () 
 test('nobody gets more by rotating a key than he has', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const { key: strong } = await control.create({ name: 'admin', permissions: ['*'] }, owner)
-  const { key: weak } = await control.create({ name: 'weak', permissions: ['files:read'], tools: ['files:*'] }, owner)
   await assert.rejects(control.rotate(strong.id, {}, clerk), denied)
+  const { key: weak } = await control.create({ name: 'weak', permissions: ['files:read'], tools: ['files:*'] }, clerk)
   const { key, text } = await control.rotate(weak.id, {}, clerk)
   assert.deepEqual([key.replaces, key.permissions, key.tools], [weak.id, ['files:read'], ['files:*']])
   assert.ok(text?.includes(key.id))
+})
+
+test('nobody without * gets a key of somebody else’s principal by rotating one', async () => {
+  const control = createKeyControl(memoryKeys(), async () => undefined)
+  const weaker = { permissions: ['files:read'], tools: ['files:*'] }
+  const { key: theirs } = await control.create({ name: 'deploy', ...weaker }, owner)
+  await assert.rejects(control.rotate(theirs.id, {}, clerk), { code: 'DENIED', message: /somebody else made/ })
+  const { key: next } = await control.rotate(theirs.id, {}, owner)
+  await assert.rejects(control.rotate(next.id, {}, clerk), denied, 'its successor is no other’s either')
+  const { key: mine } = await control.create({ name: 'mine', ...weaker }, clerk)
+  const { key: after } = await control.rotate(mine.id, {}, owner)
+  assert.equal((await control.rotate(after.id, {}, clerk)).key.principal, 'key:mine', 'he made the first himself')
+  const { key: given } = await control.create({ name: 'given', principal: 'clerk', ...weaker }, owner)
+  assert.equal((await control.rotate(given.id, {}, clerk)).key.principal, 'clerk', 'it is his own')
 })
 
 test('keys of another tenant are not there, unless one looks after all of them', async () => {

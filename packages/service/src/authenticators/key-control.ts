@@ -1,10 +1,11 @@
 import { hash, randomBytes, randomInt } from 'node:crypto'
-import { type Identity, type Issue, ToolError } from '@gantry/contract'
+import { type Identity, type Issue, type KeyView, type Paged, ToolError } from '@gantry/contract'
 import { holds, toolMatcher } from '@gantry/core'
-import type { KeyRecords, KeyView, Verifier } from '../records/api-keys.ts'
-import type { Paged, PageQuery } from '../stores/views.ts'
+import type { KeyRecords, Verifier } from '../records/api-keys.ts'
+import type { PageQuery } from '../stores/views.ts'
 import { everyTenant, isOwn, refuseBeyond } from './key-grant.ts'
 import { publicKeyOf } from './live-keys.ts'
+import { isWord } from './token-identity.ts'
 
 /** A key that somebody asks for; the door has checked the types and sizes of its members. */
 export interface KeyInput {
@@ -45,8 +46,8 @@ export interface MadeKey {
 
 /**
  * Makes and ends keys, for those who hold `gantry:keys`, which the door has checked. Nobody can make, or by rotating get,
- * a key that may do more than he may himself; and nobody but one who holds `*` can make one for the principal of a key that
- * somebody else made.
+ * a key that may do more than he may himself; and nobody but one who holds `*` can make one, or by rotating get one, for the
+ * principal of a key that somebody else made.
  * - Errors: DENIED, INPUT_INVALID with paths, NOT_FOUND also for keys of tenants that are not the caller's.
  */
 export interface KeyControl {
@@ -79,13 +80,14 @@ export function createKeyControl(
       const { name, tenant = maker.tenant, principal = `key:${name}`, permissions = [], roles = [] } = input
       const tools = input.tools ?? maker.tools
       const identity = { tenant, principal, permissions, roles, ...(tools === undefined ? {} : { tools }) }
+      checkWords({ name, ...identity })
       if (tools !== undefined) checkPatterns(tools)
       // It is kept with every call.
       if (JSON.stringify(identity).length > mostText) throw tooMuch()
       refuseBeyond(identity, maker)
       const { text, ...made } = make(input.publicKey)
       const lifeMs = input.expiresMs ?? usualLifeMs
-      const unclaimed = !isOwn(identity, maker) && !holds(maker, '*')
+      const unclaimed = mustBeUnclaimed(identity, maker)
       const key = await records.add({ ...made, name, identity, lifeMs }, maker, { unclaimed })
       return { key, ...(text === undefined ? {} : { text }) }
     },
@@ -104,7 +106,8 @@ export function createKeyControl(
       refuseBeyond(identity, maker)
       const { text, ...made } = make(publicKey)
       const lifeMs = expiresMs ?? Date.parse(expiresAt) - Date.parse(createdAt)
-      const key = await records.rotate(id, { ...made, name, identity, lifeMs }, overlapMs, maker)
+      const unclaimed = mustBeUnclaimed(identity, maker)
+      const key = await records.rotate(id, { ...made, name, identity, lifeMs }, overlapMs, maker, { unclaimed })
       return { key, ...(text === undefined ? {} : { text }) }
     },
     async revoke(id, maker, { cancelCalls = false } = {}) {
@@ -118,6 +121,11 @@ export function createKeyControl(
   }
 }
 
+/** Whether a key is only for whoever made the first one of its principal, or for a principal without any. */
+function mustBeUnclaimed(identity: Identity, maker: Identity): boolean {
+  return !isOwn(identity, maker) && !holds(maker, '*')
+}
+
 /** Whose keys somebody can reach. */
 function reach(maker: Identity): string | undefined {
   return holds(maker, everyTenant) ? undefined : maker.tenant
@@ -125,6 +133,18 @@ function reach(maker: Identity): string | undefined {
 
 function tooMuch(): ToolError {
   return new ToolError('INPUT_INVALID', `What a key may do must be said in ${mostText} characters.`, { stage: 'admit' })
+}
+
+/** As of tokens: somebody whose name has a character that nobody sees would look like somebody else. */
+function checkWords({ name, principal, tenant, permissions, roles = [] }: Identity & { readonly name: string }): void {
+  const words = [
+    ...Object.entries({ name, principal, tenant }),
+    ...permissions.map((text, index) => [`permissions/${index}`, text] as const),
+    ...roles.map((text, index) => [`roles/${index}`, text] as const),
+  ]
+  const message = 'must be 1 to 200 characters, none of which is a control character or such that is not seen'
+  const issues = words.filter(([, text]) => !isWord(text)).map(([path]) => ({ path: `/${path}`, message }))
+  if (issues[0] !== undefined) throw invalid(issues[0].path, message, issues)
 }
 
 function checkPatterns(tools: readonly string[]): void {

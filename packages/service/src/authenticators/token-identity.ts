@@ -22,9 +22,13 @@ export interface ClaimRules {
   readonly grants: readonly string[]
 }
 
-/** What can stand in a log line and a column, looks like what it is, and is not too long. */
 const word = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]{1,200}$/u
 const most = 500
+
+/** Whether it can stand in a log line and a column, looks like what it is, and is not too long. */
+export function isWord(text: string): boolean {
+  return word.test(text)
+}
 
 /** Who a token is of; undefined when it does not say, or says what it may not. */
 export function identityOf(claims: Claims, rules: ClaimRules): Identity | undefined {
@@ -59,7 +63,7 @@ function textsOf(claims: Claims, path: string | undefined): readonly string[] | 
 }
 
 function textOf(value: Json | undefined): string | undefined {
-  return typeof value === 'string' && word.test(value) ? value : undefined
+  return typeof value === 'string' && isWord(value) ? value : undefined
 }
 
 /** Claims may be named like addresses, so that only what begins with a slash is a pointer. */

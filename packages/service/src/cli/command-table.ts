@@ -41,6 +41,20 @@ export const commands = {
       { line: `gantry stream demo:countdown '{"from":3}' --json`, what: 'prints one event per line' },
     ],
   },
+  code: {
+    summary: 'Run a program over tools: loops, branches and parallel calls in plain code.',
+    notes: [
+      'The program is a file, - for stdin, or -e CODE. `await tools.namespace.name(args)` calls a tool, `return` gives the output.',
+      'What it prints goes to stderr as it comes. In a service it goes on where it was when its worker dies.',
+    ],
+    operands: [{ name: 'file', optional: true, completes: 'files' }],
+    options: ['eval', 'language', 'limits', 'check', 'idempotency-key', ...calling],
+    examples: [
+      { line: `gantry code -e 'return 6 * 7'`, what: 'prints what it returns' },
+      { line: 'gantry code report.ts --json', what: 'prints one Result, with all calls that it made' },
+      { line: `gantry code report.py --limits '{"toolCalls":10}'`, what: 'runs Python, ten calls at most' },
+    ],
+  },
   chain: {
     summary: 'Run steps one after another, each able to use what came before.',
     notes: ['The chain is a file, - for stdin, or JSON: a list of steps, or {"steps": […], "input": …}.'],
@@ -64,6 +78,12 @@ export const commands = {
       { line: 'gantry tools', what: 'lists them by id' },
       { line: 'gantry tools --namespace demo --json', what: 'prints one page as JSON' },
     ],
+  },
+  'tools folder': {
+    summary: 'Say what became of the folder of tools: what was loaded, what was refused and why.',
+    operands: [],
+    options: always,
+    examples: [{ line: 'gantry tools folder --json', what: 'prints {"path", "loaded", "refused", …}' }],
   },
   'tools diff': {
     summary: 'Show what changed about tools that were approved and may not be called any more.',

@@ -10,7 +10,7 @@ import type { OptionValues } from './option-table.ts'
 
 /** A service to ask, or why there is none. */
 export type FoundService =
-  | { readonly client: Client; readonly url: string; readonly missing?: undefined }
+  | { readonly client: Client; readonly url: string; readonly key: string | undefined; readonly missing?: undefined }
   | { readonly missing: string /** Whether one left word that it runs. */; readonly expected: boolean }
 
 /** How long a service may take to say that it is there. */
@@ -33,8 +33,9 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   if (named !== undefined && named !== '') {
     // The key in the folder is for the service that made it, and for nobody else.
     const own = found?.url === named.replace(/\/+$/, '')
-    const client = await clientOf(named, environment.GANTRY_KEY || (own ? await keyIn(place) : undefined))
-    if (await answers(named, io.signal)) return { client, url: named }
+    const key = environment.GANTRY_KEY || (own ? await keyIn(place) : undefined)
+    const client = await clientOf(named, key)
+    if (await answers(named, io.signal)) return { client, url: named, key }
     throw new ToolError('SERVICE_UNAVAILABLE', `The service at ${named}, which GANTRY_URL names, does not answer.`)
   }
   if (found === undefined) return { missing: `No service runs on ${place}.`, expected: false }
@@ -48,7 +49,8 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
     return { missing: `The service at ${url}, which ${addressFile(place)} names, does not answer.`, expected: true }
   }
   // A key of the environment is for the service that the environment names.
-  return { client: await clientOf(url, await keyIn(place)), url }
+  const key = await keyIn(place)
+  return { client: await clientOf(url, key), url, key }
 }
 
 /**

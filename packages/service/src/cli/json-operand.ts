@@ -15,6 +15,14 @@ export async function readJson(name: string, text: string, io: Io): Promise<Json
 }
 
 export async function readJsonFile(name: string, file: string, io: Io): Promise<Json> {
+  return parse(name, file, readTextFile(name, file, io))
+}
+
+/** What a file that is to be read as text may have. */
+export const textLimit = limits.bytes
+
+/** The text of a regular file; PAYLOAD_INVALID says what `name` is for. */
+export function readTextFile(name: string, file: string, io: Io): string {
   const path = resolve(io.folder, file)
   const unreadable = (why: string, cause?: unknown): ToolError =>
     new ToolError('PAYLOAD_INVALID', `The file ${file} for ${name} ${why}.`, {
@@ -29,7 +37,7 @@ export async function readJsonFile(name: string, file: string, io: Io): Promise<
   }
   if (found.state === 'not-a-file') throw unreadable('is not a regular file; what comes from a pipe is read with -')
   if (found.state === 'too-long') throw tooLarge(name)
-  return parse(name, file, found.text)
+  return found.text
 }
 
 async function parse(name: string, source: string, text: string): Promise<Json> {

@@ -47,7 +47,7 @@ test('times, counts and levels that cannot be read say what is allowed', async (
     await refuses(['run', 'a:b', `--timeout=${time}`], /--timeout takes a time above 0 such as 200ms, 5s or 2m/)
   }
   await refuses(['tools', '--limit', 'ten'], /--limit takes a whole number above 0, not "ten"/)
-  await refuses(['describe', 'a:b', '--level', 'all'], /--level takes summary, schema, full, not "all"/)
+  await refuses(['describe', 'a:b', '--level', 'all'], /--level takes summary, types, schema, full, not "all"/)
   await refuses(['run', 'a:b', '--timeout'], /--timeout needs a value: --timeout TIME/)
   await refuses(['run', 'a:b', '--json=yes'], /--json takes no value/)
 })

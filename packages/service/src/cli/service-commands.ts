@@ -1,3 +1,4 @@
+import { clientNames } from '../mcp/client-configs.ts'
 import type { CommandInfo } from './command-info.ts'
 import type { OptionName } from './option-table.ts'
 
@@ -26,6 +27,34 @@ export const serviceCommands = {
       { line: 'gantry serve', what: 'listens on 127.0.0.1:7420 and keeps everything in .gantry' },
       { line: 'gantry serve --port 0 --data /var/lib/gantry', what: 'takes any free port and another folder' },
       { line: 'gantry serve --role worker', what: 'only works, for an API in another process (needs DATABASE_URL)' },
+    ],
+  },
+  mcp: {
+    summary: 'Serve the tools to an MCP client over stdio.',
+    notes: [
+      'Carries it to the service that runs here, where calls are kept, or runs them in this process when there is none.',
+      'Which tools are shown, and how, is said by `mcp` in the configuration; see docs/mcp-server.md.',
+      'Ends when the client closes its input, or with SIGTERM.',
+    ],
+    operands: [],
+    options: ['local', 'verbose', 'data', 'config', 'help'],
+    examples: [
+      { line: 'gantry mcp', what: 'is what a client starts; gantry mcp install tells how' },
+      { line: 'gantry mcp --local', what: 'runs calls in this process, even when a service runs' },
+    ],
+  },
+  'mcp install': {
+    summary: 'Print the configuration that makes an MCP client use these tools.',
+    notes: [
+      'Nothing is changed: put what it prints into the file that it names.',
+      'With --http for the endpoint of the service that runs here; the key stays out of it unless --with-key is given.',
+    ],
+    operands: [{ name: 'client', optional: true, completes: clientNames }],
+    options: ['http', 'with-key', ...asking],
+    examples: [
+      { line: 'gantry mcp install claude-desktop', what: 'for a client that starts gantry mcp' },
+      { line: 'gantry mcp install vscode --http', what: 'for one that connects to the service' },
+      { line: 'gantry mcp install', what: 'for all clients that it knows' },
     ],
   },
   calls: {

@@ -14,18 +14,23 @@ import type { OptionName, OptionValues } from './option-table.ts'
 import { safeLine } from './terminal.ts'
 import { usageError } from './usage.ts'
 
-/** Opens an executor as configured, lends it to `work`, and closes it whatever happens. */
+/**
+ * Opens an executor as configured, lends it to `work`, and closes it whatever happens. What it was made of can be read
+ * anew with `again`, for those that live long enough to see it change.
+ */
 export async function withExecutor<T>(
   { config, data }: OptionValues,
   io: Io,
-  work: (gantry: Executor, loaded: LoadedConfig) => Promise<T>,
+  work: (gantry: Executor, loaded: LoadedConfig, again: () => Promise<LoadedConfig>) => Promise<T>,
 ): Promise<T> {
   const { folder, signal } = io
   const environment = data === undefined ? io.environment : { ...io.environment, GANTRY_DATA: resolve(folder, data) }
-  const loaded = await loadConfig({ environment, folder, signal, ...(config === undefined ? {} : { file: config }) })
+  const named = config === undefined ? {} : { file: config }
+  const request = { environment, folder, signal, folderMemory: new Map(), ...named }
+  const loaded = await loadConfig(request)
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
   const { builtinTools, createExecutor, demoTools, tenantTools } = await import('@gantry/core')
-  const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
+  const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const tools = [...shipped, ...(loaded.options.tools ?? [])]
   // One command runs one tool, so nothing is started ahead unless the file asks for it.
   const runtimes = { pool: false, ...loaded.options.runtimes } as const
@@ -36,7 +41,7 @@ export async function withExecutor<T>(
     io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
   })
   try {
-    return await work(gantry, loaded)
+    return await work(gantry, loaded, () => loadConfig({ ...request, fresh: true }))
   } finally {
     await gantry.close()
   }

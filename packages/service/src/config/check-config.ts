@@ -8,6 +8,7 @@ import {
   type Executor,
   openSecretStore,
   type SecretStoreOptions,
+  type ToolsFolder,
 } from '@gantry/core'
 import { bindingIssues, broughtIssues, placesOf } from './check-tools.ts'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
@@ -26,6 +27,8 @@ export interface ConfigSummary {
   /** Only what differs from the defaults. */
   readonly limits: { readonly [name: string]: unknown }
   readonly secrets: 'none' | 'yes'
+  /** What became of the folder of tools, when there is one. */
+  readonly toolsFolder?: Omit<ToolsFolder, 'tools'>
   readonly warnings: readonly string[]
 }
 
@@ -38,7 +41,7 @@ export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary
   const { file } = loaded
   const { tools = [], ...options } = loaded.options
   const { backends = [] } = options
-  const builtIn = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
+  const builtIn = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
     const issues = [
@@ -81,7 +84,7 @@ async function storeIssues(store: SecretStoreOptions | undefined): Promise<Issue
   }
 }
 
-function summaryOf({ file, demo, options, warnings }: LoadedConfig, tools: number): ConfigSummary {
+function summaryOf({ file, demo, options, toolsFolder, warnings }: LoadedConfig, tools: number): ConfigSummary {
   return {
     file: file ?? null,
     tools,
@@ -90,6 +93,12 @@ function summaryOf({ file, demo, options, warnings }: LoadedConfig, tools: numbe
     policy: options.policy !== undefined,
     limits: { ...options.limits },
     secrets: options.secrets === undefined ? 'none' : 'yes',
+    ...(toolsFolder === undefined ? {} : { toolsFolder: reportOf(toolsFolder) }),
     warnings,
   }
+}
+
+/** A folder as it is shown. */
+export function reportOf({ path, digest, loaded, refused }: ToolsFolder): Omit<ToolsFolder, 'tools'> {
+  return { path, digest, loaded, refused }
 }

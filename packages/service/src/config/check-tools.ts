@@ -1,16 +1,25 @@
 import type { BackendBinding, Issue, Tool } from '@gantry/contract'
-import { type Backend, type CatalogEntry, type Executor, nearest, sandboxedBackend } from '@gantry/core'
+import {
+  type Backend,
+  type CatalogEntry,
+  type Executor,
+  knowledgeBackend,
+  nearest,
+  sandboxedBackend,
+  webBackend,
+} from '@gantry/core'
 import { isToolError } from './problem.ts'
 
-/** Every executor has it; here it only looks at bindings. */
-const sandboxed = sandboxedBackend(() => Promise.reject(new Error('nothing runs in a check')))
+const nothing = (): Promise<never> => Promise.reject(new Error('nothing runs in a check'))
+/** Every executor has these; here they only look at bindings. */
+const everywhere: readonly Backend[] = [sandboxedBackend(nothing), webBackend(), knowledgeBackend(nothing)]
 
 /** What is wrong with the backends that a tool names, as far as it can be told before a call. */
 export function bindingIssues(tool: Tool, isLocal: boolean, backends: readonly Backend[]): Issue[] {
   return tool.backends.flatMap((binding, index): Issue[] => {
     const path = `/backends/${index}`
     if (binding.kind === 'local') return isLocal ? [] : [{ path, message: 'is local, but the tool has no function' }]
-    const backend = binding.kind === 'sandboxed' ? sandboxed : backendOf(binding, backends)
+    const backend = everywhere.find(({ kind }) => kind === binding.kind) ?? backendOf(binding, backends)
     if (backend === undefined) return [{ path, message: noBackend(binding, backends) }]
     try {
       backend.check?.(binding, tool)

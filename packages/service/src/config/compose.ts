@@ -1,9 +1,10 @@
 import { dirname, join, resolve } from 'node:path'
 import type { Issue, JsonObject } from '@gantry/contract'
-import { copyJson, filePins, JsonError } from '@gantry/core'
+import { copyJson, filePins, JsonError, type SandboxNetworkOptions, type WebOptions } from '@gantry/core'
 import { authenticationIssues } from './authentication-settings.ts'
 import { brokerIssues } from './broker-settings.ts'
-import type { LoadedConfig } from './config.ts'
+import { callbackIssues } from './callback-issues.ts'
+import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { makeBackends } from './data-backends.ts'
 import { dataTools } from './data-tools.ts'
 import { type Overrides, override, wrongEnvironment } from './environment.ts'
@@ -14,6 +15,7 @@ import { runtimeOptions } from './runtime-options.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
 import { dataFolder, serviceSettings, withoutService } from './service-settings.ts'
 import { tenantIssues } from './tenant-issues.ts'
+import { openToolsFolder } from './tools-folder.ts'
 import { configIssues } from './validate.ts'
 
 /** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
@@ -21,8 +23,9 @@ export async function composeConfig(
   file: string,
   said: unknown,
   overrides: Overrides,
-  environment: NodeJS.ProcessEnv,
+  request: Omit<ConfigRequest, 'file'>,
 ): Promise<Omit<LoadedConfig, 'warnings'>> {
+  const { environment, signal } = request
   if (typeof said !== 'object' || said === null || Array.isArray(said)) {
     throw configError(file, `The configuration ${file} must be an object.`, [])
   }
@@ -34,26 +37,52 @@ export async function composeConfig(
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(document, backends, issues)))
+  issues.push(...(await callbackIssues(document, issues)))
   if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
-  const { demo, builtins, $schema: _schema, secrets, secretStore, pins, profiles, runtimes, ...rest } = document
+  const {
+    demo,
+    builtins,
+    toolsFolder: named,
+    sandboxNetwork,
+    httpFetch,
+    knowledge,
+    $schema: _schema,
+    secrets,
+    secretStore,
+    pins,
+    profiles,
+    runtimes,
+    ...rest
+  } = document
   const options = withoutService(rest)
   const folder = dirname(file)
   const place = dataFolder(folder, environment)
   const store = storeOptions(secretStore, folder, place, environment)
   const sources = secretSources({ secrets, store, folder, environment })
+  const toolsFolder = await openToolsFolder(named, {
+    ...{ folder, tools, backends, signal, fresh: request.fresh === true },
+    memory: request.folderMemory,
+  })
+  const all = [...tools, ...(toolsFolder?.tools ?? [])]
   return {
     file,
     data: place,
+    ...(toolsFolder === undefined ? {} : { toolsFolder }),
     ...(store === undefined ? {} : { secretStore: store }),
     service: serviceSettings(document, place, folder),
     builtins: builtins !== false,
+    builtinOptions: {
+      ...(sandboxNetwork === undefined ? {} : { sandboxNetwork: sandboxNetwork as SandboxNetworkOptions }),
+      ...(httpFetch === undefined ? {} : { httpFetch: httpFetch as WebOptions }),
+    },
+    knowledge: { ...(knowledge as LoadedConfig['knowledge']), ...live.knowledge },
     demo: demo === true,
     options: {
       ...options,
       runtimes: runtimeOptions({ runtimes, profiles }, folder, environment),
       pins: filePins(typeof pins === 'string' ? resolve(folder, pins) : join(place, 'pins.json')),
       ...(sources === undefined ? {} : { secrets: sources }),
-      ...(tools.length === 0 ? {} : { tools }),
+      ...(all.length === 0 ? {} : { tools: all }),
       ...(backends.length === 0 ? {} : { backends }),
       ...(live.policy === undefined ? {} : { policy: live.policy }),
       ...(live.secrets === undefined ? {} : { secrets: live.secrets }),

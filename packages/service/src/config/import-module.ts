@@ -1,4 +1,10 @@
+/** What a module exports; one in CommonJS is there twice. */
+export interface ImportedModule {
+  readonly default?: unknown
+  readonly 'module.exports'?: unknown
+}
+
 /** Imports a module by its address; a file of its own, because inside the bundle the program's starter has to do it. */
-export function importModule(url: string): Promise<{ readonly default?: unknown }> {
+export function importModule(url: string): Promise<ImportedModule> {
   return import(url)
 }

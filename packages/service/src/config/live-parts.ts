@@ -1,11 +1,12 @@
 import type { Issue } from '@gantry/contract'
-import type { Backend, DefinedTool, Policy, SecretSource } from '@gantry/core'
+import type { Backend, DefinedTool, Embedder, Policy, SecretSource } from '@gantry/core'
 
 /** What of a configuration is not data: it can only come from a module. */
 export interface LiveParts {
   readonly tools: readonly DefinedTool[]
   readonly policy: Policy | undefined
   readonly secrets: SecretSource | undefined
+  readonly knowledge: { readonly embedder?: Embedder }
 }
 
 /** Keys that a class may hold where `Object.keys` does not see them. */
@@ -19,17 +20,20 @@ export function separate(
   file: string,
   issues: Issue[],
 ): { data: Members; live: LiveParts; backends: readonly unknown[]; tools: readonly unknown[] } {
-  const { tools, backends, policy, secrets, ...data } = said
+  const { tools, backends, policy, secrets, knowledge, ...data } = said
   const fromModule = /\.[mc]?[jt]s$/.test(file)
   const isLive = (value: unknown, method: string): boolean => fromModule && hasMethod(value, method)
+  const { embedder, ...kept } = isObject(knowledge) ? knowledge : {}
   const live: LiveParts = {
     tools: fromModule ? toolsOf(tools, issues) : [],
     policy: isLive(policy, 'decide') ? (policy as Policy) : undefined,
     secrets: isLive(secrets, 'get') ? (secrets as SecretSource) : undefined,
+    knowledge: isLive(embedder, 'embed') ? { embedder: embedder as Embedder } : {},
   }
   const rest = {
     ...(policy === undefined || live.policy !== undefined ? {} : { policy }),
     ...(secrets === undefined || live.secrets !== undefined ? {} : { secrets }),
+    ...(knowledge === undefined ? {} : { knowledge: live.knowledge.embedder === undefined ? knowledge : kept }),
   }
   return {
     data: { ...data, ...rest },

@@ -249,6 +249,18 @@ test('a module may export an object, a function or an async function', async () 
   }
 })
 
+test('a file without a word is refused, whatever kind of module it counts as', async () => {
+  for (const name of ['gantry.config.ts', 'gantry.config.js', 'gantry.config.mjs']) {
+    for (const text of ['', '\n', '// nothing yet\n']) {
+      assert.match(await problems({ [name]: text }), /has no default export/)
+    }
+  }
+  assert.match(await problems({ 'gantry.config.yaml': '' }), /must be an object/)
+  assert.notEqual(await problems({ 'gantry.config.json': '' }), '')
+  using folder = folderWith({ 'gantry.config.js': 'module.exports = { demo: true }' })
+  assert.equal((await load(folder.path)).demo, true)
+})
+
 test('a module that throws, does not parse or exports nothing is refused with its line and its cause', async () => {
   assert.match(await problems({ 'gantry.config.mjs': 'export const a = 1' }), /has no default export/)
   assert.match(await problems({ 'gantry.config.mjs': '\n\nthrow new Error("no")' }), /failed at line 3/)
@@ -375,6 +387,9 @@ test('whatever is wrong with backends, egress or safeguards is named with its pa
     [{ egress: { alow: [] } }, /\/egress\/alow.*allow/],
     [{ egress: { allow: ['api.example.com'] } }, /\/egress\/allow\/0/],
     [{ safeguards: { bulkhed: {} } }, /\/safeguards\/bulkhed.*bulkhead/],
+    [{ mcp: { surface: 'all' } }, /\/mcp\/surface/],
+    [{ mcp: { surfaces: 'tools' } }, /\/mcp\/surfaces.*surface/],
+    [{ mcp: { surface: 'compact', namespace: 'a' } }, /\/mcp/],
     [{ tools: [{ namespace: 'a' }] }, /\/tools\/0/],
     [{ secrets: { A: { env: 'A', file: 'b' } } }, /\/secrets\/A/],
   ]

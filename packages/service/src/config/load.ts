@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import type { Issue, JsonObject } from '@gantry/contract'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { findConfig } from './discover.ts'
@@ -23,9 +25,11 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
     const options = { ...withoutService(document), runtimes: runtimeOptions({}, folder, environment) }
     return { file, builtins: true, demo: true, options, service: settings, warnings }
   }
-  const said = await readConfig(file, signal, request.fresh === true)
+  const { said, digest } = await readWhole(file, signal, request.fresh === true)
   const { composeConfig } = await import('./compose.ts')
-  return { ...(await readingLater(file, () => composeConfig(file, said, overrides, environment))), warnings }
+  const composed = await readingLater(file, () => composeConfig(file, said, overrides, request))
+  const { folderWarnings } = await import('./tools-folder.ts')
+  return { ...composed, digest, warnings: [...warnings, ...folderWarnings(composed.toolsFolder)] }
 }
 
 /** Most variables are checked as they are read; those of brokers have to fit together. */
@@ -34,6 +38,32 @@ async function environmentIssues(document: JsonObject): Promise<readonly Issue[]
   if (!brokerKeys.some((key) => document[key] !== undefined)) return []
   const { configIssues } = await import('./validate.ts')
   return [...configIssues(document), ...brokerIssues(document)]
+}
+
+const mostReadings = 20
+
+/** Reads a file that nobody changed meanwhile, so that the digest is of what was read. */
+async function readWhole(
+  file: string,
+  signal: AbortSignal,
+  fresh: boolean,
+): Promise<{ readonly said: unknown; readonly digest: string }> {
+  for (let reading = 1; reading <= mostReadings; reading++) {
+    const digest = digestOf(file)
+    const said = await readConfig(file, signal, fresh)
+    // Only a fresh reading reads again; the first one of a process is what its module said then.
+    if (!fresh || digestOf(file) === digest) return { said, digest }
+  }
+  throw configError(file, `The configuration ${file} changes faster than it can be read; it is read again later.`, [])
+}
+
+/** What cannot be read is told by those who read it. */
+function digestOf(file: string): string {
+  try {
+    return createHash('sha256').update(readFileSync(file)).digest('hex')
+  } catch {
+    return 'unreadable'
+  }
 }
 
 async function readConfig(file: string, signal: AbortSignal, fresh: boolean): Promise<unknown> {

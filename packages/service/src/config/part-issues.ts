@@ -1,5 +1,5 @@
 import type { Issue, JsonObject } from '@gantry/contract'
-import { type Backend, createExecutor, type ExecutorOptions } from '@gantry/core'
+import { type Backend, type BuiltinOptions, builtinTools, createExecutor, type ExecutorOptions } from '@gantry/core'
 import { isToolError } from './problem.ts'
 
 /** Parts of a configuration that the executor reads itself. */
@@ -25,10 +25,24 @@ export async function partIssues(
     const issues = await trial('/runtimes', { runtimes })
     found.push(...issues.map((issue) => ({ ...issue, path: issue.path.replace(/^\/runtimes/, '') })))
   }
+  for (const key of ['sandboxNetwork', 'httpFetch'] as const) {
+    if (isSound(key)) found.push(...builtinIssues(key, { [key]: document[key] }))
+  }
   const standIns = backends.map(standIn)
   if (standIns.length > 1) found.push(...(await trial('/backends', { backends: standIns })))
   if (isSound('safeguards')) found.push(...(await safeguardIssues(document.safeguards as JsonObject, standIns)))
   return found
+}
+
+/** What the tools that ship with Gantry find wrong with what they are given. */
+function builtinIssues(key: keyof BuiltinOptions, options: BuiltinOptions): readonly Issue[] {
+  try {
+    builtinTools(options)
+    return []
+  } catch (error) {
+    if (!isToolError(error)) throw error
+    return error.details?.issues ?? [{ path: `/${key}`, message: error.message }]
+  }
 }
 
 /** A name without anything behind it: a trial must not attach the real backends, which is done once. */

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
-import { importModule } from './import-module.ts'
+import { type ImportedModule, importModule } from './import-module.ts'
 import { resolveOurPackages } from './package-hooks.ts'
 import { configError, isToolError } from './problem.ts'
 
@@ -27,10 +27,16 @@ export async function readModuleConfig(file: string, signal: AbortSignal, fresh:
 
 async function load(file: string, url: string): Promise<unknown> {
   const loaded = await importModule(url)
-  if (loaded.default === undefined) {
+  if (loaded.default === undefined || saysNothing(loaded)) {
     throw configError(file, `The configuration ${file} has no default export; write: export default { … }`, [])
   }
   return typeof loaded.default === 'function' ? await loaded.default() : loaded.default
+}
+
+/** A file without a word, as one is while it is written, counts as CommonJS; what it exports then would lift every rule. */
+function saysNothing(loaded: ImportedModule): boolean {
+  const exported = loaded['module.exports']
+  return typeof exported === 'object' && exported !== null && Reflect.ownKeys(exported).length === 0
 }
 
 /** A configuration that never finishes must not hang the command. */

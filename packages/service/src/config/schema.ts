@@ -4,6 +4,7 @@ import { brokerProperties, identitySchema } from './broker-schema.ts'
 import { tenantsSchema } from './tenant-settings.ts'
 
 const positive = { type: 'number', exclusiveMinimum: 0 }
+const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER }
 const variable = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }
 const texts = { type: 'array', items: { type: 'string' } }
 const patterns = {
@@ -63,10 +64,21 @@ const service = object({
   maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },
   callbackTries: { type: 'integer', minimum: 1, maximum: 100 },
   callbackSecret: { type: 'string', minLength: 1 },
+  // What an origin may be is said by those who read it, who name the path.
+  callbackOrigins: {
+    type: 'array',
+    items: {
+      ...(object({ origin: {}, private: { type: 'boolean' } }, ['origin']) as object),
+      type: ['string', 'object'],
+    },
+  },
   auditSecrets: { type: 'array', items: { type: 'string', minLength: 1 }, maxItems: 20 },
   callbacks: { type: 'object', additionalProperties: { type: 'string', pattern: '^https?://' } },
   logLevel: { enum: ['debug', 'info', 'warn', 'error', 'silent'] },
   leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
+  connections: count,
+  waitingPerTenant: count,
+  waitingPerPrincipal: count,
   ...positives(
     ...['blockedMs', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs'],
     ...['retentionMs', 'auditRetentionMs'],
@@ -87,6 +99,19 @@ const tracing = object(
   },
   ['endpoint'],
 )
+
+/** What the MCP endpoint shows, and to whom. */
+const mcp = {
+  ...(object({
+    surface: { enum: ['tools', 'compact'] },
+    namespace: { type: 'string', minLength: 1 },
+    sessions: { enum: ['memory', 'none'] },
+    url: { type: 'string', pattern: '^https?://[^@\\s?#]+$' },
+    permission: { type: 'string', pattern: '^[^\\s"\\\\]+$' },
+    taskAfterMs: positive,
+  }) as object),
+  not: { properties: { surface: { const: 'compact' } }, required: ['surface', 'namespace'] },
+}
 
 /** The part of a configuration that is plain data; `tools`, `backends`, and objects with functions, are checked beside it. */
 export const configSchema: JsonSchema = object({
@@ -119,6 +144,12 @@ export const configSchema: JsonSchema = object({
         ],
       ),
     ),
+    program: object(
+      positives(
+        ...['toolCalls', 'chainSteps', 'depth', 'parallel'],
+        ...['wallMs', 'cpuMs', 'memoryBytes', 'stdoutBytes'],
+      ),
+    ),
   }),
   secrets: {
     type: 'object',
@@ -138,6 +169,7 @@ export const configSchema: JsonSchema = object({
   },
   identity: identitySchema,
   authentication: authenticationSchema,
+  mcp,
   format: { enum: ['annotate', 'assert'] },
   // What is in these is checked by the parts that read it, which name the path.
   egress: { type: 'object' },
@@ -145,6 +177,14 @@ export const configSchema: JsonSchema = object({
   runtimes: { type: 'object' },
   profiles: { type: 'object' },
   builtins: { type: 'boolean' },
+  toolsFolder: {
+    ...(object({ path: { type: 'string', minLength: 1 }, allow: texts, deny: texts }, ['path']) as object),
+    type: ['string', 'object'],
+    minLength: 1,
+  },
+  sandboxNetwork: { type: 'object' },
+  httpFetch: { type: 'object' },
+  knowledge: object({ documents: count, bytes: count }),
   pins: { type: 'string', minLength: 1 },
   ...brokerProperties,
   databaseUrl: { type: 'string', pattern: '^postgres(?:ql)?://' },

@@ -11,7 +11,7 @@ test('every setting of the service can be configured and is in its documentation
   const known = Object.keys(properties.service.properties)
   for (const name of known) assert.ok(page.includes(`\`${name}\``), `docs/service.md does not name ${name}`)
   // These have keys of their own beside `service`.
-  const beside = ['brokers', 'authentication', 'tenants']
+  const beside = ['brokers', 'authentication', 'tenants', 'mcp']
   const own = Object.keys(defaultSettings).filter((name) => !beside.includes(name))
   for (const name of own) assert.ok(known.includes(name), `${name} cannot be configured`)
 })

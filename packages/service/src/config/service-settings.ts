@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
 import type { JsonObject } from '@gantry/contract'
+import type { EgressAllow } from '@gantry/core'
 import {
   type AuthenticationSettings,
   authenticationSettings,
@@ -37,6 +38,11 @@ export interface ServiceSettings {
   /** With so many calls waiting, new ones are refused. */
   readonly maxQueued: number
   readonly bodyBytes: number
+  /** Connections of the API at a time; a tenth of them is kept for requests that do not wait. */
+  readonly connections: number
+  /** Streams and waiting requests of one tenant, and of one principal, at a time. */
+  readonly waitingPerTenant: number
+  readonly waitingPerPrincipal: number
   /** What is larger is kept beside the row. */
   readonly inlineBytes: number
   readonly artifactBytes: number
@@ -49,6 +55,8 @@ export interface ServiceSettings {
   readonly callbackTries: number
   /** Name of the secret that signs callbacks; without it they are signed with a key of this service's own. */
   readonly callbackSecret?: string
+  /** Where callbacks may go; without it to every public address that `egress.allow` lets, never to private ones. */
+  readonly callbackOrigins?: EgressAllow
   /** Where the results of a tenant's calls go when a call does not say. */
   readonly callbacks: { readonly [tenant: string]: string }
   /** Metrics on a port of their own besides. */
@@ -62,10 +70,27 @@ export interface ServiceSettings {
   readonly spool: 'file' | 'redis'
   readonly brokers: BrokerSettings
   readonly authentication: AuthenticationSettings
+  readonly mcp: McpSettings
   /** What is set for each tenant, under `*` for those that are not named. */
   readonly tenants: TenantsSettings
   /** Absent, nothing is traced. */
   readonly tracing?: TracingSettings
+}
+
+/** What the MCP endpoint shows, and to whom. */
+export interface McpSettings {
+  /** Every tool as itself, or seven that find and run all of them. */
+  readonly surface?: 'tools' | 'compact'
+  /** Only tools of this namespace, under their bare names. */
+  readonly namespace?: string
+  /** How clients of revisions before 2026-07-28 are served: with a session in memory, or each request for itself. */
+  readonly sessions?: 'memory' | 'none'
+  /** Where the endpoint is for clients, when a proxy stands before it. */
+  readonly url?: string
+  /** What its callers must hold. */
+  readonly permission?: string
+  /** A client that knows tasks gets one for a call that takes longer. */
+  readonly taskAfterMs?: number
 }
 
 /** Files in PEM; with authorities for clients, whoever has no certificate of one of them is not let in. */
@@ -99,6 +124,9 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   maxDeaths: 3,
   maxQueued: 100_000,
   bodyBytes: 1_048_576,
+  connections: 2_000,
+  waitingPerTenant: 1_000,
+  waitingPerPrincipal: 500,
   inlineBytes: 65_536,
   artifactBytes: 268_435_456,
   graceMs: 25_000,
@@ -112,6 +140,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   spool: 'file',
   brokers: { transports: [] },
   authentication: defaultAuthentication,
+  mcp: {},
   tenants: {},
   metricsHost: '127.0.0.1',
 }
@@ -123,6 +152,7 @@ export function serviceSettings(document: JsonObject, data: string, folder = '.'
   const url = typeof databaseUrl === 'string' ? { databaseUrl } : {}
   const traces = tracing === undefined ? {} : { tracing: tracing as unknown as TracingSettings }
   const checked = {
+    mcp: (document.mcp ?? {}) as McpSettings,
     tenants: tenantsOf(document.tenants),
     brokers: brokerSettings(document, folder),
     ...(own.tls === undefined ? {} : { tls: withFiles(own.tls, folder) }),
@@ -133,7 +163,15 @@ export function serviceSettings(document: JsonObject, data: string, folder = '.'
 
 /** What is left for the executor. */
 export function withoutService(document: JsonObject): JsonObject {
-  const own: readonly string[] = ['service', 'databaseUrl', 'tracing', 'tenants', 'authentication', ...brokerKeys]
+  const own: readonly string[] = [
+    'service',
+    'databaseUrl',
+    'tracing',
+    'tenants',
+    'authentication',
+    'mcp',
+    ...brokerKeys,
+  ]
   return Object.fromEntries(Object.entries(document).filter(([key]) => !own.includes(key)))
 }
 

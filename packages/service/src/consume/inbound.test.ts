@@ -103,6 +103,18 @@ test('a call that may not be made is refused to its sender; without a sender it 
   assert.deepEqual(await unknown.take(delivery('a')), ['refuse UNAUTHENTICATED', 'settle a'])
 })
 
+test('a refusal tells of the sender as soon as he is known', async () => {
+  const late: Partial<InboundPorts>[] = [{ understand: failing('CATALOG_STALE') }, { submit: failing('DENIED') }]
+  for (const given of late) {
+    const known = door(given)
+    await known.take(delivery('a'))
+    assert.deepEqual(known.refused[0]?.sender, identity)
+  }
+  const unknown = door({ identify: failing('UNAUTHENTICATED') })
+  await unknown.take(delivery('a'))
+  assert.deepEqual([unknown.refused.length, unknown.refused[0]?.sender], [1, undefined])
+})
+
 test('while the store is away or full the message goes back to its broker, later each time', async () => {
   const away = { submit: failing('STORE_UNAVAILABLE') }
   assert.deepEqual(await door(away).take(delivery('a')), ['release a 200'])

@@ -10,6 +10,8 @@ import type { Delivery, Transport } from '../transports/transport.ts'
 /** A message that cannot become a call. */
 export interface Refusal {
   readonly error: ToolError
+  /** Whose it is; absent when it was refused before anybody knew. */
+  readonly sender?: Identity | undefined
   /** Who is to be told. */
   readonly address?: ReplyAddress | undefined
   /** Also a dead letter: it could not be read, or there is nobody to tell. */
@@ -129,18 +131,19 @@ async function admitted(delivery: Delivery, ports: InboundPorts): Promise<void> 
   const decoded: Decoded = codec?.decode(message) ?? { kind: 'invalid', error: foreign() }
   const about = { deliveries, source, position, message, codec, address: decoded.address }
   if (decoded.kind === 'invalid') return ports.refuse({ ...about, error: decoded.error, dead: true })
+  let sender: Identity | undefined
   try {
-    await keep(decoded, message, ports)
+    sender = await ports.identify(decoded, message)
+    await keep(decoded, sender, ports)
   } catch (error) {
     const final = finalError(error, deliveries)
     if (final === undefined) throw error
     const dead = final.code === 'INTERNAL' || decoded.address === undefined
-    await ports.refuse({ ...about, error: final, dead, tool: decoded.input.tool })
+    await ports.refuse({ ...about, error: final, dead, tool: decoded.input.tool, sender })
   }
 }
 
-async function keep(decoded: Decoded & { kind: 'call' }, message: Message, ports: InboundPorts): Promise<void> {
-  const identity = await ports.identify(decoded, message)
+async function keep(decoded: Decoded & { kind: 'call' }, identity: Identity, ports: InboundPorts): Promise<void> {
   const input = await ports.understand(decoded, identity)
   const { callId, repeated } = await ports.submit(input, identity, decoded.address)
   if (repeated && decoded.address !== undefined) await ports.attach(callId, decoded.address, identity)

@@ -52,6 +52,30 @@ for (const [name, open] of drivers) {
     assert.equal(error.code, 'CONFIG_INVALID')
     assert.match(error.message, /^Migration \d+ of the database is missing/)
   })
+
+  test(`${name}: what was redriven before and has not ended is given the journal of what it repeats`, async (t) => {
+    const database = await open(t)
+    await database.query('drop schema gantry cascade')
+    await migrate(database, ownMigrations().slice(0, 11))
+    const call = `insert into calls
+      (call_id, kind, tenant, principal, identity, fingerprint, tool, effect, payload_bytes, redrive_of, effect_key)
+      values ($1, $2, 't', 'p', '{}', '', 'x', 'repeatable', 0, $3, $4)`
+    for (const [id, kind] of Object.entries({ a: 'code', b: 'code', ended: 'chain' })) {
+      await database.query(call, [id, kind, ...(id === 'a' ? [null, null] : ['a', 'a'])])
+    }
+    await database.query(`insert into queue (call_id, tenant) values ('b', 't')`)
+    await database.query(`insert into journal (call_id, entry, state, fence, result)
+      values ('a', '1', 'done', 2, 'one'), ('a', '2', 'begun', 2, null), ('a', '3', 'begun', 2, null),
+        ('b', '3', 'done', 1, 'three')`)
+    await migrate(database)
+    const journal = await database.query(`select entry, state, result from journal where call_id = 'b' order by entry`)
+    assert.deepEqual(journal, [
+      { entry: '1', state: 'done', result: 'one' },
+      { entry: '2', state: 'begun', result: null },
+      { entry: '3', state: 'done', result: 'three' },
+    ])
+    assert.deepEqual(await database.query(`select entry from journal where call_id = 'ended'`), [])
+  })
 }
 
 test('processes that migrate at once do each migration once', async (t) => {

@@ -76,7 +76,7 @@ test('a statement that takes too long is given up with its thread, and the next 
   await database.listen('gantry_ready', (payload) => heard.push(payload))
   await database.query('create table words (id integer)')
   const error = await failure(database.query('insert into words select 1 from pg_sleep(60)'))
-  assert.deepEqual([error.code, error.details?.outcome], ['STORE_UNAVAILABLE', 'unknown'])
+  assert.deepEqual([error.code, error.effect, error.details?.outcome], ['STORE_UNAVAILABLE', 'possible', 'unknown'])
   assert.deepEqual(await database.query('select id from words'), [])
   await database.query(`select pg_notify('gantry_ready', 'here')`)
   assert.deepEqual(heard, [undefined, 'here'])

@@ -17,6 +17,7 @@ async function unavailable(work: Promise<unknown>, outcome: 'none' | 'unknown', 
   const error = await failure(work)
   assert.equal(error.code, 'STORE_UNAVAILABLE', inspect(error))
   assert.equal(error.details?.outcome, outcome, inspect(error))
+  assert.equal(error.effect, outcome === 'unknown' ? 'possible' : 'none', inspect(error))
   if (sqlstate !== undefined) assert.equal(error.details?.sqlstate, sqlstate)
   return error
 }
@@ -238,7 +239,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     }
     for (const sqlstate of ['23505', '42P01', '22P02', 'XX000', '0A000']) {
       const error = await failure(raise(sqlstate))
-      assert.deepEqual([error.code, error.details?.outcome], ['INTERNAL', 'none'], sqlstate)
+      assert.deepEqual([error.code, error.effect, error.details?.outcome], ['INTERNAL', 'none', 'none'], sqlstate)
     }
   })
 

@@ -43,7 +43,7 @@ for (const [name, open] of drivers) {
     ]
     for (const sql of refused) {
       const error = await failure(service.query(sql))
-      assert.deepEqual([error.code, error.details?.sqlstate], ['INTERNAL', '42501'], sql)
+      assert.deepEqual([error.code, error.effect, error.details?.sqlstate], ['INTERNAL', 'none', '42501'], sql)
     }
     const [row] = await service.query('select current_user as "user", (select count(*) from audit) as n')
     assert.deepEqual({ ...row }, { user: 'gantry_service', n: 1 })

@@ -35,7 +35,18 @@ function claimOf(executor: Executor, callId: string, identity = ada, digest?: st
     ...{ callId, kind: 'call' as const, identity, key: callId, fingerprint: 'f', tool: entry.id },
     ...{ effect: entry.tool.effect, payload: '{}', payloadBytes: 2, digest: digest ?? entry.digest },
   }
-  return { callId, call, fence: 1, deliveries: 1, lost: 0, deaths: 0, begun: false, cancelled: false }
+  return {
+    callId,
+    call,
+    fence: 1,
+    deliveries: 1,
+    lost: 0,
+    deaths: 0,
+    faults: 0,
+    rests: 0,
+    begun: false,
+    cancelled: false,
+  }
 }
 
 function ask(cache: ResultCache | undefined, executor: Executor, claim: Claim, args: object = {}) {

@@ -5,20 +5,29 @@ import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { endedOutcome } from '../stores/ended.ts'
 import { isPending } from '../stores/pending.ts'
+import { programOf } from './charged-program.ts'
+import type { InnerCharges } from './inner-charges.ts'
 
 export interface InnerCalls {
   /** Stands around every call of the chain. */
   readonly settle: Around
+  /** Whether an earlier attempt had the outcome of a call. */
+  recalls(step: Pick<SurroundedCall, 'stepId' | 'index'>): boolean
   /** Why this attempt has no outcome; undefined while it may have one. */
   readonly failure: unknown
-  /** What the chain waits for: of the calls that a person has yet to approve, the one that expires first. */
-  readonly pending: ErrorInfo | undefined
+  /**
+   * What the chain waits for: of the calls that a person has yet to approve, or that may not begin yet, the one that may
+   * go on first.
+   */
+  readonly waits: ErrorInfo | undefined
 }
 
 export interface InnerCallPorts {
   readonly executor: Pick<Executor, 'reconcile' | 'catalog'>
   readonly journal: JournalRecords
   readonly claim: Claim
+  /** Makes the calls count for the limits of who asked for the chain. */
+  readonly charges: InnerCharges
   /** Takes what the inner call of an entry of the journal writes back. */
   readonly writeBack?: (entry: string) => WriteBack
 }
@@ -33,14 +42,17 @@ export interface InnerCallPorts {
  * only when what came of a call is durable. What is not an end is not kept: a call that was cut short with its chain, or
  * one that could not start and ends the chain for now. When it certainly did nothing, it is new again.
  *
- * A call that a person must approve first stops the attempt, whatever its `onError` says: no other call is made from then
- * on, and once those that run have ended, so that none is cut short, so does the attempt.
+ * A call that a person must approve first stops the attempt, whatever its `onError` says, and so does one that could not
+ * start and ends the chain for now: no other call is made from then on, and once those that run have ended, so that none is
+ * cut short, so does the attempt.
+ *
+ * What a step costs was spent when the chain was taken in; only the further elements of a `forEach` pay for themselves.
  *
  * A store that is away is waited for as long as the chain may go on. A fence that is no longer the present one ends the
  * attempt. `known` is what the journal holds, and `goesOn` is told of a call that it does not.
  */
 export function createInnerCalls(
-  { executor, journal, claim, writeBack }: InnerCallPorts,
+  { executor, journal, claim, charges, writeBack }: InnerCallPorts,
   known: ReadonlyMap<string, JournalEntry>,
   goesOn: () => void,
 ): InnerCalls {
@@ -48,7 +60,7 @@ export function createInnerCalls(
   const holder = { callId, fence }
   const running = createRunning()
   let failure: unknown
-  let pending: ErrorInfo | undefined
+  let waits: ErrorInfo | undefined
 
   /** False when the chain was stopped before it could be written. */
   const write = async ({ signal }: SurroundedCall, work: () => Promise<boolean>): Promise<boolean> => {
@@ -86,37 +98,54 @@ export function createInnerCalls(
     const found = known.has(entry) ? await earlier(step, tool, names) : undefined
     if (found !== undefined) return keep(step, entry, found)
     const delicate = tool.effect === 'once' || tool.effect === 'reconcilable'
-    if (delicate && !(await write(step, () => journal.begin(holder, entry)))) throw stopped()
-    const result = await make({ ...names, writeBack: writeBack?.(entry) })
-    if (isPending(result)) pending = sooner(pending, result.error)
+    let begun = false
+    const asked = { callId: names.callId, tool: tool.id, signal: step.signal, paid: (step.index ?? 0) === 0 }
+    const made = charges.call(asked, async () => {
+      if (delicate && !(await write(step, () => journal.begin(holder, entry)))) throw stopped()
+      begun = delicate
+      return make({
+        ...names,
+        writeBack: writeBack?.(entry),
+        ...programOf({ executor, charges }, step.tool, names.callId),
+      })
+    })
+    const result = await made.catch((error: unknown) => {
+      throw step.signal.aborted ? stopped() : error
+    })
+    if (isWaiting(step, result)) waits = sooner(waits, result.error)
     else if (isEnd(step, result)) return keep(step, entry, result)
-    if (delicate && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
+    if (begun && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
     return result
   }
   return {
     get failure() {
       return failure
     },
-    get pending() {
-      return pending
+    get waits() {
+      return waits
     },
+    recalls: (step) => known.get(entryOf(step))?.state === 'done',
     async settle(step, make) {
-      const entry = step.index === undefined ? step.stepId : `${step.stepId}.${step.index}`
+      const entry = entryOf(step)
       const before = known.get(entry)
       if (before?.state === 'done') return JSON.parse(before.result)
-      const result = pending === undefined ? await running.count(settleNew(step, entry, make)) : undefined
-      if (result !== undefined && !isPending(result)) return result
+      const result = waits === undefined ? await running.count(settleNew(step, entry, make)) : undefined
+      if (result !== undefined && !isWaiting(step, result)) return result
       await running.none(step.signal)
+      if (result !== undefined && !isPending(result)) return result
       throw stopped()
     },
   }
 }
 
-/** Knows whether calls of the chain run. */
-function createRunning() {
+/** Knows whether calls of a chain or a program run. */
+export function createRunning() {
   let calls = 0
   let waiting: (() => void)[] = []
   return {
+    get calls() {
+      return calls
+    },
     async count<T>(call: Promise<T>): Promise<T> {
       calls += 1
       try {
@@ -140,8 +169,12 @@ function createRunning() {
   }
 }
 
-function sooner(one: ErrorInfo | undefined, other: ErrorInfo): ErrorInfo {
-  return one === undefined || Number(other.details?.expiresMs) < Number(one.details?.expiresMs) ? other : one
+export function sooner(one: ErrorInfo | undefined, other: ErrorInfo): ErrorInfo {
+  return one === undefined || waitMs(other) < waitMs(one) ? other : one
+}
+
+function waitMs({ details }: ErrorInfo): number {
+  return Number(details?.retryAfterMs ?? details?.expiresMs)
 }
 
 /** Does what a store is asked for, again and again while it is away; rejects with the signal's reason. */
@@ -149,6 +182,10 @@ export function patiently<T>(work: () => Promise<T>, signal: AbortSignal): Promi
   const rule = { attempts: Number.POSITIVE_INFINITY, delayMs: 100, maxDelayMs: 5_000 }
   const isAway = (error: unknown): boolean => ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
   return retry(work, { rule, mayRepeat: isAway, signal })
+}
+
+function entryOf({ stepId, index }: Pick<SurroundedCall, 'stepId' | 'index'>): string {
+  return index === undefined ? stepId : `${stepId}.${index}`
 }
 
 interface Names {
@@ -163,13 +200,13 @@ function keyOf(callId: string, { stepId, index }: SurroundedCall): string {
     .digest('hex')
 }
 
-interface FoundTool {
+export interface FoundTool {
   readonly id: string
   readonly effect: CatalogEntry['tool']['effect']
 }
 
 /** A tool that is not there, or not yet, is as delicate as one that says nothing of itself. */
-function findTool({ catalog }: InnerCallPorts['executor'], id: string): FoundTool {
+export function findTool({ catalog }: InnerCallPorts['executor'], id: string): FoundTool {
   try {
     const entry = catalog.find(id)
     return { id: entry.id, effect: entry.tool.effect }
@@ -178,19 +215,25 @@ function findTool({ catalog }: InnerCallPorts['executor'], id: string): FoundToo
   }
 }
 
-function isEnd({ signal, decisive }: SurroundedCall, { status, error }: Result): boolean {
-  if (signal.aborted && (status === 'cancelled' || status === 'timeout')) return false
-  const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
-  return !(waits && decisive && error.effect === 'none')
+/** Whether a call was cut short with its chain, of all those that do not wait. */
+function isEnd({ signal }: SurroundedCall, { status }: Result): boolean {
+  return !(signal.aborted && (status === 'cancelled' || status === 'timeout'))
 }
 
-function unknownResult({ callId }: Names, { id }: FoundTool, reason: string): Result {
+/** Whether the chain is to wait for what this call waits for. */
+function isWaiting({ decisive }: SurroundedCall, result: Result): result is Result & { readonly error: ErrorInfo } {
+  const { error } = result
+  const atRest = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
+  return isPending(result) || (atRest && decisive && error.effect === 'none')
+}
+
+export function unknownResult({ callId }: Names, { id }: FoundTool, reason: string): Result {
   const message = `${id} was begun by an earlier attempt, and nobody knows what it did. ${reason}`
   const failure = new ToolError('OUTCOME_UNKNOWN', message)
   return endedOutcome({ callId, kind: 'call', tool: id }, failure, 1, new Date()) as Result
 }
 
-function lost(callId: string): ToolError {
+export function lost(callId: string): ToolError {
   return new ToolError('CANCELLED', `Somebody else has the call ${callId}.`, { details: { lost: true } })
 }
 

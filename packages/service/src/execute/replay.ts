@@ -1,27 +1,17 @@
-import { type ChainResult, type ChainStep, type Json, type Result, ToolError, type Warning } from '@gantry/contract'
+import {
+  type ChainResult,
+  type ChainStep,
+  type Json,
+  type Replay,
+  type Result,
+  ToolError,
+  type Warning,
+} from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import type { RecordedCall } from '../records/recorded-calls.ts'
 import { type Divergence, isUnrecorded, replayChain, wouldRun } from './replay-chain.ts'
-import { type Difference, differencesOf } from './replay-diff.ts'
-
-/** What running a recorded call again, without any of its tools, came to. */
-export interface Replay {
-  readonly callId: string
-  readonly kind: 'call' | 'chain'
-  readonly tool: string
-  /**
-   * What the policy of today says of the call as its first caller's, of a chain the strictest of its steps; `none` when
-   * it did not come to be asked, because the tool is gone or the arguments do not fit.
-   */
-  readonly decision: Decided
-  /** Whether the outcome would be the same, as far as the record tells. */
-  readonly same: boolean
-  readonly differences: readonly Difference[]
-  /** Where the replay ended because there is no record of what came next. */
-  readonly divergence?: Divergence
-  readonly result: Result | ChainResult
-  readonly warnings: readonly Warning[]
-}
+import { differencesOf } from './replay-diff.ts'
+import { isJournaled, replayProgram } from './replay-program.ts'
 
 export type Decided = 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
 
@@ -36,7 +26,7 @@ export interface ReplayPorts {
 }
 
 /**
- * Runs a recorded call or chain again through the pipeline of today, as its first caller, with the record standing in
+ * Runs a recorded call, chain or program again through the pipeline of today, as its first caller, with the record standing in
  * for every tool, and says what would be different. Nothing is called, kept, counted or sent.
  * - Errors: the payload's when it cannot be read; what the call ends with is in the answer.
  */
@@ -47,7 +37,9 @@ export async function replay(recorded: RecordedCall, ports: ReplayPorts, signal:
   const ran =
     call.kind === 'chain'
       ? await replayChain(recorded, payload as { steps: readonly ChainStep[]; input?: Json }, { ...ports, signal })
-      : await replayCall(recorded, payload, ports, warnings, signal)
+      : call.kind === 'code' && isJournaled(recorded)
+        ? await replayProgram(recorded, payload, { ...ports, signal })
+        : await replayCall(recorded, payload, ports, warnings, signal)
   const result = await ports.shrink(recorded, ran.outcome)
   const differences = differencesOf(outcome, result)
   const { divergence } = ran
@@ -106,6 +98,8 @@ function changes(
   { catalog }: Pick<Executor, 'catalog'>,
 ): readonly Warning[] {
   if (call.kind === 'call') return changeOf(call, catalog)
+  // A program is bound to what it was told, not to how anything is defined.
+  if (call.kind === 'code') return []
   const versions = new Map(resultsOf(outcome).map(({ callId, tool }) => [callId, tool?.version]))
   return resultsOf(after).flatMap(({ callId, tool }): Warning[] => {
     const before = versions.get(callId)

@@ -28,7 +28,17 @@ test('a tool sees the same key in every attempt, of this caller alone, and the f
     run: (_args, { idempotencyKey, fence, callId }) => void seen.push([idempotencyKey, fence, callId]),
   })
   const executor = createExecutor({ tools: [it] })
-  const plain = { deliveries: 1, lost: 0, deaths: 0, begun: false, cancelled: false, call, callId: 'c-1' }
+  const plain = {
+    deliveries: 1,
+    lost: 0,
+    deaths: 0,
+    faults: 0,
+    rests: 0,
+    begun: false,
+    cancelled: false,
+    call,
+    callId: 'c-1',
+  }
   for (const fence of [1, 2]) {
     const signal = new AbortController().signal
     await runCall({ executor, claim: { ...plain, fence }, args: {}, signal, report: () => undefined })

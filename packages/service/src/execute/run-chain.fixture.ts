@@ -10,6 +10,7 @@ import {
 import type { Database } from '../databases/database.ts'
 import { type JournalRecords, journalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
+import { createInnerCharges, type InnerGate } from './inner-charges.ts'
 import { runDurableChain } from './run-chain.ts'
 
 const ada: Identity = { principal: 'ada', tenant: 'lab', permissions: [] }
@@ -33,13 +34,14 @@ export class World {
   }
 
   tools(): DefinedTool[] {
-    const tool = (effect: 'read' | 'keyed' | 'once' | 'repeatable') =>
+    const tool = (effect: 'read' | 'keyed' | 'once' | 'repeatable', given: { name?: string; cost?: number } = {}) =>
       defineTool({
         namespace: 'world',
         name: effect,
         description: `Has the effect ${effect}.`,
         inputSchema,
         effect,
+        ...given,
         run: (args, context) => this.#run(args, context),
       })
     const pay = defineTool({
@@ -51,7 +53,8 @@ export class World {
       run: (args, context) => this.#run(args, context),
       lookup: (key) => (this.bank.has(key) ? { found: true, output: this.bank.get(key) } : { found: false }),
     })
-    return [tool('read'), tool('keyed'), tool('once'), tool('repeatable'), pay]
+    const dear = tool('read', { name: 'dear', cost: 7 })
+    return [tool('read'), tool('keyed'), tool('once'), tool('repeatable'), dear, pay]
   }
 
   async #run(args: unknown, context: ToolContext): Promise<unknown> {
@@ -75,12 +78,15 @@ export interface Attempt {
   readonly through?: (journal: JournalRecords) => JournalRecords
 }
 
+export const unlimited: InnerGate = { inside: () => undefined, mostAtOnce: () => Number.POSITIVE_INFINITY }
+
 /** A service in small: calls in the queue of a database, and attempts at them. */
 export class Site {
   readonly world = new World()
   readonly executor: Executor
   readonly journal: JournalRecords
   readonly reports: Report[] = []
+  gate = unlimited
   readonly #database: Database
 
   constructor(database: Database, options: ExecutorOptions = {}) {
@@ -108,7 +114,19 @@ export class Site {
     return runDurableChain({
       executor: this.executor,
       journal: through(this.journal),
-      claim: { callId, fence, call, deliveries: fence, begun: fence > 1, deaths: 0, lost: 0, cancelled: false },
+      charges: createInnerCharges(this.gate, this.executor, ada),
+      claim: {
+        callId,
+        fence,
+        call,
+        deliveries: fence,
+        begun: fence > 1,
+        deaths: 0,
+        faults: 0,
+        rests: 0,
+        lost: 0,
+        cancelled: false,
+      },
       payload: { steps, ...(input === undefined ? {} : { input }) },
       signal: signal ?? new AbortController().signal,
       report: (report) => void this.reports.push(report),
@@ -132,6 +150,7 @@ export class Site {
       begin: (holder, entry) => dying(() => journal.begin(holder, entry)),
       done: (holder, entry, result) => dying(() => journal.done(holder, entry, result)),
       forget: (holder, entry) => dying(() => journal.forget(holder, entry)),
+      writeAll: (holder, entries) => dying(() => journal.writeAll(holder, entries)),
       read: (callId) => journal.read(callId),
     })
   }

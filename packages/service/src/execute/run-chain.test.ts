@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { pgliteDatabase, postgresDatabase } from '../../test/databases.fixture.ts'
 import type { Database } from '../databases/database.ts'
 import type { JournalRecords } from '../records/journal.ts'
-import { Site } from './run-chain.fixture.ts'
+import { Site, unlimited } from './run-chain.fixture.ts'
 import { isLost } from './run-chain.ts'
 
 const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
@@ -83,6 +83,7 @@ test('on PGlite', async (t) => {
     site.world.runs.length = 0
     site.world.meanwhile = undefined
     site.reports.length = 0
+    site.gate = unlimited
   })
 
   await t.test(
@@ -211,6 +212,57 @@ test('on PGlite', async (t) => {
     },
   )
 
+  await t.test(
+    'each call that is made counts once, and none that is read back; elements after the first pay',
+    async () => {
+      const asked: number[] = []
+      const inside = async (_who: unknown, cost: number): Promise<() => void> => {
+        asked.push(cost)
+        return () => undefined
+      }
+      site.gate = { ...unlimited, inside }
+      const dear: ChainStep[] = [
+        { id: 'one', tool: 'world:dear' },
+        { id: 'each', tool: 'world:dear', forEach: [1, 2, 3, 4] },
+      ]
+      const through = site.dyingAt(3, 'before')
+      await assert.rejects(site.attempt({ steps: dear, callId: 'counted', through }), isDeath)
+      assert.deepEqual(await site.entries('counted', 'done'), ['each.0', 'each.1', 'one'])
+      assert.deepEqual(asked.splice(0), [0, 0, 7, 7])
+      assert.equal((await site.attempt({ steps: dear, callId: 'counted' })).status, 'ok')
+      assert.deepEqual(asked.splice(0), [7, 7])
+      assert.equal((await site.attempt({ steps: dear, callId: 'counted' })).status, 'ok')
+      assert.deepEqual(asked, [])
+    },
+  )
+
+  await t.test('a call over a limit makes the chain wait, and cuts none short that runs beside it', async () => {
+    const refused = Promise.withResolvers<void>()
+    let left = 1
+    const inside = async (): Promise<() => void> => {
+      if (left-- > 0) return () => undefined
+      refused.resolve()
+      throw new ToolError('RATE_LIMITED', 'Too many.', { stage: 'admit', details: { retryAfterMs: 5_000 } })
+    }
+    site.gate = { ...unlimited, inside }
+    site.world.meanwhile = async ({ signal }) => {
+      await refused.promise
+      await new Promise((resolve) => setImmediate(resolve))
+      assert.equal(signal.aborted, false)
+    }
+    const chain: ChainStep[] = [{ id: 'each', tool: 'world:once', forEach: [1, 2, 3], concurrency: 2 }]
+    const first = await site.attempt({ steps: chain, callId: 'over' })
+    const { code, effect, details } = first.error ?? assert.fail()
+    assert.deepEqual([first.status, code, effect, details?.retryAfterMs], ['failed', 'RATE_LIMITED', 'none', 5_000])
+    assert.deepEqual([await site.entries('over', 'done'), await site.entries('over', 'begun')], [['each.0'], []])
+    assert.deepEqual(site.reports, [], 'a step that waits has not ended')
+    site.gate = unlimited
+    site.world.meanwhile = undefined
+    const second = await site.attempt({ steps: chain, callId: 'over' })
+    assert.equal(second.status, 'ok')
+    assert.deepEqual(site.world.runs, ['each.0', 'each.1', 'each.2'])
+  })
+
   await t.test('a step that failed is not tried again', async () => {
     site.world.meanwhile = () => {
       throw new Error('no luck')
@@ -240,6 +292,7 @@ test('on PGlite', async (t) => {
           begin: (holder, entry) => hard(() => journal.begin(holder, entry)),
           done: (holder, entry, result) => hard(() => journal.done(holder, entry, result)),
           forget: (holder, entry) => hard(() => journal.forget(holder, entry)),
+          writeAll: (holder, entries) => hard(() => journal.writeAll(holder, entries)),
           read: (callId) => hard(() => journal.read(callId)),
         }
       }

@@ -11,12 +11,15 @@ import type { Executor, WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
+import type { InnerCharges } from './inner-charges.ts'
 import { timeout } from './run-call.ts'
 
 export interface DurableChain {
   readonly executor: Pick<Executor, 'chain' | 'reconcile' | 'catalog'>
   readonly journal: JournalRecords
   readonly claim: Claim
+  /** Makes the calls of the chain count for the limits of who asked for it. */
+  readonly charges: InnerCharges
   readonly payload: { readonly steps: readonly ChainStep[]; readonly input?: Json }
   readonly signal: AbortSignal
   /** Where the chain stands in a trace. */
@@ -29,7 +32,8 @@ export interface DurableChain {
 
 /**
  * Runs a chain so that a later attempt, here or elsewhere, takes it up where this one got to; see `createInnerCalls`.
- * A chain in which a person must approve a call first has that call's error as its outcome, which is no end.
+ * A chain in which a person must approve a call first, or a call may not begin yet, has that call's error as its outcome,
+ * which is no end.
  * - Cancellation: as a chain's.
  * - Errors: rejects when this attempt has no outcome and the call is still to be done: with what `isLost` knows when
  *   somebody else has it, with the journal's error when it refuses a write, with the signal's reason when it could not
@@ -48,22 +52,25 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
     traceparent: chain.traceparent,
     around: inner.settle,
     onStep: (step) => {
-      if (inner.pending === undefined) progress.ended(step)
+      if (inner.waits === undefined) progress.ended(step)
     },
     ...timeout(claim),
   })
   if (inner.failure !== undefined) throw inner.failure
-  const waits = inner.pending !== undefined && result.status === 'cancelled' && !signal.aborted
-  return waits ? { ...result, status: codes[inner.pending.code].status, error: inner.pending } : result
+  const waits = inner.waits !== undefined && result.status === 'cancelled' && !signal.aborted
+  return waits ? { ...result, status: codes[inner.waits.code].status, error: inner.waits } : result
 }
 
-/** What earlier attempts did, and those of the chain that this one repeats; whoever is the first finds nothing. */
-async function journalOf(
+/**
+ * What earlier attempts did, and those of the chain that this one repeats, whose entries it was given; whoever is the first
+ * finds nothing. One that an older version handed in was given none, and finds them where they were.
+ */
+export async function journalOf(
   { callId, fence, call: { effectKey } }: Claim,
   journal: JournalRecords,
 ): Promise<ReadonlyMap<string, JournalEntry>> {
   const repeated = effectKey === undefined ? [] : await journal.read(effectKey)
-  const own = fence > 1 ? await journal.read(callId) : []
+  const own = fence > 1 || effectKey !== undefined ? await journal.read(callId) : []
   return new Map([...repeated, ...own])
 }
 

@@ -8,7 +8,9 @@ import { newStore } from '../records/calls.fixture.ts'
 import { journalRecords } from '../records/journal.ts'
 import { outboxPosts, type PostedItem } from '../records/outbox-posts.ts'
 import type { Claim, ReplyAddress } from '../stores/call-store.ts'
+import { createInnerCharges } from './inner-charges.ts'
 import { runCall } from './run-call.ts'
+import { unlimited } from './run-chain.fixture.ts'
 import { runDurableChain } from './run-chain.ts'
 import { createWriteBacks, type WriteBackPorts } from './write-backs.ts'
 
@@ -28,7 +30,18 @@ function claimOf(given: Partial<Claim['call']> = {}, fence = 1): Claim {
     reply,
     ...given,
   }
-  return { callId: call.callId, fence, call, deliveries: 1, lost: 0, deaths: 0, begun: false, cancelled: false }
+  return {
+    callId: call.callId,
+    fence,
+    call,
+    deliveries: 1,
+    lost: 0,
+    deaths: 0,
+    faults: 0,
+    rests: 0,
+    begun: false,
+    cancelled: false,
+  }
 }
 
 function executorOf(run: (args: { n?: number }, context: ToolContext) => unknown) {
@@ -202,7 +215,8 @@ test('on a database', async (t) => {
     const attempt = (fence: number) => {
       const claim = claimOf({ kind: 'chain', tool: 'chain' }, fence)
       const writeBack = (entry: string) => writeBacks.of(claim, entry)
-      return runDurableChain({ executor, journal, claim, payload: { steps }, signal, report, writeBack })
+      const charges = createInnerCharges(unlimited, executor, claim.call.identity)
+      return runDurableChain({ executor, journal, claim, charges, payload: { steps }, signal, report, writeBack })
     }
     const chain = await attempt(1)
     // The second call of the last step is forgotten, as if its worker had died before it was done.

@@ -10,6 +10,8 @@ export type Answer = { readonly status: number; readonly headers?: AnswerHeaders
   | { readonly kind: 'content'; readonly content: Readable }
   | { readonly kind: 'events'; readonly events: AsyncIterable<StreamEvent> }
   | { readonly kind: 'empty' }
+  /** Written already, by whoever worked on it. */
+  | { readonly kind: 'sent' }
 )
 
 export function json(body: unknown, status = 200, headers: AnswerHeaders = {}): Answer {

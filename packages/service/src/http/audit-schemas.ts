@@ -1,6 +1,4 @@
-import type { AuditFinding } from '../records/audit-findings.ts'
-import type { AuditVerdict } from '../records/audit-verify.ts'
-import type { AuditView } from '../records/audit-views.ts'
+import type { AuditFinding, AuditVerdict, AuditView } from '@gantry/contract'
 import type { ObjectSchema } from './schemas.ts'
 
 const text = { type: 'string' } as const

@@ -2,6 +2,11 @@ import { type Issue, type Json, type JsonObject, type JsonSchema, ToolError } fr
 import { nearest } from '@gantry/core'
 import { compileSchema } from '@gantry/core/schema'
 
+/** Looking for a name that was meant takes time, and nobody reads more. */
+const mostIssues = 20
+/** Further characters of a name say nothing about what was meant. */
+const longestName = 64
+
 /** Refuses an object with members that nobody reads, or that are not what they should be. */
 export type MemberCheck = (value: JsonObject) => void
 
@@ -15,7 +20,8 @@ export function memberCheck(
   const validator = compileSchema({ type: 'object', properties: withoutReferences(members), required })
   return (value) => {
     const unknown = Object.keys(value).filter((name) => !known.includes(name))
-    const issues = [...unknown.map((name) => unknownMember(name, known)), ...validator.issues(value)]
+    const strange = unknown.slice(0, mostIssues).map((name) => unknownMember(name.slice(0, longestName), known))
+    const issues = [...strange, ...validator.issues(value)].slice(0, mostIssues)
     if (issues.length === 0) return
     const text = issues.map(({ path, message }) => `${path === '' ? 'it' : path} ${message}`).join('; ')
     throw new ToolError('PAYLOAD_INVALID', `${what} cannot be taken: ${text.slice(0, 2_000)}.`, { details: { issues } })
@@ -33,7 +39,7 @@ export function asObject(what: string, value: Json): JsonObject {
 function unknownMember(name: string, known: readonly string[]): Issue {
   const [near] = nearest(name, known, { limit: 1 })
   const hint = near === undefined ? '' : ` (did you mean "${near}"?)`
-  const pointer = name.slice(0, 64).replaceAll('~', '~0').replaceAll('/', '~1')
+  const pointer = name.replaceAll('~', '~0').replaceAll('/', '~1')
   return { path: `/${pointer}`, message: `is not known here${hint}` }
 }
 

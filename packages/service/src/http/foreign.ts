@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { ToolError } from '@gantry/contract'
 
-const hostForm = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?$/i
+const hostForm = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?$/i
 const loopback: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 
 export interface ForeignOptions {
@@ -30,8 +30,9 @@ export function foreignCheck({ host, hosts, origins, secure }: ForeignOptions): 
   const pages = new Set(origins.map(lower))
   return ({ host: asked, origin }) => {
     if (asked === undefined) throw new ToolError('PAYLOAD_INVALID', 'The request names no Host.')
-    const name = hostForm.exec(asked)?.[1]?.toLowerCase()
-    if (named !== undefined && (name === undefined || !named.has(name))) {
+    const [, name, port = '0'] = hostForm.exec(lower(asked)) ?? []
+    const known = named === undefined || (name !== undefined && named.has(name))
+    if (!known || Number(port) > 65_535) {
       throw new ToolError('DENIED', 'The service is not known by this Host; add it to `service.hosts` if it should be.')
     }
     if (origin === undefined || pages.has(lower(origin))) return

@@ -1,6 +1,5 @@
-import type { JsonSchema } from '@gantry/contract'
+import type { JsonSchema, KeyView } from '@gantry/contract'
 import type { ObjectSchema } from './schemas.ts'
-import type { KeyView } from './service.ts'
 
 const text = { type: 'string' } as const
 const texts = { type: 'array', items: text } as const

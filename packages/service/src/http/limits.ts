@@ -7,7 +7,11 @@ export interface HttpLimits {
   readonly requestMs: number
   /** How long a connection stays open without a request. */
   readonly keepAliveMs: number
+  /** A tenth of them is kept for requests that do not wait. */
   readonly connections: number
+  /** Streams and waiting requests of one tenant, and of one principal, at a time. */
+  readonly waitingPerTenant: number
+  readonly waitingPerPrincipal: number
   /** How long a request may wait for the end of a call at most, and when it does not say. */
   readonly maxWaitMs: number
   readonly waitMs: number
@@ -22,6 +26,8 @@ export const defaultHttpLimits: HttpLimits = {
   requestMs: 30_000,
   keepAliveMs: 30_000,
   connections: 2_000,
+  waitingPerTenant: 1_000,
+  waitingPerPrincipal: 500,
   maxWaitMs: 120_000,
   waitMs: 30_000,
   heartbeatMs: 15_000,

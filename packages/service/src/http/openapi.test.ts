@@ -137,6 +137,12 @@ test('what the server answers is what the document says, route by route', async 
   const chain = (await check('/v1/chains', '/v1/chains', json({ steps }))) as { chainId: string }
   assert.ok(chain.chainId !== undefined)
   await check('/v1/chains', '/v1/chains', json({ steps, waitMs: 0 }))
+  const code = 'return (await tools.demo.add({ a: 1, b: 2 })).result'
+  const { output } = (await check('/v1/code', '/v1/code', json({ code, language: 'javascript' }))) as Result
+  assert.equal(output, 3)
+  await check('/v1/code', '/v1/code', json({ code, waitMs: 0 }))
+  await check('/v1/code', '/v1/code', json({ code: 7 }))
+  await check('/v1/code', '/v1/code', json({ code, limits: { toolCals: 1 } }))
   await check('/v1/tools?query=add', '/v1/tools')
   await check('/v1/tools?versions=all', '/v1/tools')
   for (const level of ['summary', 'schema', 'full']) await check(`/v1/tools/demo:add?level=${level}`, '/v1/tools/{id}')

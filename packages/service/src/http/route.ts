@@ -17,6 +17,8 @@ export interface Asked {
   readonly gone: AbortSignal
   /** Aborts when the client has gone or the server is about to close: whoever only waits stops waiting. */
   readonly stop: AbortSignal
+  /** To be called, once, by a route whose answer may take long: takes a place among such requests, or throws RATE_LIMITED. */
+  readonly hold: () => void
   readonly limits: HttpLimits
   /** Only this machine can reach the server. */
   readonly local: boolean

@@ -4,6 +4,7 @@ import { approvalRoutes } from './routes/approvals.ts'
 import { artifactRoutes } from './routes/artifacts.ts'
 import { auditRoutes } from './routes/audit.ts'
 import { callRoutes } from './routes/calls.ts'
+import { codeRoute } from './routes/code.ts'
 import { deadLetterRoutes } from './routes/dead-letters.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { operationRoutes } from './routes/operations.ts'
@@ -25,6 +26,7 @@ export function allRoutes(): readonly Route[] {
   }
   const routes = [
     ...callRoutes,
+    codeRoute,
     replayRoute,
     ...toolRoutes,
     ...approvalRoutes,

@@ -1,9 +1,17 @@
-import type { Deprecation, EffectClass, JsonSchema } from '@gantry/contract'
+import type {
+  ApprovalView,
+  CallView,
+  DeadLetter,
+  Deprecation,
+  EffectClass,
+  JsonSchema,
+  WorkerView,
+} from '@gantry/contract'
 import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
 import { auditSchemas } from './audit-schemas.ts'
 import { keySchemas } from './key-schemas.ts'
 import { policySchemas } from './policy-schemas.ts'
-import type { ApprovalView, CallView, DeadLetter, ErrorBody, WorkerView } from './service.ts'
+import type { ErrorBody } from './service.ts'
 
 /** An object schema that follows a type: a member that only one of them has does not compile. */
 export interface ObjectSchema<T> {
@@ -68,7 +76,7 @@ const callView = {
   description: 'Where a call stands.',
   properties: {
     callId: text,
-    kind: { enum: ['call', 'chain'] },
+    kind: { enum: ['call', 'chain', 'code'] },
     tool: text,
     state: { enum: states },
     principal: text,
@@ -215,6 +223,7 @@ const toolDoc = {
     tags: texts,
     effect: text,
     deprecated,
+    declaration: text,
     digest: text,
     inputSchema: { type: ['object', 'boolean'] },
     outputSchema: { type: ['object', 'boolean'] },

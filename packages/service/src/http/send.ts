@@ -5,6 +5,7 @@ import { type SendOptions, sendEvents } from './send-events.ts'
 
 /** Writes an answer. Resolves when it is out or the client has gone; rejects when it cannot be written at all. */
 export async function send(response: ServerResponse, answer: Answer, options: SendOptions): Promise<void> {
+  if (answer.kind === 'sent') return
   const { status, headers } = answer
   const head = (own: { readonly [name: string]: string | number }): void => {
     response.writeHead(status, { ...safeHeaders, ...own, ...headers })

@@ -14,6 +14,7 @@ import { readQuery } from './read-query.ts'
 import type { Route } from './route.ts'
 import { send } from './send.ts'
 import type { Service } from './service.ts'
+import type { Waiting } from './waiting.ts'
 
 /** What every route needs. */
 export interface House {
@@ -23,6 +24,8 @@ export interface House {
   readonly limits: HttpLimits
   readonly log: HttpLog
   readonly door: Door
+  /** Takes a place for a request that may take long. */
+  readonly hold: Waiting['hold']
   /** Only this machine can reach the server. */
   readonly local: boolean
   refuseForeign(headers: IncomingMessage['headers']): void
@@ -56,7 +59,8 @@ export function serveRoute(route: Route, house: House): Handler {
     const bytes = route.method === 'GET' ? noBytes : await readBody(arrival.request, limits.bodyBytes)
     if (bodyDigest !== undefined && !isBody(bytes, bodyDigest)) throw unauthenticated()
     const body = checked(asObject('The body', parseBody(bytes, limits.bodyBytes) ?? {}), checkBody)
-    return route.handle({ params, query, body, headers, identity, ...visit, limits, local }, service)
+    const hold = (): void => house.hold(identity, arrival.response, visit)
+    return route.handle({ params, query, body, headers, identity, ...visit, hold, limits, local }, service)
   }
   return serve(house, route.path, handle)
 }

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type ErrorInfo, type Result, ToolError } from '@gantry/contract'
+import { type CallView, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
 import { exchange, partsOf, startRig } from './http.fixture.ts'
 import { createHttpServer } from './server.ts'
-import type { CallView } from './service.ts'
 
 /** The error of an answer, which must be in the one shape. */
 async function errorOf(response: Response): Promise<ErrorInfo> {

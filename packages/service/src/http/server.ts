@@ -7,6 +7,7 @@ import { createDoor } from './door.ts'
 import { foreignCheck, isLoopback } from './foreign.ts'
 import { defaultHttpLimits, type HttpLimits } from './limits.ts'
 import type { HttpLog } from './log.ts'
+import type { Mount } from './mount.ts'
 import { problem } from './problems.ts'
 import { methodsOf } from './route.ts'
 import { allRoutes } from './routes.ts'
@@ -14,6 +15,7 @@ import { type Arrival, type House, serve, serveRoute } from './serve.ts'
 import type { Service } from './service.ts'
 import { admitSecure, followTls, readTls, type TlsFiles, tlsOptions } from './tls.ts'
 import { unrouted } from './unrouted.ts'
+import { createWaiting } from './waiting.ts'
 
 export interface HttpOptions {
   readonly service: Service
@@ -30,6 +32,8 @@ export interface HttpOptions {
   readonly origins?: readonly string[]
   /** Speaks TLS 1.2 or newer and nothing else; files that change are looked at again, every 10 s unless told. */
   readonly tls?: TlsFiles & { readonly lookEveryMs?: number }
+  /** What is at other addresses of the same server, behind the same checks. */
+  readonly mounts?: readonly Mount[]
 }
 
 /** A server that listens. */
@@ -53,10 +57,12 @@ export async function createHttpServer(options: HttpOptions): Promise<HttpServer
   const limits: HttpLimits = Object.defineProperties({ ...defaultHttpLimits }, own)
   const door = createDoor()
   const refuseForeign = foreignCheck({ host, hosts, origins, secure: tls !== undefined })
-  const house: House = { service, authenticate, limits, log, door, local: isLoopback(host), refuseForeign }
+  const { hold } = createWaiting(limits)
+  const house: House = { service, authenticate, limits, log, door, hold, local: isLoopback(host), refuseForeign }
   const held = tls === undefined ? undefined : await readTls(tls)
   const app = createApp(
     house,
+    options.mounts ?? [],
     tls === undefined || held === undefined ? undefined : tlsOptions(held, tls, limits.headersMs),
   )
   const endings = [door.close]
@@ -78,7 +84,7 @@ function nameOf(host: string): string {
 }
 
 /** Reading bodies, checking them and writing answers is ours; the framework finds the route. */
-function createApp(house: House, tls: TlsOptions | undefined): FastifyInstance {
+function createApp(house: House, mounts: readonly Mount[], tls: TlsOptions | undefined): FastifyInstance {
   const { limits, door } = house
   const { headersMs, requestMs, maxWaitMs } = limits
   const routes = allRoutes()
@@ -104,6 +110,8 @@ function createApp(house: House, tls: TlsOptions | undefined): FastifyInstance {
   })
   for (const route of routes)
     app.route({ method: methodsOf(route), url: route.path, handler: adapt(serveRoute(route, house)) })
+  for (const { path, handle } of mounts)
+    app.all(path, adapt(serve(house, path, (arrival, visit) => handle(arrival, visit, house))))
   app.setNotFoundHandler(other)
   app.setErrorHandler((error, request, reply) =>
     adapt(serve(house, 'unknown', () => Promise.reject(error)))(request, reply),

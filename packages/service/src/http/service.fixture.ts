@@ -1,9 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import {
+  type ApprovalView,
   type ArtifactRef,
+  type CallView,
   type ChainResult,
   type ChainStep,
+  type DeadLetter,
   type Identity,
   type Json,
   type Result,
@@ -13,7 +16,8 @@ import {
 import { createExecutor, type DefinedTool, demoTools, type KeyedState } from '@gantry/core'
 import { createKeyControl } from '../authenticators/key-control.ts'
 import { memoryKeys } from '../records/api-keys.fixture.ts'
-import type { ApprovalView, CallInput, CallView, DeadLetter, Service } from './service.ts'
+import type { CallInput } from '../stores/views.ts'
+import type { Service } from './service.ts'
 
 interface Kept {
   readonly view: CallView

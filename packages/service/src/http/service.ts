@@ -1,15 +1,23 @@
 import type { Readable } from 'node:stream'
-import type { ArtifactRef, ChainResult, ErrorInfo, Identity, Result, StreamEvent } from '@gantry/contract'
+import type {
+  ArtifactRef,
+  CallView,
+  ChainResult,
+  DeadLetter,
+  ErrorInfo,
+  Identity,
+  Paged,
+  Replay,
+  Result,
+  StreamEvent,
+  WorkerView,
+} from '@gantry/contract'
 import type { CircuitControl, Executor, RuntimeInfo } from '@gantry/core'
 import type { KeyControl } from '../authenticators/key-control.ts'
-import type { Replay } from '../execute/replay.ts'
-import type { KeyView } from '../records/api-keys.ts'
 import type { ApprovalRecords } from '../records/approvals.ts'
 import type { AuditControl } from '../records/audit-control.ts'
-import type { ApprovalView, CallInput, CallView, DeadLetter, Paged, PageQuery, WorkerView } from '../stores/views.ts'
+import type { CallInput, PageQuery } from '../stores/views.ts'
 import type { PolicyControl } from './policy-control.ts'
-
-export type { ApprovalView, CallInput, CallView, DeadLetter, KeyView, Paged, PageQuery, WorkerView }
 
 /** Whether the parts work, from what they did last rather than from what they say. */
 export interface Readiness {
@@ -26,9 +34,19 @@ export interface Readiness {
  * - Errors: every method rejects with ToolError.
  */
 export interface Service {
-  /** Checks a call, keeps it durably and answers where it is; a repeat of the same key answers the first one. */
-  submit(input: CallInput, identity: Identity): Promise<{ readonly callId: string; readonly repeated: boolean }>
-  /** The outcome once there is one; undefined when there is none after `waitMs`, or when the signal aborts. */
+  /**
+   * Checks a call, keeps it durably and answers where it is; a repeat of the same key answers the first one. One that
+   * `waits` tells its caller nothing of the call before `wait` has answered, because the call may last only then.
+   */
+  submit(
+    input: CallInput,
+    identity: Identity,
+    how?: { readonly waits?: boolean },
+  ): Promise<{ readonly callId: string; readonly repeated: boolean }>
+  /**
+   * The outcome once there is one; undefined when there is none after `waitMs`, or when the signal aborts: then the call
+   * is kept durably, or this rejects with SERVICE_UNAVAILABLE because it was lost with a database that crashed.
+   */
   wait(
     callId: string,
     identity: Identity,
@@ -77,7 +95,7 @@ export interface Service {
   runtimes(): Promise<readonly RuntimeInfo[]>
   readonly circuits: Pick<CircuitControl, 'list'>
   /** The executor of the present configuration, for discovery. */
-  readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'hashFor'>
+  readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'find' | 'hashFor' | 'ready' | 'catalog'>
   ready(): Promise<Readiness>
   /** Metrics in Prometheus text form; `shared` names neither tenants nor their tools once there are several. */
   metrics(scope?: 'whole' | 'shared'): Promise<{ readonly type: string; readonly text: string }>

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { Agent, request as ask } from 'node:https'
 import { connect as connectPlain } from 'node:net'
 import { join } from 'node:path'
@@ -51,9 +51,15 @@ async function refusal(work: Promise<unknown>): Promise<unknown> {
 /** The certificate under names that stay, as they are replaced by others. */
 function placed(name: string, certificate: Certificate): Certificate {
   const files = { certFile: join(authority.folder, `${name}.pem`), keyFile: join(authority.folder, `${name}.key`) }
-  copyFileSync(certificate.certFile, files.certFile)
-  copyFileSync(certificate.keyFile, files.keyFile)
+  replace(certificate.certFile, files.certFile)
+  replace(certificate.keyFile, files.keyFile)
   return files
+}
+
+/** At once, so that whoever looks sees one or the other. */
+function replace(from: string, to: string): void {
+  copyFileSync(from, `${to}.next`)
+  renameSync(`${to}.next`, to)
 }
 
 test('over TLS everything is as without it, with the order to come no other way', async (t) => {
@@ -128,7 +134,7 @@ test('files that cannot be used leave the old certificate in place, and are told
   }
   writeFileSync(tls.certFile, 'nonsense')
   await until(1)
-  copyFileSync(authority.issue().certFile, tls.certFile)
+  replace(authority.issue().certFile, tls.certFile)
   await until(2)
   placed('broken', authority.issue({ days: -1 }))
   await until(3)

@@ -55,7 +55,11 @@ export function followTls(
 ): () => void {
   let used = first.stamp
   let told = ''
+  let looking = false
   const look = async (): Promise<void> => {
+    // One that takes longer than the time between two must not be overtaken by the next.
+    if (looking) return
+    looking = true
     try {
       const { context, stamp } = await readTls(files)
       told = ''
@@ -67,6 +71,8 @@ export function followTls(
       const message = err instanceof Error ? err.message : ''
       if (message !== told) log.error({ err }, 'The certificate of the API cannot be replaced; the old one stays.')
       told = message
+    } finally {
+      looking = false
     }
   }
   const timer = setInterval(() => void look(), everyMs).unref()

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { showBytes } from '@gantry/core'
 import fc from 'fast-check'
 import { searchText } from './artifact-search.ts'
-import { showBytes } from './artifact-text.ts'
 
 /** Content in pieces of the given sizes, over and over. */
 async function* inPieces(content: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {

@@ -1,4 +1,4 @@
-import { cutStart, jsonBytes, mostShown, wholeEnd } from './artifact-text.ts'
+import { cutStart, jsonBytes, mostShown, wholeEnd } from '@gantry/core'
 
 /** A place where the text stands. */
 export interface Match {

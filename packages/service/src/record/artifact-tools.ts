@@ -1,8 +1,7 @@
 import { buffer } from 'node:stream/consumers'
-import { type DefinedTool, defineTool } from '@gantry/core'
+import { type DefinedTool, defineTool, showBytes } from '@gantry/core'
 import type { Artifacts } from '../records/artifacts.ts'
 import { searchText } from './artifact-search.ts'
-import { showBytes } from './artifact-text.ts'
 
 /** Tools to read what was too large for a result; everybody sees the artifacts of his own tenant. */
 export function artifactTools(artifacts: Pick<Artifacts, 'open'>): DefinedTool[] {

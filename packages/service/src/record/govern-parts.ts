@@ -29,9 +29,19 @@ function* stepParts(step: DraftStep): Generator<Part> {
 function* resultParts(result: DraftResult): Generator<Part> {
   if (isSandboxed(result)) yield* sandboxParts(result)
   else yield outputPart(result, 'The output', result)
+  yield* programParts(result)
   yield* contentParts(result)
   yield* messageParts(result)
   yield* errorParts(result, result)
+}
+
+function* programParts(owner: DraftResult): Generator<Part> {
+  const { program } = owner
+  if (program === undefined) return
+  const replace = (taken: TakenOut): void => {
+    owner.program = { ...program, printed: markedText(taken) }
+  }
+  yield valuePart(program.printed, { what: 'What the program printed', name: 'printed', owner, replace })
 }
 
 function outputPart(holder: { output: Json }, what: string, owner: DraftResult | undefined): Part {

@@ -46,6 +46,17 @@ const withoutDatabase: Pick<Artifacts, 'keep'> = {
 }
 
 testOnDatabases({
+  'what a program printed is kept beside its result when it is large, and its calls stay': async (stores) => {
+    const { govern, bytesOf } = governor(stores)
+    const printed = words(50_000)
+    const program = { language: 'javascript', printed, calls: [] } as const
+    const { result, bytes } = await govern(someResult({ output: 1, program }))
+    assert.ok(bytes <= limits.inlineBytes)
+    const governed = result as Result
+    assert.deepEqual([governed.output, governed.program?.calls], [1, []])
+    assert.ok(governed.program?.printed.startsWith(printed.slice(0, 50)))
+    assert.equal((await bytesOf(governed.artifacts[0]?.id)).toString(), printed)
+  },
   'a small result stays as it is, and nothing is kept beside it': async (stores) => {
     const result = someResult({ output: 'x'.repeat(19_000) })
     const governed = await governor(stores).govern(result)

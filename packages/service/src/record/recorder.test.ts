@@ -55,6 +55,16 @@ test('an outcome that the store takes is accepted, and one under an old fence re
   assert.deepEqual(refused, ['b'])
 })
 
+test('an outcome of a call that the database may have lost does not wait on disk, alone or among others', async () => {
+  const { recorder, spool } = recorderWith({ finish: () => Promise.reject(away('none')) })
+  const light: Ending = { ...ending('light'), unflushed: true }
+  assert.equal(await recorder.finish(light), 'left')
+  assert.equal(spool.depth, 0)
+  const both = await Promise.all([recorder.finish(ending('kept')), recorder.finish({ ...light, callId: 'other' })])
+  assert.deepEqual([both, spool.kept.map(({ callId }) => callId)], [['spooled', 'left'], ['kept']])
+  assert.equal(await recorder.finish(light), 'left')
+})
+
 test('while the database is away outcomes wait on disk, in order, and are handed over when it is back', async () => {
   let up = false
   const committed: string[] = []

@@ -12,6 +12,8 @@ export type Recorded =
   | 'refused'
   /** It waits on disk for the database to come back. */
   | 'spooled'
+  /** Of a call that the database may have lost there is no outcome; if it has it still, it is run again. */
+  | 'left'
 
 /**
  * Makes outcomes durable.
@@ -53,9 +55,12 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
     })
   }
   const keep = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
-    await exclusively(() => spool.add(endings))
-    bus.emit('spool:changed', { depth: spool.depth })
-    return endings.map(() => 'spooled')
+    const lasting = endings.filter(({ unflushed }) => unflushed !== true)
+    if (lasting.length > 0) {
+      await exclusively(() => spool.add(lasting))
+      bus.emit('spool:changed', { depth: spool.depth })
+    }
+    return endings.map(({ unflushed }) => (unflushed === true ? 'left' : 'spooled'))
   }
   const record = async (endings: readonly Ending[]): Promise<readonly (Recorded | { readonly failure: unknown })[]> => {
     // What waits on disk is older: nothing overtakes it while the database is away.

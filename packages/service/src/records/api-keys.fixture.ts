@@ -1,5 +1,5 @@
-import { ToolError } from '@gantry/contract'
-import { type KeyRecords, type KeyView, type LiveKey, makerOf, type NewKey, takenError } from './api-keys.ts'
+import { type Identity, type KeyView, ToolError } from '@gantry/contract'
+import { type KeyRecords, type LiveKey, makerOf, type NewKey, takenError } from './api-keys.ts'
 
 /** Keys without a database, for tests of what stands before them. */
 export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
@@ -27,22 +27,27 @@ export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
     views.set(id, view)
     return view
   }
+  const refuseTaken = ({ identity: { tenant, principal } }: NewKey, by: Identity): void => {
+    const same = [...views.values()].filter((view) => view.tenant === tenant && view.principal === principal)
+    const own = same.some(({ createdBy, replaces }) => createdBy === makerOf(by, tenant) && replaces === undefined)
+    if (same.length > 0 && !own) throw takenError()
+  }
   const asked: string[][] = []
   return {
     asked,
     get,
     async add(key, by, { unclaimed } = { unclaimed: false }) {
-      const { tenant, principal } = key.identity
-      const same = [...views.values()].filter((view) => view.tenant === tenant && view.principal === principal)
-      const own = same.some(({ createdBy, replaces }) => createdBy === makerOf(by, tenant) && replaces === undefined)
-      if (unclaimed && same.length > 0 && !own) throw takenError()
-      return put(key, makerOf(by, tenant))
+      if (unclaimed) refuseTaken(key, by)
+      return put(key, makerOf(by, key.identity.tenant))
     },
     pending: async () => [],
     list: async (_query, tenant) => ({
       items: [...views.values()].filter((view) => tenant === undefined || view.tenant === tenant),
     }),
-    rotate: async (id, next, _overlapMs, by) => put(next, by.principal, id),
+    async rotate(id, next, _overlapMs, by, { unclaimed } = { unclaimed: false }) {
+      if (unclaimed) refuseTaken(next, by)
+      return put(next, makerOf(by, next.identity.tenant), id)
+    },
     async revoke(id, tenant) {
       const view: KeyView = { ...(await get(id, tenant)), state: 'revoked', revokedAt: new Date().toISOString() }
       views.set(id, view)

@@ -116,6 +116,19 @@ testOnDatabases({
     await keys.add(someKey('hhhhhhhhhhhh'), maker)
   },
 
+  'a key of a principal that only others made is not rotated for one who may not have it': async ({ database }) => {
+    const keys = keyRecords(database)
+    const other = { ...maker, principal: 'other' }
+    await keys.add(someKey('aaaaaaaaaaaa'), maker)
+    const taking = keys.rotate('aaaaaaaaaaaa', someKey('bbbbbbbbbbbb'), 0, other, { unclaimed: true })
+    await assert.rejects(taking, { code: 'DENIED' })
+    assert.equal((await keys.get('aaaaaaaaaaaa', 'acme')).state, 'live', 'nothing was changed by the refusal')
+    await keys.rotate('aaaaaaaaaaaa', someKey('bbbbbbbbbbbb'), 60_000, other)
+    const again = keys.rotate('bbbbbbbbbbbb', someKey('cccccccccccc'), 0, other, { unclaimed: true })
+    await assert.rejects(again, { code: 'DENIED' }, 'whoever rotated a key did not make it')
+    await keys.rotate('bbbbbbbbbbbb', someKey('cccccccccccc'), 0, maker, { unclaimed: true })
+  },
+
   'the calls of a principal that wait are found, and none that runs or is of another': async ({ database }) => {
     await addRows(database, 'calls', [
       ...['waits', 'later', 'asked', 'runs', 'done'].map((id) => someCall(id, { principal: 'key:ci' })),

@@ -1,6 +1,6 @@
-import { type Identity, ToolError } from '@gantry/contract'
+import { type Identity, type KeyView, type Paged, ToolError } from '@gantry/contract'
 import type { Database, Queries } from '../databases/database.ts'
-import type { Paged, PageQuery } from '../stores/views.ts'
+import type { PageQuery } from '../stores/views.ts'
 import { type AuditNote, noteAudit } from './audit-notes.ts'
 import {
   claimSql,
@@ -17,28 +17,6 @@ import {
   usedSql,
 } from './key-statements.ts'
 import { readPlace, writePlace } from './place.ts'
-
-/** A key as those see it who may look after keys; never what tells whether somebody has it. */
-export interface KeyView {
-  readonly id: string
-  /** A bearer key is sent with each request; a signing key never leaves its owner. */
-  readonly kind: 'bearer' | 'signing'
-  readonly name: string
-  readonly tenant: string
-  readonly principal: string
-  readonly permissions: readonly string[]
-  readonly roles: readonly string[]
-  readonly tools?: readonly string[]
-  readonly state: 'live' | 'expired' | 'revoked'
-  readonly createdAt: string
-  readonly createdBy: string
-  readonly expiresAt: string
-  readonly revokedAt?: string
-  /** Within a minute or two. */
-  readonly lastUsedAt?: string
-  /** The key in whose place it came. */
-  readonly replaces?: string
-}
 
 /** Tells whether somebody has a key: the SHA-256 of one that is sent, or the public half of one that signs, in base64url. */
 export type Verifier = { readonly digest: string } | { readonly publicKey: string }
@@ -80,8 +58,14 @@ export interface KeyRecords {
   /** Newest first, those that are over too. */
   list(query: PageQuery, tenant: string | undefined): Promise<Paged<KeyView>>
   get(id: string, tenant: string | undefined): Promise<KeyView>
-  /** INPUT_INVALID for a key that is over or was rotated before. */
-  rotate(id: string, next: NewKey, overlapMs: number, by: Identity): Promise<KeyView>
+  /** INPUT_INVALID for a key that is over or was rotated before; with `unclaimed`, DENIED as for `add`. */
+  rotate(
+    id: string,
+    next: NewKey,
+    overlapMs: number,
+    by: Identity,
+    options?: { readonly unclaimed: boolean },
+  ): Promise<KeyView>
   /** A second time changes nothing. */
   revoke(id: string, tenant: string | undefined, by: Identity): Promise<KeyView>
   /** The calls of a principal that nobody works on: they wait for their turn, their time or a person. */
@@ -106,11 +90,8 @@ export function keyRecords(database: Database): KeyRecords {
   return {
     get,
     async add(key, by, { unclaimed } = { unclaimed: false }) {
-      const { tenant, principal } = key.identity
       await database.transaction(async (queries) => {
-        await queries.query(claimSql, [tenant, principal])
-        const taken = unclaimed ? await queries.query(takenSql, [tenant, principal, makerOf(by, tenant)]) : []
-        if (taken.length > 0) throw takenError()
+        await claim(queries, key.identity, by, unclaimed)
         await queries.query(insertSql, [...valuesOf(key, by), null])
         await noteAudit(queries, noteOf('keys.create', key.id, key, by))
       })
@@ -125,8 +106,9 @@ export function keyRecords(database: Database): KeyRecords {
       if (last === undefined || rows.length <= most) return { items }
       return { items, cursor: writePlace({ at: last.place, id: last.id }) }
     },
-    async rotate(id, next, overlapMs, by) {
+    async rotate(id, next, overlapMs, by, { unclaimed } = { unclaimed: false }) {
       await database.transaction(async (queries) => {
+        await claim(queries, next.identity, by, unclaimed)
         // Whoever rotates the same key at the same time waits here, and finds its successor with the next statement.
         await queries.query(lockSql, [id])
         const ended = await queries.query(endSql, [id, overlapMs])
@@ -164,6 +146,18 @@ export function keyRecords(database: Database): KeyRecords {
       await database.query(usedSql, [JSON.stringify(ids)])
     },
   }
+}
+
+/** Makes all who want a key of a principal take turns, and refuses those who may not have one. */
+async function claim(
+  queries: Queries,
+  { tenant, principal }: Identity,
+  by: Identity,
+  unclaimed: boolean,
+): Promise<void> {
+  await queries.query(claimSql, [tenant, principal])
+  const taken = unclaimed ? await queries.query(takenSql, [tenant, principal, makerOf(by, tenant)]) : []
+  if (taken.length > 0) throw takenError()
 }
 
 /** DENIED: somebody else could be meant by this principal. */

@@ -1,5 +1,5 @@
-import type { Json } from '@gantry/contract'
-import type { ApprovalView } from '../stores/views.ts'
+import type { ApprovalView, Json } from '@gantry/contract'
+import { fitsSql } from './reader.ts'
 
 /** What there is to know of an approval besides its arguments. */
 export type ApprovalRow = {
@@ -33,13 +33,17 @@ const columns = `
     else 'open'
   end as state`
 
-/** $1: the tenant; $2, $3: the place before; $4: how many; $5: all of the tenant's; $6: or this principal's; $7: or for these roles. */
+/**
+ * $1: the tenant; $2, $3: the place before; $4: how many; $5: all of the tenant's; $6: or this principal's; $7: or for these
+ * roles; $8: what the names of their tools begin with, null for all.
+ */
 function listOf(condition: string): string {
   return `
     select ${columns}
     from approvals a left join queue q on q.call_id = a.call_id
     where a.tenant = $1 and (a.asked_at, a.id) < ($2::timestamptz, $3::text)
-      and ($5::boolean or a.principal = $6 or a.approvers ?| $7::text[]) ${condition}
+      and ($5::boolean or a.principal = $6 or a.approvers ?| $7::text[])
+      and ($8::text is null or ${fitsSql('a.tool', '$8')}) ${condition}
     order by a.asked_at desc, a.id desc
     limit $4`
 }

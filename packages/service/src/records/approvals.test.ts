@@ -229,6 +229,23 @@ testOnDatabases({
       await assert.rejects(records.get(id, bob), refusal('NOT_FOUND'))
   },
 
+  'a question about a tool that is not there for who looks is not there, also to decide': async ({ database }) => {
+    const { records, id } = await asked(database)
+    const absent = refusal('NOT_FOUND', /^There is no approval of this id\.$/)
+    for (const who of [bob, alice, { ...mona, permissions: ['*'] }]) {
+      const bound = { ...who, tools: ['mail:*', 'math:add:2.0.0'] }
+      await assert.rejects(records.get(id, bound), absent)
+      await assert.rejects(records.decide(id, { decision: 'approve' }, bound), absent)
+      assert.deepEqual((await records.list({ state: 'all' }, bound)).items, [])
+    }
+    assert.equal(await laneOf(database), 'asked')
+    for (const tools of [['mail:*', 'Math:*'], ['math:add'], ['*']]) {
+      assert.equal((await records.list({}, { ...bob, tools })).items[0]?.id, id)
+      assert.equal((await records.get(id, { ...bob, tools })).state, 'open')
+    }
+    assert.equal(await decidedBy(records, id, { ...bob, tools: ['math:add:1.0.0'] }), 'approved')
+  },
+
   'a question whose call has ended is void, and cannot be decided': async ({ database }) => {
     const { records, id } = await asked(database)
     await database.query('delete from queue')

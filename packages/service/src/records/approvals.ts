@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto'
-import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { type ApprovalView, type Identity, type JsonObject, type Paged, ToolError } from '@gantry/contract'
 import { createRedactor, holds } from '@gantry/core'
 import type { Database } from '../databases/database.ts'
 import { resume } from '../stores/sql/resume.ts'
 import { storable } from '../stores/storable.ts'
-import type { ApprovalView, Paged, PageQuery } from '../stores/views.ts'
+import type { PageQuery } from '../stores/views.ts'
 import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
 import { noteAudit } from './audit-notes.ts'
 import { readPlace, writePlace } from './place.ts'
+import { seenValues, seesTool } from './reader.ts'
 
 /** One call that a person is asked about. */
 export interface AskedCall {
@@ -40,7 +41,8 @@ export type Standing =
  * It is about one call with one fingerprint, so that another call, other arguments or another definition ask anew. When
  * its call ends without it, it is *void*. An approval counts while who gave it is one of those whom the policy asks; when
  * it asks others by the time the call goes on, they are asked in another question. A decision lets the call be claimed in the same transaction, and is audited there.
- * - Tenants: a question of another tenant is NOT_FOUND, like one that never was.
+ * - Tenants: a question of another tenant, or about a tool that is not there for who looks, is NOT_FOUND, like one that
+ *   never was.
  * - Errors: NOT_FOUND, DENIED, INPUT_INVALID for what cannot be decided any more, otherwise the store's.
  */
 export interface ApprovalRecords {
@@ -66,10 +68,11 @@ const longestArgs = 65_536
 const redactor = createRedactor()
 
 export function approvalRecords(database: Database): ApprovalRecords {
-  const find = async (id: string, { tenant }: Identity): Promise<ApprovalRow & { args: string | null }> => {
-    const rows = idForm.test(id) ? await database.asTenant(tenant).query<FoundRow>(getSql, [tenant, id]) : []
-    if (rows[0] === undefined) throw new ToolError('NOT_FOUND', 'There is no approval of this id.')
-    return rows[0]
+  const find = async (id: string, identity: Identity): Promise<FoundRow> => {
+    const { tenant } = identity
+    const [row] = idForm.test(id) ? await database.asTenant(tenant).query<FoundRow>(getSql, [tenant, id]) : []
+    if (row !== undefined && seesTool(identity, row.tool)) return row
+    throw new ToolError('NOT_FOUND', 'There is no approval of this id.')
   }
   const askedBefore = ({ tenant, callId, innerId, fingerprint }: AskedCall): Promise<readonly StandingRow[]> =>
     database.query<StandingRow>(standingSql, [tenant, callId, innerId, fingerprint])
@@ -107,7 +110,7 @@ export function approvalRecords(database: Database): ApprovalRecords {
         .asTenant(tenant)
         .query<ApprovalRow>(listSql[state], [
           ...[tenant, at, id, most + 1],
-          ...[holds(identity, approvePermission), principal, roles],
+          ...[holds(identity, approvePermission), principal, roles, seenValues(identity)[0]],
         ])
       const items = rows.slice(0, most)
       const last = items.at(-1)

@@ -1,13 +1,14 @@
-import { type Identity, ToolError } from '@gantry/contract'
+import { type AuditVerdict, type AuditView, type Identity, type Paged, ToolError } from '@gantry/contract'
 import { holds } from '@gantry/core'
 import type { Database } from '../databases/database.ts'
-import type { Paged, PageQuery } from '../stores/views.ts'
+import type { PageQuery } from '../stores/views.ts'
+import { lineOf } from './audit-line.ts'
 import { type AuditEntry, readAudit } from './audit-reader.ts'
 import type { AuditRow } from './audit-rows.ts'
 import type { Sealer } from './audit-sealer.ts'
 import type { SealKey } from './audit-seals.ts'
-import { type AuditVerdict, verifyAudit } from './audit-verify.ts'
-import { type AuditFilter, type AuditView, auditViews } from './audit-views.ts'
+import { verifyAudit } from './audit-verify.ts'
+import { type AuditFilter, auditViews } from './audit-views.ts'
 
 /** With the tenant that is asked for: the caller's own when absent, `*` for all. */
 export interface AuditQuery extends AuditFilter {
@@ -16,7 +17,8 @@ export interface AuditQuery extends AuditFilter {
 
 /**
  * What may be asked of the audit record; that somebody may ask at all is checked by the door.
- * - Errors: DENIED for other tenants to whoever does not hold `gantry:tenants`, INPUT_INVALID for a query that makes no
+ * - Errors: DENIED for other tenants to whoever does not hold `gantry:tenants`, and for the whole record to one who is bound
+ *   to `tools`; INPUT_INVALID for a query that makes no
  *   sense, otherwise the store's.
  */
 export interface AuditControl {
@@ -40,11 +42,15 @@ export function createAuditControl(
   const views = auditViews(database)
   return {
     async list({ tenant, ...query }, identity) {
-      return views.list({ ...query, ...timesOf(query) }, allowed(tenant, identity))
+      return views.list({ ...query, ...timesOf(query) }, { tenant: allowed(tenant, identity), reader: identity })
     },
     export({ tenant, ...filter }, identity, signal) {
       const whose = allowed(tenant, identity)
-      if (whose !== undefined) return lines(rowEntries(views.all({ ...filter, ...timesOf(filter) }, whose, signal)))
+      if (whose !== undefined) {
+        const rows = views.all({ ...filter, ...timesOf(filter) }, { tenant: whose, reader: identity }, signal)
+        return lines(rowEntries(rows))
+      }
+      if (identity.tools !== undefined) throw new ToolError('DENIED', 'The whole record is for those without tools.')
       if (Object.values(filter).every((value) => value === undefined)) return lines(readAudit(database, signal))
       throw new ToolError('INPUT_INVALID', 'The whole record is exported without other conditions.')
     },
@@ -86,11 +92,6 @@ async function* rowEntries(rows: AsyncIterable<AuditRow>): AsyncGenerator<AuditE
   for await (const row of rows) yield { kind: 'row', ...row }
 }
 
-/** Characters that JSON leaves in and a terminal or another reader may take for more than text. */
-const unsafe = /[\u007f-\u009f\u2028\u2029]/g
-
 async function* lines(entries: AsyncIterable<AuditEntry>): AsyncGenerator<string, void> {
-  for await (const entry of entries) {
-    yield `${JSON.stringify(entry).replace(unsafe, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)}\n`
-  }
+  for await (const entry of entries) yield `${lineOf(entry)}\n`
 }

@@ -1,15 +1,18 @@
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { ToolError } from '@gantry/contract'
+import { lineOf } from './audit-line.ts'
 import type { AuditEntry } from './audit-reader.ts'
 import type { AuditRow } from './audit-rows.ts'
 import type { Seal } from './audit-seals.ts'
+import type { ReadEntry } from './audit-verify.ts'
 
 /**
- * What an export wrote, read back line by line. What a line says is for who verifies to judge; one that is neither a row
- * nor a seal rejects with INPUT_INVALID, which names it.
+ * What an export wrote, read back line by line. What a line says is for who verifies to judge, and so is one that no export
+ * writes like this, with a member twice or one too many; one that is neither a row nor a seal rejects with INPUT_INVALID,
+ * which names it.
  */
-export async function* readAuditFile(file: string, signal: AbortSignal): AsyncGenerator<AuditEntry, void> {
+export async function* readAuditFile(file: string, signal: AbortSignal): AsyncGenerator<ReadEntry, void> {
   const input = createReadStream(file, { signal })
   const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
   let number = 0
@@ -18,7 +21,7 @@ export async function* readAuditFile(file: string, signal: AbortSignal): AsyncGe
       number += 1
       const entry = entryIn(line)
       if (entry === undefined) throw new ToolError('INPUT_INVALID', `Line ${number} of ${file} is no row and no seal.`)
-      yield entry
+      yield lineOf(entry) === line ? entry : { ...entry, oddLine: number }
     }
   } finally {
     lines.close()

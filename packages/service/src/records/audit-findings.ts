@@ -1,13 +1,4 @@
-/** Something that is not as it was sealed, and where. */
-export interface AuditFinding {
-  readonly what: 'changed' | 'missing' | 'inserted' | 'order' | 'seal' | 'chain' | 'key' | 'head'
-  /** The number of the row. */
-  readonly seq?: number
-  /** The number of the seal. */
-  readonly seal?: number
-  readonly message: string
-}
-
+import type { AuditFinding } from '@gantry/contract'
 /** Findings as they are made: the first are kept, all are counted. */
 export interface Findings {
   readonly first: readonly AuditFinding[]

@@ -50,8 +50,9 @@ export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGe
       yield* rowsUpto(seal.uptoSeq, last)
     }
     if (seals.length > 0) continue
-    if (read.length === 0) break
-    yield* rowsUpto(Number.POSITIVE_INFINITY, null)
+    // The last ones; a seal that is made from here on vouches for rows that were given as unsealed.
+    if (read.length > 0) yield* rowsUpto(Number.POSITIVE_INFINITY, null)
+    break
   }
   for (const { seq } of await queries.query<{ seq: string }>(straysSql, [lowest, mostStrays]))
     yield { kind: 'stray', seq }

@@ -60,6 +60,11 @@ export function createRowCheck(findings: Findings): RowCheck {
     },
     under(next, how) {
       end()
+      // Rows of a file that come before their seal, or whose seal is gone.
+      if (how.gap !== undefined) how.gap.rows += unsealed
+      else if (unsealed > 0)
+        findings.add('inserted', { seal: next.n }, `${unsealed} rows under no seal stand before seal ${next.n}.`)
+      unsealed = 0
       seal = next
       holds = how.holds
       gap = how.gap

@@ -1,24 +1,9 @@
-import { ToolError } from '@gantry/contract'
+import { type AuditVerdict, ToolError } from '@gantry/contract'
 import { createChainCheck, type Retired } from './audit-chain-check.ts'
-import { type AuditFinding, createFindings, type Findings } from './audit-findings.ts'
+import { createFindings, type Findings } from './audit-findings.ts'
 import type { AuditEntry } from './audit-reader.ts'
 import { createRowCheck } from './audit-row-check.ts'
 import type { SealKey } from './audit-seals.ts'
-
-export interface AuditVerdict {
-  readonly ok: boolean
-  readonly seals: number
-  readonly rows: number
-  /** Rows at the end that no seal stands for yet. */
-  readonly unsealed: number
-  /** The last seal, as `number:hash`: kept elsewhere, it shows later that the end was not cut off. */
-  readonly head?: string
-  /** The last seal that the retention removed. */
-  readonly retired?: Pick<Retired, 'seal' | 'uptoSeq' | 'at'>
-  /** The first hundred. */
-  readonly findings: readonly AuditFinding[]
-  readonly findingsTotal: number
-}
 
 export interface VerifyOptions {
   /** All that seals were made with. */
@@ -27,6 +12,9 @@ export interface VerifyOptions {
   readonly head?: string | undefined
 }
 
+/** An entry with, when it stands in a file otherwise than an export writes it, the number of its line. */
+export type ReadEntry = AuditEntry & { readonly oddLine?: number }
+
 /**
  * Whether the audit record is as it was sealed: every seal unchanged and in its place, every row under it there and
  * unchanged, and none besides. The seals that the retention removed are missing at one place, and its last note on the
@@ -34,7 +22,7 @@ export interface VerifyOptions {
  * - Errors: INPUT_INVALID for a head that is none, and those of `entries`; what is wrong with the record is in the verdict.
  */
 export async function verifyAudit(
-  entries: AsyncIterable<AuditEntry>,
+  entries: AsyncIterable<ReadEntry>,
   { keys = [], head }: VerifyOptions = {},
 ): Promise<AuditVerdict> {
   const wanted = head === undefined ? undefined : readHead(head)
@@ -43,6 +31,7 @@ export async function verifyAudit(
   const rows = createRowCheck(findings)
   let met: string | undefined
   for await (const entry of entries) {
+    if (entry.oddLine !== undefined) tellOfLine(entry, entry.oddLine, findings)
     if (entry.kind === 'row') rows.take(entry)
     else if (entry.kind === 'stray') rows.stray(entry.seq)
     else {
@@ -61,6 +50,13 @@ export async function verifyAudit(
     ...(retired === undefined ? {} : { retired: { seal: retired.seal, uptoSeq: retired.uptoSeq, at: retired.at } }),
     ...{ findings: findings.first, findingsTotal: findings.total },
   }
+}
+
+/** Rows and seals are hashed by what they mean, so that only this shows what else a line says. */
+function tellOfLine(entry: AuditEntry, line: number, findings: Findings): void {
+  const say = (name: string): string => `Line ${line} is not what an export writes for ${name}.`
+  if (entry.kind === 'seal') findings.add('seal', { seal: entry.n }, say(`seal ${entry.n}`))
+  else if (entry.kind === 'row') findings.add('changed', { seq: entry.seq }, say(`row ${entry.seq}`))
 }
 
 interface Head {

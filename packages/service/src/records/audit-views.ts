@@ -1,34 +1,14 @@
-import { type Json, ToolError } from '@gantry/contract'
+import { type AuditView, type Json, type Paged, ToolError } from '@gantry/contract'
 import type { Queries, TenantReads } from '../databases/database.ts'
-import type { Paged, PageQuery } from '../stores/views.ts'
+import type { PageQuery } from '../stores/views.ts'
 import { type AuditRow, lastNumberSql, rowColumns } from './audit-rows.ts'
+import { fitsSql, type Reader, seenValues } from './reader.ts'
 
 /** What rows of the record tell of: a call's way, one that was not taken in, and what somebody did to the service. */
 export const auditPhases = [
   ...['start', 'intent', 'end', 'lost', 'released', 'refused'],
   ...['admin', 'redrive', 'discard'],
 ]
-
-/** A row of the audit record for who reads it. */
-export interface AuditView {
-  readonly seq: number
-  readonly at: string
-  readonly tenant: string
-  readonly principal: string
-  /** The call, or what else was acted on. */
-  readonly callId: string
-  /** One of `auditPhases`. */
-  readonly phase: string
-  /** The tool, or what was done. */
-  readonly tool: string
-  readonly fence: number
-  readonly worker?: string
-  readonly status?: string
-  readonly code?: string
-  /** The version of the configuration, with its policy, that decided. */
-  readonly config?: string
-  readonly details?: Json
-}
 
 /** Which rows; what is absent does not matter. */
 export interface AuditFilter {
@@ -48,12 +28,20 @@ export interface AuditFilter {
  * The audit record for search. Rows are found by looking at so many at a time; a page may have few rows or none and yet
  * a cursor, because a search through very many is left off for the next page.
  * - Tenants: the rows of one, or of all for the tenant `undefined`, which is for the caller to allow.
+ * - Readers: for one with `tools`, rows of tools that are not there for him are not there either, nor what was done to the
+ *   service, nor of chains and programs those of others.
  */
 export interface AuditViews {
   /** The newest first. */
-  list(query: AuditFilter & PageQuery, tenant: string | undefined): Promise<Paged<AuditView>>
+  list(query: AuditFilter & PageQuery, whose: Whose): Promise<Paged<AuditView>>
   /** All of them, oldest first, with `details` as they are. */
-  all(filter: AuditFilter, tenant: string | undefined, signal: AbortSignal): AsyncGenerator<AuditRow, void>
+  all(filter: AuditFilter, whose: Whose, signal: AbortSignal): AsyncGenerator<AuditRow, void>
+}
+
+/** Whose rows, and who reads them. */
+export interface Whose {
+  readonly tenant: string | undefined
+  readonly reader: Reader
 }
 
 const usualPage = 50
@@ -70,7 +58,7 @@ export function auditViews(database: Queries & TenantReads): AuditViews {
   }
   const rowsOf = (tenant: string | undefined): Queries => (tenant === undefined ? database : database.asTenant(tenant))
   return {
-    async list({ limit = usualPage, cursor, ...filter }, tenant) {
+    async list({ limit = usualPage, cursor, ...filter }, whose) {
       const most = Math.min(Math.max(1, limit), largestPage)
       const { low, high } = await rangeOf(filter)
       const found: AuditRow[] = []
@@ -78,20 +66,21 @@ export function auditViews(database: Queries & TenantReads): AuditViews {
       for (let spans = 0; spans < mostSpans && found.length < most && before > low; spans++) {
         const from = Math.max(low, before - span)
         const left = most - found.length
-        const rows = await rowsOf(tenant).query<AuditRow>(newestSql, [from, before, left, ...texts(filter, tenant)])
+        const values = [from, before, left, ...texts(filter, whose)]
+        const rows = await rowsOf(whose.tenant).query<AuditRow>(newestSql, values)
         found.push(...rows)
         before = rows.length < left ? from : (rows.at(-1)?.seq ?? from)
       }
       const items = found.map(viewOf)
       return before > low ? { items, cursor: writeCursor(before) } : { items }
     },
-    async *all(filter, tenant, signal) {
+    async *all(filter, whose, signal) {
       const { low, high } = await rangeOf(filter)
       for (let from = low; from <= high; ) {
         signal.throwIfAborted()
         const before = from + span
-        const values = [from, before, exportPage, ...texts(filter, tenant)]
-        const rows = await rowsOf(tenant).query<AuditRow>(oldestSql, values)
+        const values = [from, before, exportPage, ...texts(filter, whose)]
+        const rows = await rowsOf(whose.tenant).query<AuditRow>(oldestSql, values)
         yield* rows
         from = rows.length < exportPage ? before : (rows.at(-1)?.seq ?? before) + 1
       }
@@ -99,9 +88,10 @@ export function auditViews(database: Queries & TenantReads): AuditViews {
   }
 }
 
-function texts(filter: AuditFilter, tenant: string | undefined): (string | null)[] {
+function texts(filter: AuditFilter, { tenant, reader }: Whose): (string | null)[] {
   const { principal, tool, call, status, phase, since, until } = filter
-  return [tenant, principal, tool, call, status, phase, since, until].map((text) => text ?? null)
+  const asked = [tenant, principal, tool, call, status, phase, since, until].map((text) => text ?? null)
+  return [...asked, ...seenValues(reader)]
 }
 
 function viewOf({ details, worker, status, code, config, ...row }: AuditRow): AuditView {
@@ -163,6 +153,8 @@ function searchSql(order: 'asc' | 'desc'): string {
     and ($9::text is null or phase = $9)
     and ($10::timestamptz is null or at >= $10)
     and ($11::timestamptz is null or at < $11)
+    and ($12::text is null or phase <> 'admin' and ${fitsSql('tool', '$12')}
+      and (principal = $13::text or tool !~* '^(chain$|code:program(:|$))'))
   order by seq ${order} limit $3`
 }
 

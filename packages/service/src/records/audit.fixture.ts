@@ -1,8 +1,9 @@
+import type { AuditVerdict } from '@gantry/contract'
 import type { Database, Queries, Row } from '../databases/database.ts'
 import { readAudit } from './audit-reader.ts'
 import { createSealer } from './audit-sealer.ts'
 import type { SealKey } from './audit-seals.ts'
-import { type AuditVerdict, type VerifyOptions, verifyAudit } from './audit-verify.ts'
+import { type VerifyOptions, verifyAudit } from './audit-verify.ts'
 import { addRows } from './calls.fixture.ts'
 
 /** A row as the service writes it. */

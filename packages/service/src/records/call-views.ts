@@ -1,8 +1,7 @@
 import { text } from 'node:stream/consumers'
-import { type ChainResult, type Result, ToolError } from '@gantry/contract'
+import { type CallState, type CallView, type ChainResult, type Paged, type Result, ToolError } from '@gantry/contract'
 import type { Queries, TenantReads } from '../databases/database.ts'
-import type { CallState } from '../stores/call-store.ts'
-import type { CallView, Paged, PageQuery } from '../stores/views.ts'
+import type { PageQuery } from '../stores/views.ts'
 import type { Artifacts } from './artifacts.ts'
 import { readPlace, writePlace } from './place.ts'
 import { type Reader, seenSql, seenValues, tenantOf } from './reader.ts'
@@ -88,7 +87,7 @@ export function callViews(database: Queries & TenantReads, artifacts: Pick<Artif
 
 type ViewRow = {
   call_id: string
-  kind: 'call' | 'chain'
+  kind: CallView['kind']
   tool: string
   state: CallState
   principal: string

@@ -1,37 +1,9 @@
 import assert from 'node:assert/strict'
-import type { Identity } from '@gantry/contract'
-import type { Database, Queries, Row } from '../databases/database.ts'
-import { sqlCallStore } from '../stores/sql.ts'
+import type { Database, Queries } from '../databases/database.ts'
 import { addRows, ago, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
-import { type DeadLetters, type DeadLettersOptions, deadLetterRecords } from './dead-letters.ts'
+import { claiming, dead, identity, letter, operator, parts } from './dead-letters.fixture.ts'
+import type { DeadLetters } from './dead-letters.ts'
 import { outboxRecords } from './outbox.ts'
-
-const operator: Identity = { principal: 'olga', tenant: 'acme', permissions: ['*'] }
-const identity: Identity = { principal: 'alice', tenant: 'acme', permissions: ['math:*'], roles: ['user'] }
-const claiming = { worker: 'w', leaseMs: 60_000 }
-
-function letter(id: string, given: Row = {}): Row {
-  const about = { tenant: 'acme', call_id: id, source: 'call', reason: 'It died.', code: 'DELIVERY_EXHAUSTED' }
-  return { id, ...about, tool: 'math:add:1.0.0', deliveries: 3, ...given }
-}
-
-/** Letters, and the store that takes calls in again. */
-function parts(database: Database, options: Partial<DeadLettersOptions> = {}) {
-  const calls = sqlCallStore(database)
-  let made = 0
-  const newId = (): string => {
-    made += 1
-    return `new${made}`
-  }
-  return { calls, letters: deadLetterRecords({ database, calls, newId, ...options }) }
-}
-
-/** A call that ended in the dead letters. */
-async function dead(database: Queries, id: string, call: Row = {}): Promise<void> {
-  await addRows(database, 'calls', [someCall(id, { identity: JSON.stringify(identity), ...call })])
-  await addRows(database, 'results', [someEnd(id, { status: 'failed' })])
-  await addRows(database, 'dead_letters', [letter(id)])
-}
 
 /** A callback that could not be sent; answers the id of its letter. */
 async function failedCallback(database: Queries, callId: string): Promise<string> {
@@ -152,20 +124,32 @@ testOnDatabases({
     )
   },
 
-  'a redrive that broke off after the call was handed in is taken up by the next': async ({ database }) => {
+  'a redrive that broke off has handed nothing in, and the next does it once': async ({ database }) => {
+    const { calls, letters } = parts(database)
+    await dead(database, 'c1', { kind: 'chain' })
+    await addRows(database, 'journal', [{ call_id: 'c1', entry: 'a', state: 'begun', fence: 1 }])
+    const dying = (queries: Queries): Queries => ({
+      query: (sql, parameters) =>
+        sql.includes('redriven_at = now()') ? Promise.reject(new Error('died')) : queries.query(sql, parameters),
+    })
+    const transaction: Database['transaction'] = (work) => database.transaction((queries) => work(dying(queries)))
+    await assert.rejects(parts({ ...database, transaction }).letters.redrive('c1', operator), /died/)
+    assert.equal((await letters.get('c1', 'acme')).redriven, undefined)
+    assert.deepEqual(await database.query('select call_id from calls'), [{ call_id: 'c1' }])
+    assert.deepEqual(await database.query('select call_id from journal'), [{ call_id: 'c1' }])
+    const both = await Promise.all([letters.redrive('c1', operator), letters.redrive('c1', operator)])
+    assert.deepEqual(both[0], both[1])
+    assert.deepEqual(await database.query('select count(*) as count from audit'), [{ count: 1 }])
+    assert.equal((await calls.claim(10, claiming)).length, 1)
+  },
+
+  'a call that was handed in before its letter said so is the one': async ({ database }) => {
     const { calls, letters } = parts(database)
     await dead(database, 'c1')
-    const breaking: Database = {
-      ...database,
-      query: (sql, parameters) =>
-        sql.includes('redriven_at = now()') ? Promise.reject(new Error('died')) : database.query(sql, parameters),
-    }
-    const broken = parts(breaking, { calls })
-    await assert.rejects(broken.letters.redrive('c1', operator), /died/)
-    assert.equal((await letters.get('c1', 'acme')).redriven, undefined)
-    const [first, second] = await Promise.all([letters.redrive('c1', operator), letters.redrive('c1', operator)])
-    assert.deepEqual([first, second], [{ callId: 'new1' }, { callId: 'new1' }])
-    assert.deepEqual(await database.query('select count(*) as count from audit'), [{ count: 1 }])
+    const before = { callId: 'before', kind: 'call', identity, key: 'dlq:c1', tool: 'math:add:1.0.0' } as const
+    await calls.submit([{ ...before, effect: 'read', fingerprint: 'f', payload: '{}', payloadBytes: 2 }])
+    assert.deepEqual(await letters.redrive('c1', operator), { callId: 'before' })
+    assert.equal((await letters.get('c1', 'acme')).redriven?.callId, 'before')
     assert.equal((await calls.claim(10, claiming)).length, 1)
   },
 

@@ -1,9 +1,11 @@
-import { type Identity, ToolError } from '@gantry/contract'
-import type { Queries, TenantReads } from '../databases/database.ts'
-import type { AdmittedCall, CallStore } from '../stores/call-store.ts'
-import type { DeadLetter, Paged, PageQuery } from '../stores/views.ts'
+import { type DeadLetter, type Identity, type Paged, ToolError } from '@gantry/contract'
+import type { Database, Queries, TenantReads } from '../databases/database.ts'
+import type { AdmittedCall } from '../stores/call-store.ts'
+import { submit } from '../stores/sql/submit.ts'
+import type { PageQuery } from '../stores/views.ts'
+import { inheritJournal } from './journal.ts'
 import { callOf, isLetterId, type LetterRow, letterOf } from './letter-rows.ts'
-import { discardSql, getSql, listSql, redrivenSql, sendAgainSql } from './letter-statements.ts'
+import { discardSql, getSql, listSql, lockSql, redrivenSql, sendAgainSql } from './letter-statements.ts'
 import { letterPrefix } from './outbox.ts'
 import { readPlace, writePlace } from './place.ts'
 
@@ -21,15 +23,15 @@ export interface DeadLetters {
   get(id: string, tenant: string): Promise<DeadLetter>
   /**
    * Hands the call in again, as its first caller and under a new id, which a second redrive answers too; or sends again
-   * what could not be sent. Who asked for it is on the audit record. Whether he may is for the caller to check.
+   * what could not be sent. A chain or a program begins with all that it had done, or might have. Who asked for it is on
+   * the audit record. Whether he may is for the caller to check.
    */
   redrive(id: string, by: Identity): Promise<{ readonly callId: string }>
   discard(id: string, by: Identity): Promise<void>
 }
 
 export interface DeadLettersOptions {
-  readonly database: Queries & TenantReads
-  readonly calls: Pick<CallStore, 'submit'>
+  readonly database: Queries & TenantReads & Pick<Database, 'transaction'>
   readonly newId: () => string
   /** Completes a call that is handed in again with what its tool asks for today, such as its slot. */
   readonly prepare?: (call: AdmittedCall) => AdmittedCall | Promise<AdmittedCall>
@@ -39,20 +41,36 @@ const usualPage = 50
 const largestPage = 200
 
 export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
-  const { database, calls, newId, prepare = (call) => call } = options
+  const { database, newId, prepare = (call) => call } = options
   const find = async (id: string, tenant: string): Promise<LetterRow> => {
     const [row] = isLetterId(id) ? await database.asTenant(tenant).query<LetterRow>(getSql, [id, tenant]) : []
-    if (row === undefined) throw new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
+    if (row === undefined) throw notFound()
     return row
   }
-  /** The key makes it the same call however often it is handed in, also when nobody heard that it was. */
-  const submitAgain = async (letter: LetterRow): Promise<string> => {
+  /**
+   * While the letter is locked neither it nor its call, with all that was done of it, can be removed, and nobody else can
+   * deal with it. The key makes it the same call as one that an older version handed in without saying so on the letter.
+   */
+  const submitAgain = async (letter: LetterRow, by: Identity): Promise<string> => {
     const call = callOf(letter)
     if (call === undefined) throw wrong('holds no call that could be read, or none that is still kept')
-    const again = { ...call, callId: newId(), key: `dlq:${letter.id}`, redriveOf: letter.id }
-    const [submitted] = await calls.submit([await prepare(again)])
-    if (submitted !== undefined && submitted.kind !== 'conflict') return submitted.callId
-    throw new ToolError('IDEMPOTENCY_CONFLICT', `Its caller used the key ${again.key} for another call.`)
+    const again = await prepare({ ...call, callId: newId(), key: `dlq:${letter.id}`, redriveOf: letter.id })
+    return database.transaction(async (queries) => {
+      const [now] = await queries.query<LockedRow>(lockSql, [letter.id, by.tenant])
+      if (now === undefined) throw notFound()
+      if (now.redriven_as !== null) return now.redriven_as
+      if (now.discarded_at !== null) throw wrong('was discarded')
+      const [submitted] = await submit(queries, [again], undefined)
+      if (submitted === undefined || submitted.kind === 'conflict') {
+        throw new ToolError('IDEMPOTENCY_CONFLICT', `Its caller used the key ${again.key} for another call.`)
+      }
+      const { kind, callId } = submitted
+      if (kind === 'new' && call.kind !== 'call') {
+        await inheritJournal(queries, { from: now.call_id, origin: call.effectKey, to: callId })
+      }
+      await queries.query(redrivenSql, [letter.id, by.tenant, by.principal, callId])
+      return callId
+    })
   }
   const sendAgain = async (letter: LetterRow, by: Identity): Promise<string> => {
     const [row] = await database.query<{ call_id: string }>(sendAgainSql, [letter.id, by.tenant, by.principal])
@@ -79,9 +97,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
       if (letter.redriven_as !== null) return { callId: letter.redriven_as }
       if (letter.discarded_at !== null) throw wrong('was discarded')
       if (letter.id.startsWith(letterPrefix)) return { callId: await sendAgain(letter, by) }
-      const callId = await submitAgain(letter)
-      await database.query(redrivenSql, [id, by.tenant, by.principal, callId])
-      return { callId }
+      return { callId: await submitAgain(letter, by) }
     },
     async discard(id, by) {
       const { redriven_as: before } = await find(id, by.tenant)
@@ -89,6 +105,12 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
       await database.query(discardSql, [id, by.tenant, by.principal])
     },
   }
+}
+
+type LockedRow = Pick<LetterRow, 'redriven_as' | 'discarded_at'> & { call_id: string }
+
+function notFound(): ToolError {
+  return new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
 }
 
 function wrong(words: string): ToolError {

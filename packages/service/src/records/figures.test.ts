@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { pgliteDatabase } from '../../test/databases.fixture.ts'
+import { addRows } from './calls.fixture.ts'
 import { readFigures } from './figures.ts'
 
 const approvalSql = `insert into approvals (id, tenant, call_id, tool, fingerprint, expires_at, decision)
@@ -9,7 +10,12 @@ const approvalSql = `insert into approvals (id, tenant, call_id, tool, fingerpri
 test('open approvals and rows without a seal are counted', async (t) => {
   const database = (await pgliteDatabase(t)).asService()
   assert.deepEqual(await readFigures(database), { approvals: 0, unsealed: 0 })
+  for (const callId of ['open', 'late', 'decided']) {
+    await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', lane: 'asked', run_at: 'infinity' }])
+  }
   await database.query(approvalSql, ['open', '1 hour', null])
+  // Its call was cancelled.
+  await database.query(approvalSql, ['void', '1 hour', null])
   await database.query(approvalSql, ['late', '-1 hour', null])
   await database.query(approvalSql, ['decided', '1 hour', 'approve'])
   const row = `insert into audit (tenant, principal, call_id, fence, phase, tool) values ('acme', 'me', $1, 0, 'start', 'a:b')`

@@ -2,7 +2,7 @@ import type { Queries } from '../databases/database.ts'
 
 /** What somebody who watches the service wants to know of its tables. */
 export interface Figures {
-  /** Approvals that somebody still has to give or refuse. */
+  /** Approvals that somebody still has to give or refuse, for calls that still wait for them. */
   readonly approvals: number
   /** Rows of the audit record that no seal stands for yet. */
   readonly unsealed: number
@@ -14,7 +14,8 @@ const most = 100_000
 const figuresSql = `
   select
     (select count(*) from (
-      select from approvals where decision is null and expires_at > now() limit ${most}
+      select from approvals p join queue q on q.call_id = p.call_id
+      where p.decision is null and p.expires_at > now() limit ${most}
     ) a)::integer as approvals,
     (select count(*) from (
       select from audit where seq > (select coalesce(max(upto_seq), 0) from audit_seals) limit ${most}

@@ -51,6 +51,21 @@ for (const [name, open] of Object.entries(engines)) {
       assert.equal((await journal.read('x')).size, 1)
     })
 
+    await t.test('several entries are written together, or none of them', async () => {
+      const journal = journalRecords(database)
+      await queued(database, 'v')
+      const entries = [{ entry: 'one', result: '1' }, { entry: 'two' }]
+      assert.equal(await journal.writeAll({ callId: 'v', fence: 2 }, entries), false)
+      assert.equal((await journal.read('v')).size, 0)
+      const holder = { callId: 'v', fence: 1 }
+      for (let time = 0; time < 2; time++) assert.equal(await journal.writeAll(holder, entries), true)
+      assert.equal(await journal.writeAll(holder, [{ entry: 'one' }, { entry: 'two', result: '2' }]), true)
+      assert.deepEqual(Object.fromEntries(await journal.read('v')), {
+        one: { state: 'done', result: '1' },
+        two: { state: 'done', result: '2' },
+      })
+    })
+
     await t.test('a holder whose fence is not the present one writes nothing', async () => {
       const journal = journalRecords(database)
       await queued(database, 'y')

@@ -5,8 +5,14 @@ import type { Holder } from '../stores/call-store.ts'
 /** What is known of an inner call: that it was about to begin, or its Result as JSON text. */
 export type JournalEntry = { readonly state: 'begun' } | { readonly state: 'done'; readonly result: string }
 
+/** An entry as it is to be; without a result it is about to begin. */
+export interface JournalWrite {
+  readonly entry: string
+  readonly result?: string
+}
+
 /**
- * The inner calls of chains, in the table `journal`, so that a later attempt does not repeat what an earlier one did.
+ * The inner calls of chains and programs, in the table `journal`, so that a later attempt does not repeat what an earlier one did.
  * - Concurrency: any number at once. Those of one holder that come together are written by one statement.
  * - Fences: every write answers whether its holder is the present one, and does nothing when he is not. While it is
  *   written nobody can claim the call, so that whoever claims it next reads what was written before.
@@ -17,6 +23,8 @@ export interface JournalRecords {
   begin(holder: Holder, entry: string): Promise<boolean>
   /** Keeps what came of one; what is kept already stays. */
   done(holder: Holder, entry: string, result: string): Promise<boolean>
+  /** Writes several entries by one statement, all or none; a result that is kept already stays. */
+  writeAll(holder: Holder, entries: readonly JournalWrite[]): Promise<boolean>
   /** Takes back that one was about to begin, because it certainly did not. */
   forget(holder: Holder, entry: string): Promise<boolean>
   /** Everything there is of a call, by entry. */
@@ -48,6 +56,13 @@ export function journalRecords(database: Queries): JournalRecords {
   return {
     begin: (holder, entry) => write(holder, { entry, state: 'begun', result: null }),
     done: (holder, entry, result) => write(holder, { entry, state: 'done', result }),
+    async writeAll(holder, entries) {
+      const rows = entries.map(({ entry, result }): Written => {
+        return result === undefined ? { entry, state: 'begun', result: null } : { entry, state: 'done', result }
+      })
+      const [held] = await writeAll(database, holder, rows)
+      return held === true
+    },
     async forget({ callId, fence }, entry) {
       const [row] = await database.query<HeldRow>(forgetSql, [callId, fence, entry])
       return row?.held === true
@@ -57,6 +72,18 @@ export function journalRecords(database: Queries): JournalRecords {
       return new Map(rows.map(({ entry, result }) => [entry, entryOf(result)]))
     },
   }
+}
+
+/**
+ * Gives a call all that another one did, and what that one had inherited itself, as part of the transaction that hands it
+ * in: it needs the other one no more. What was begun there stays begun, so that it is found out or told as unknown here.
+ * A call that an older version handed in has only its own entries; what it repeats is `origin`, which has the rest.
+ */
+export async function inheritJournal(
+  queries: Queries,
+  { from, origin, to }: { readonly from: string; readonly origin: string; readonly to: string },
+): Promise<void> {
+  await queries.query(inheritSql, [to, from, origin])
 }
 
 type HeldRow = { readonly held: boolean }
@@ -95,3 +122,13 @@ const forgetSql = `
     where j.call_id = held.call_id and j.entry = $3 and j.state = 'begun'
   )
   select exists (select from held) as held`
+
+// No holder of the new call wrote it, so it has the fence of none.
+const inheritSql = `
+  insert into journal (call_id, entry, state, fence, result)
+  select $1::text, entry, state, 0, result
+  from (
+    select distinct on (entry) entry, state, result from journal
+    where call_id in ($2::text, $3::text)
+    order by entry, call_id = $2::text desc
+  ) earlier`

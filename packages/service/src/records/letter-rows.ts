@@ -1,7 +1,6 @@
-import type { EffectClass, Identity, Json } from '@gantry/contract'
+import type { DeadLetter, EffectClass, Identity, Json } from '@gantry/contract'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
-import type { DeadLetter } from '../stores/views.ts'
 
 /** A dead letter as it is read; of the call only when one letter is asked for. */
 export type LetterRow = {
@@ -68,7 +67,7 @@ export function letterOf(row: LetterRow): DeadLetter {
  * What is handed in again: as it was, but not later, sooner or until some time, and with whatever definition the tool has
  * now, since it was probably mended.
  */
-export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | undefined {
+export function callOf({ call }: LetterRow): (Omit<AdmittedCall, 'callId'> & { effectKey: string }) | undefined {
   if (call === null || call === undefined) return undefined
   const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, reply, trace } = call
   const identity: Identity = JSON.parse(call.identity)
@@ -89,12 +88,10 @@ export function callOf({ call }: LetterRow): Omit<AdmittedCall, 'callId'> | unde
   }
 }
 
-/** The repeat is the same work: its tool knows it under the same key, and a chain finds its journal. */
+/** The repeat is the same work: its tool, or those that a chain or a program calls, know it under the same key. */
 function effectKeyOf({ kind, call_id: callId, idem_key, effect_key }: CallRow, identity: Identity): string {
   if (effect_key !== null) return effect_key
-  return kind === 'chain'
-    ? callId
-    : downstreamKey({ identity, callId, ...(idem_key === null ? {} : { key: idem_key }) })
+  return kind !== 'call' ? callId : downstreamKey({ identity, callId, ...(idem_key === null ? {} : { key: idem_key }) })
 }
 
 /** What could not be read as JSON is shown as the text that it is. */

@@ -17,7 +17,9 @@ export const getSql = `
   left join calls c on c.call_id = d.call_id
   where d.id = $1 and d.tenant = $2`
 
-// Also when it was discarded meanwhile: the call is there, and the letter says so.
+export const lockSql = `
+  select call_id, redriven_as, discarded_at from dead_letters where id = $1 and tenant = $2 for update`
+
 export const redrivenSql = `
   with redriven as (
     update dead_letters set redriven_at = now(), redriven_by = $3, redriven_as = $4

@@ -1,5 +1,6 @@
+import type { CallKind, CallState } from '@gantry/contract'
 import type { Queries } from '../databases/database.ts'
-import type { CallState, ReplyAddress } from '../stores/call-store.ts'
+import type { ReplyAddress } from '../stores/call-store.ts'
 
 /** Something to be sent, with the right to send it until the lease is over. */
 export interface OutboxItem {
@@ -17,7 +18,7 @@ export interface OutboxItem {
   /** How often it was taken, this time included. */
   readonly tries: number
   /** What it is about; absent when the call is no longer kept. */
-  readonly call?: { readonly kind: 'call' | 'chain'; readonly tool: string; readonly state: CallState }
+  readonly call?: { readonly kind: CallKind; readonly tool: string; readonly state: CallState }
 }
 
 /**
@@ -78,7 +79,7 @@ type ClaimedRow = {
   reply: string | null
   target: string
   tries: number
-  call_kind: 'call' | 'chain' | null
+  call_kind: CallKind | null
   tool: string | null
   status: CallState | null
 }

@@ -2,8 +2,8 @@ import type { Identity, Issue } from '@gantry/contract'
 import { toolMatcher } from '@gantry/core'
 
 /**
- * Who reads: somebody, for whom calls of tools that are not there for him are not there either, and of chains, which may
- * call anything, only his own; or the service for a tenant, by its name.
+ * Who reads: somebody, for whom calls of tools that are not there for him are not there either, and of chains
+ * and programs, which may call anything, only his own; or the service for a tenant, by its name.
  */
 export type Reader = string | Pick<Identity, 'tenant' | 'principal' | 'tools'>
 
@@ -20,10 +20,15 @@ export function seenValues(reader: Reader): readonly [string | null, string | nu
 
 /** Whether a call `c` can be seen; the parameters are those of `seenValues`. */
 export function seenSql(beginnings: string, principal: string): string {
-  const word = (index: number): string => `split_part(c.tool, ':', ${index})`
+  return `(${beginnings}::text is null or case when c.kind <> 'call' then c.principal = ${principal}::text
+    else ${fitsSql('c.tool', beginnings)} end)`
+}
+
+/** Whether the tool in a column is there for somebody; the parameter is the first of `seenValues`, and not null. */
+export function fitsSql(tool: string, beginnings: string): string {
+  const word = (index: number): string => `split_part(${tool}, ':', ${index})`
   const name = `lower(${word(1)} || ':' || ${word(2)}) || ':' || split_part(${word(3)}, '+', 1) || ':'`
-  return `(${beginnings}::text is null or case when c.kind = 'chain' then c.principal = ${principal}::text
-    else exists (select from json_array_elements_text(${beginnings}::json) b where starts_with(${name}, b)) end)`
+  return `exists (select from json_array_elements_text(${beginnings}::json) b where starts_with(${name}, b))`
 }
 
 /** The same for a tool that is known by its name, with or without a version. */

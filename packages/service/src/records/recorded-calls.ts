@@ -10,12 +10,12 @@ export interface RecordedCall {
   /** As it was admitted. */
   readonly call: Pick<
     AdmittedCall,
-    'callId' | 'kind' | 'identity' | 'tool' | 'digest' | 'payload' | 'payloadRef' | 'payloadBytes'
+    'callId' | 'kind' | 'identity' | 'tool' | 'digest' | 'payload' | 'payloadRef' | 'payloadBytes' | 'effectKey'
   >
   /** The holder whose outcome it is. */
   readonly fence: number
   readonly outcome: Result | ChainResult
-  /** The calls inside of a chain, those of the chain that it repeats included. */
+  /** The calls inside of a chain or a program, those of the one that it repeats included. */
   readonly journal: ReadonlyMap<string, JournalEntry>
   /** What the outcome left outside of itself, by digest. */
   readonly files: ReadonlyMap<string, ArtifactRef>
@@ -36,7 +36,7 @@ export async function readRecorded(
   const call = callOf(row)
   const rows = await queries.query<FileRow>(filesSql, [tenant, callId, row.fence])
   const files = rows.map((file): [string, ArtifactRef] => [file.digest, { ...fileOf(file) }])
-  const journal = call.kind === 'chain' ? await journalOf(queries, callId, row.effect_key) : new Map()
+  const journal = call.kind !== 'call' ? await journalOf(queries, callId, row.effect_key) : new Map()
   return { call, fence: row.fence, outcome, journal, files: new Map(files) }
 }
 
@@ -69,6 +69,7 @@ function callOf(row: RecordedRow): RecordedCall['call'] {
     ...(row.digest === null ? {} : { digest: row.digest }),
     ...(row.payload === null ? {} : { payload: row.payload }),
     ...(row.payload_ref === null ? {} : { payloadRef: row.payload_ref }),
+    ...(row.effect_key === null ? {} : { effectKey: row.effect_key }),
   }
 }
 

@@ -5,6 +5,7 @@ import { storable } from '../stores/storable.ts'
 
 /** A message that did not become a call. */
 export interface RefusedMessage {
+  /** Whose the dead letter is, and what is to be sent: the sender's, or that of the source when he is not known. */
   readonly tenant: string
   /** The topic or the stream, and the place in it: together the name of the message. */
   readonly source: string

@@ -106,7 +106,11 @@ type Gone = { calls: number; letters: number; artifacts: number; digests: string
  * that the file is gone. Should the transaction fail after this, its rows name files that are not there: they are of
  * calls past their retention, and go next time.
  */
-async function removeUnnamed(queries: Queries, store: ArtifactStore, digests: readonly string[]): Promise<number> {
+export async function removeUnnamed(
+  queries: Queries,
+  store: ArtifactStore,
+  digests: readonly string[],
+): Promise<number> {
   if (digests.length === 0) return 0
   const list = [JSON.stringify(digests)]
   await queries.query(lockSql, list)

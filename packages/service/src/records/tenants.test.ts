@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { ArtifactStore } from '../artifacts/artifact-store.ts'
-import type { Database, Queries, TenantReads } from '../databases/database.ts'
+import type { Database, Queries } from '../databases/database.ts'
 import { artifactRecords } from './artifacts.ts'
 import { callViews } from './call-views.ts'
 import { addRows, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
@@ -19,10 +19,10 @@ function forgetful(queries: Queries): Queries {
 }
 
 /** What a tenant finds of a call of `acme` with all that belongs to it, wherever it looks. */
-async function found(database: Queries & TenantReads, store: ArtifactStore, tenant: string): Promise<string[]> {
+async function found(database: Database, store: ArtifactStore, tenant: string): Promise<string[]> {
   const artifacts = artifactRecords(database, store)
   const views = callViews(database, artifacts)
-  const letters = deadLetterRecords({ database, calls: { submit: () => assert.fail() }, newId: () => 'new' })
+  const letters = deadLetterRecords({ database, newId: () => assert.fail() })
   const events = eventRecords(database)
   const looks: { readonly [what: string]: () => Promise<unknown> } = {
     call: () => views.get('c1', tenant, signal),

@@ -1,5 +1,5 @@
+import type { WorkerView } from '@gantry/contract'
 import type { Queries } from '../databases/database.ts'
-import type { WorkerView } from '../stores/views.ts'
 
 /** A process as it tells of itself. */
 export interface WorkerReport {

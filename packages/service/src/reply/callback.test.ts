@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { createEgress, type Egress, type EgressOptions } from '@gantry/core'
+import { createEgress, type Egress, type EgressAllow, type EgressOptions } from '@gantry/core'
 import { someResult } from '../records/calls.fixture.ts'
 import type { OutboxItem } from '../records/outbox.ts'
 import { type Answer, knownOutcomes, receiver, testKey } from './callback.fixture.ts'
@@ -23,8 +23,11 @@ function guard(t: TestContext, options: EgressOptions): Egress {
 
 /** A sender that may reach these receivers although their addresses are private. */
 function sender(t: TestContext, origins: readonly string[], options: Partial<CallbackOptions> = {}): Send {
-  const egress = guard(t, { allow: origins.map((origin) => ({ origin, private: true })) })
-  return createCallbackSender({ egress, keyOf: async () => testKey, views: knownOutcomes(result), ...options })
+  const listed = origins.map((origin) => ({ origin, private: true }))
+  return createCallbackSender({
+    ...{ egress: guard(t, {}), origins: () => listed, keyOf: async () => testKey, views: knownOutcomes(result) },
+    ...options,
+  })
 }
 
 /** What comes of a callback to a receiver that answers so. */
@@ -85,7 +88,7 @@ test('any status from 200 to 299 takes a callback', async (t) => {
 test('every other status is tried again, but 410 wants no more', async (t) => {
   for (const status of [400, 401, 404, 500, 503]) {
     const sending = await sendTo(t, (_, response) => response.writeHead(status).end('what is wrong'))
-    assert.deepEqual(sending, { kind: 'again', error: `It answered ${status}: what is wrong` })
+    assert.deepEqual(sending, { kind: 'again', error: `It answered ${status}` })
   }
   const sending = await sendTo(t, (_, response) => response.writeHead(410).end())
   assert.deepEqual(sending, { kind: 'never', error: 'It answered 410' })
@@ -106,13 +109,12 @@ test('a receiver that is busy says when to come back, in seconds or by a date', 
   assert.equal(await after(500, '120'), undefined)
 })
 
-test('of an answer only its status and how it begins are kept, on one line', async (t) => {
-  const text = `\0\u001b[31m ${'ä\r\n'.repeat(5_000)}`
-  const sending = await sendTo(t, (_, response) => response.writeHead(500).end(text))
-  assert.ok(sending.kind === 'again')
-  assert.match(sending.error, /^It answered 500: \[31m ä ä/)
-  assert.ok(sending.error.length <= 220)
-  assert.equal(/[^\x20-\x7eä]/.test(sending.error), false)
+test('of an answer only its status is kept, so that nobody reads through a callback what a server says', async (t) => {
+  for (const status of [401, 404, 410, 500]) {
+    const sending = await sendTo(t, (_, response) => response.writeHead(status, 'inner secret').end('inner secret'))
+    assert.ok(sending.kind !== 'sent')
+    assert.equal(sending.error, `It answered ${status}`)
+  }
 })
 
 test('an answer without end is not read to its end, and counts by its status', async (t) => {
@@ -127,7 +129,7 @@ test('an answer without end is not read to its end, and counts by its status', a
     }
   assert.deepEqual(await sendTo(t, answers(200)), { kind: 'sent' })
   const sending = await sendTo(t, answers(500))
-  assert.ok(sending.kind === 'again' && sending.error.startsWith('It answered 500: xxx'))
+  assert.deepEqual(sending, { kind: 'again', error: 'It answered 500' })
 })
 
 test('a receiver that never answers costs no more than the time for one try', async (t) => {
@@ -147,7 +149,7 @@ test('a receiver that is not there is tried again', async (t) => {
 test('a redirect is not followed, wherever it leads', async (t) => {
   const inner = await receiver(t)
   const outer = await receiver(t, (_, response) => response.writeHead(307, { location: inner.url }).end())
-  // Even though the guard would let it through, as the control shows.
+  // Even though the list would let it through, as the control shows.
   const send = sender(t, [inner.origin, outer.origin])
   const sending = await send(item(outer.url), t.signal)
   assert.deepEqual(sending, { kind: 'again', error: `${outer.origin} answered 307` })
@@ -156,20 +158,43 @@ test('a redirect is not followed, wherever it leads', async (t) => {
   assert.equal(inner.received.length, 1)
 })
 
-test('a private address is refused for good, unless a rule allows it', async (t) => {
+test('a private address is refused for good, whatever the rules of tools say, unless the list of callbacks has it', async (t) => {
   const { origin, url, received } = await receiver(t)
-  const outcomes = { keyOf: async () => testKey, views: knownOutcomes(result) }
-  const guards = [guard(t, {}), guard(t, { allow: [origin] }), guard(t, { allow: ['https://example.com'] })]
-  for (const egress of guards) {
-    const sending = await createCallbackSender({ egress, ...outcomes })(item(url), t.signal)
-    assert.equal(sending.kind, 'never')
+  const rules: EgressOptions[] = [
+    {},
+    { allow: [origin] },
+    { allow: ['https://example.com'] },
+    { allow: [{ origin, private: true }] },
+  ]
+  for (const given of rules) {
+    for (const origins of [undefined, [], ['https://example.com'], [origin]]) {
+      const send = sender(t, [], { egress: guard(t, given), origins: () => origins })
+      const sending = await send(item(url), t.signal)
+      assert.ok(sending.kind === 'never', sending.kind)
+      assert.match(sending.error, /^A callback may not go to .* service\.callbackOrigins says/)
+    }
   }
-  const names = guard(t, { lookup: async () => [{ address: '127.0.0.1', family: 4 }] })
+  const lookup = async () => [{ address: '127.0.0.1', family: 4 }]
   const named = url.replace('127.0.0.1', 'innocent.example.com')
-  assert.equal((await createCallbackSender({ egress: names, ...outcomes })(item(named), t.signal)).kind, 'never')
+  const allow = [{ origin: new URL(named).origin, private: true }]
+  for (const egress of [guard(t, { lookup }), guard(t, { lookup, allow })]) {
+    const send = sender(t, [], { egress, origins: () => undefined })
+    assert.equal((await send(item(named), t.signal)).kind, 'never')
+  }
   assert.equal(received.length, 0)
-  assert.deepEqual(await sender(t, [origin])(item(url), t.signal), { kind: 'sent' })
+  assert.deepEqual(await sender(t, [origin], { egress: guard(t, { allow: [] }) })(item(url), t.signal), {
+    kind: 'sent',
+  })
   assert.equal(received.length, 1)
+})
+
+test('the list of callbacks counts as it is at the moment of sending', async (t) => {
+  const { origin, url } = await receiver(t)
+  let listed: EgressAllow | undefined = []
+  const send = sender(t, [], { origins: () => listed })
+  assert.equal((await send(item(url), t.signal)).kind, 'never')
+  listed = [{ origin, private: true }]
+  assert.equal((await send(item(url), t.signal)).kind, 'sent')
 })
 
 test('without rules a callback may go to any public address', async (t) => {
@@ -179,7 +204,7 @@ test('without rules a callback may go to any public address', async (t) => {
     lookup: async () => [{ address: '203.0.113.1', family: 4 }],
     onEvent: ({ host, reason }) => events.push(`${host}: ${reason}`),
   })
-  const send = createCallbackSender({ egress, keyOf: async () => testKey, views: knownOutcomes(result) })
+  const send = sender(t, [], { egress, origins: () => undefined })
   await send(item('https://example.com/x'), t.signal)
   // It was looked up, which is only done for what the rules allow; the address of the test is one that none may reach.
   assert.deepEqual(events, ['example.com: 203.0.113.1 is a private or reserved address'])

@@ -1,15 +1,18 @@
-import { type ChainResult, type Result, ToolError } from '@gantry/contract'
-import type { Egress, EgressResponse } from '@gantry/core'
+import { type CallKind, type ChainResult, type Result, ToolError } from '@gantry/contract'
+import type { Egress, EgressAllow, EgressResponse } from '@gantry/core'
 import type { CallViews } from '../records/call-views.ts'
 import { checkCallbackUrl } from '../records/callback-url.ts'
 import type { OutboxItem } from '../records/outbox.ts'
 import { createBatch } from '../stores/batch.ts'
+import { callbackDenied, callbackScope } from './callback-target.ts'
 import type { Send, Sending } from './relay.ts'
 import { signWebhook } from './signature.ts'
 
 export interface CallbackOptions {
-  /** The guard that every callback goes through; without rules of its host it lets them go to any public address. */
+  /** The guard that every callback goes through. */
   readonly egress: Pick<Egress, 'request'>
+  /** Where callbacks may go, as it is now; undefined for every public address that the guard allows. */
+  readonly origins: () => EgressAllow | undefined
   /** The key that a tenant's callbacks are signed with; without one they go unsigned. */
   readonly keyOf: (tenant: string, signal: AbortSignal) => Promise<Uint8Array | undefined>
   readonly views: Pick<CallViews, 'outcomes'>
@@ -22,7 +25,7 @@ export interface CallbackOptions {
 /** What a receiver gets. */
 export interface CallbackBody {
   readonly callId: string
-  readonly kind: 'call' | 'chain'
+  readonly kind: CallKind
   readonly tool: string
   readonly state: string
   /** Absent when it is too large to be sent. */
@@ -33,9 +36,7 @@ type Outcome = Result | ChainResult
 
 /** Of reading what others wait for too. */
 const never = new AbortController().signal
-/** What is kept of a receiver's answer. */
-const keptCharacters = 200
-/** What is read of it, so that its connection can be used again. */
+/** What is read of a receiver's answer, so that its connection can be used again. */
 const readBytes = 4_096
 
 /**
@@ -43,7 +44,7 @@ const readBytes = 4_096
  * 299 takes it, 410 wants no more, and everything else is tried again; redirects are not followed.
  */
 export function createCallbackSender(options: CallbackOptions): Send {
-  const { egress, views, timeoutMs = 10_000 } = options
+  const { egress, origins, views, timeoutMs = 10_000 } = options
   const outcomes = createBatch<string, Outcome | undefined>(
     async (callIds) => {
       const found = await views.outcomes(callIds, never)
@@ -58,8 +59,7 @@ export function createCallbackSender(options: CallbackOptions): Send {
       const url = checkCallbackUrl(item.target)
       const body = await bodyOf(item, outcomes.add, options)
       const response = await egress.request({
-        owner: 'callback',
-        own: [url.origin],
+        ...callbackScope(url, origins()),
         url,
         method: 'POST',
         headers: {
@@ -75,7 +75,7 @@ export function createCallbackSender(options: CallbackOptions): Send {
       return await judge(response, url)
     } catch (error) {
       signal.throwIfAborted()
-      return time.aborted ? { kind: 'again', error: `It took more than ${timeoutMs} ms.` } : failure(error)
+      return time.aborted ? { kind: 'again', error: `It took more than ${timeoutMs} ms.` } : failure(error, item)
     }
   }
 }
@@ -104,38 +104,30 @@ async function signedBy(
   return key === undefined ? { 'webhook-id': message.id } : signWebhook(key, message)
 }
 
-/** What a response means. Nothing of it is kept but its status and how its body begins. */
+/** What a response means. Nothing of it is kept but its status, since whoever chose the URL may read what is kept. */
 async function judge(response: EgressResponse, { origin }: URL): Promise<Sending> {
   const { status, headers } = response
-  const text = await beginningOf(response)
+  await readSome(response)
   if (status >= 200 && status <= 299) return { kind: 'sent' }
-  const error = `${origin} answered ${status}${text === '' ? '' : `: ${text}`}`
+  const error = `${origin} answered ${status}`
   if (status === 410) return { kind: 'never', error }
   const afterMs = status === 429 || status === 503 ? retryAfterMs(headers.get('retry-after')) : undefined
   return { kind: 'again', error, ...(afterMs === undefined ? {} : { afterMs }) }
 }
 
-/** The first characters of a body, on one line; empty when it cannot be read, since the status says enough. */
-async function beginningOf(response: EgressResponse): Promise<string> {
-  const pieces: Uint8Array[] = []
+/** Reads a short body to its end; one that cannot be read does not matter, since the status says enough. */
+async function readSome(response: EgressResponse): Promise<void> {
   let bytes = 0
   try {
     for await (const piece of response.body) {
-      pieces.push(piece)
       bytes += piece.byteLength
       if (bytes > readBytes) break
     }
   } catch {
-    return ''
+    // The status was there before.
   } finally {
     response.cancel()
   }
-  const text = new TextDecoder().decode(Buffer.concat(pieces).subarray(0, readBytes))
-  return text
-    .replace(/[\p{C}\p{Z}]+/gu, ' ')
-    .trim()
-    .slice(0, keptCharacters)
-    .toWellFormed()
 }
 
 /** Seconds, or a date; undefined for anything else. */
@@ -148,7 +140,10 @@ function retryAfterMs(header: string | null): number | undefined {
 /** Faults that another try cannot mend before somebody has changed something. */
 const lasting: readonly string[] = ['EGRESS_DENIED', 'INPUT_INVALID', 'PAYLOAD_INVALID', 'NOT_FOUND']
 
-function failure(error: unknown): Sending {
+function failure(error: unknown, { target }: OutboxItem): Sending {
   if (!ToolError.is(error)) return { kind: 'again', error: 'It could not be sent.' }
+  const url = URL.parse(target)
+  if (error.code === 'EGRESS_DENIED' && url !== null)
+    return { kind: 'never', error: callbackDenied(url, error).message }
   return { kind: lasting.includes(error.code) ? 'never' : 'again', error: error.message }
 }

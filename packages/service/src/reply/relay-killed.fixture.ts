@@ -20,7 +20,8 @@ startRelay({
   news: { onOutbox: () => () => {} },
   leaseMs: 500,
   send: createCallbackSender({
-    egress: createEgress({ allow: [{ origin, private: true }] }),
+    egress: createEgress({}),
+    origins: () => [{ origin, private: true }],
     keyOf: async () => testKey,
     views: knownOutcomes(someResult({ callId: 'c1' })),
   }),

@@ -62,21 +62,26 @@ export function createDoors(parts: DoorParts): Service {
     if (!seesTool(identity, letter.tool)) throw new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
     return letter
   }
+  const outcomeOf: Service['wait'] = async (callId, identity, waitMs, signal) => {
+    const own = waiters.expected(callId, identity)
+    if (own !== undefined) return own.outcome ?? waiters.wait(callId, waitMs, signal)
+    const leave = new AbortController()
+    const waiting = waiters.wait(callId, waitMs, AbortSignal.any([signal, leave.signal]))
+    // An outcome that was there before anybody waited is not told again.
+    const view = await views.get(callId, identity, signal).catch((error: unknown) => {
+      leave.abort()
+      throw error
+    })
+    if (view.result !== undefined) waiters.tell(callId, view.result)
+    return waiting
+  }
   return {
-    submit: (input, identity) => intake.submit(input, identity),
+    submit: (input, identity, { waits = false } = {}) =>
+      intake.submit(input, identity, { kind: waits ? 'waited-for' : 'handed-in' }),
     async wait(callId, identity, waitMs, signal) {
-      const own = waiters.expected(callId, identity)
-      if (own?.outcome !== undefined) return own.outcome
-      const leave = new AbortController()
-      const waiting = waiters.wait(callId, waitMs, AbortSignal.any([signal, leave.signal]))
-      if (own !== undefined) return waiting
-      // An outcome that was there before anybody waited is not told again.
-      const view = await views.get(callId, identity, signal).catch((error: unknown) => {
-        leave.abort()
-        throw error
-      })
-      if (view.result !== undefined) waiters.tell(callId, view.result)
-      return waiting
+      const outcome = await outcomeOf(callId, identity, waitMs, signal)
+      if (outcome === undefined && !(await store.flush(callId))) throw lost()
+      return outcome
     },
     async call(callId, identity) {
       const view = await views.get(callId, identity, never)
@@ -137,4 +142,9 @@ export function createDoors(parts: DoorParts): Service {
     ready: parts.ready,
     metrics: parts.metrics,
   }
+}
+
+/** A call that was in the database, but not on its disk, when it crashed. */
+function lost(): ToolError {
+  return new ToolError('SERVICE_UNAVAILABLE', 'The database crashed before the call was kept; send it again.')
 }

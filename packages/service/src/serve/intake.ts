@@ -4,7 +4,7 @@ import type { TenantGate } from '../admit/limits.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../execute/snapshots.ts'
 import type { Refusals } from '../record/refusals.ts'
-import { checkCallbackUrl } from '../records/callback-url.ts'
+import { checkCallback } from '../reply/callback-target.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { AdmittedCall, CallStore, ClaimOptions, ReplyAddress, Submitted } from '../stores/call-store.ts'
@@ -17,7 +17,7 @@ export interface IntakeParts {
   readonly store: CallStore
   readonly snapshots: Snapshots
   readonly depth: DepthGauge
-  readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks'>
+  readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks' | 'callbackOrigins'>
   readonly bus: Bus
   /** Puts what was refused on the audit record. */
   readonly refusals?: Pick<Refusals, 'add'>
@@ -25,11 +25,14 @@ export interface IntakeParts {
   readonly worker: Pick<Worker, 'accepts' | 'room' | 'take'> | undefined
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
+  readonly present?: IntakeOptions['present']
   /** The limits of tenants and principals. */
   readonly gate: TenantGate
   /** Makes place for the answer of a call that somebody here will wait for. */
   readonly expect: (callId: string, caller: Identity) => void
   readonly newId: () => string
+  /** Whether the store can do nothing but wait for the disk. */
+  readonly flushes: boolean
 }
 
 /** Takes calls in: refused, or kept durably and on their way. */
@@ -37,7 +40,7 @@ export interface Intake {
   submit(
     input: CallInput,
     identity: Identity,
-    from?: FromBroker,
+    origin?: Origin,
   ): Promise<{ readonly callId: string; readonly repeated: boolean }>
   /** From now on every call is refused. */
   close(): void
@@ -49,10 +52,14 @@ interface Checked {
   readonly refund: () => void
 }
 
-/** How a call that came over a broker is answered; nobody here waits for it. */
-export interface FromBroker {
-  readonly reply: ReplyAddress | undefined
-}
+/** Where a call comes from. */
+export type Origin =
+  /** Its caller is told that it is kept, and where; the usual one. */
+  | { readonly kind: 'handed-in' }
+  /** Its caller hears nothing until it has ended, or whoever waits for it in his place has seen to it that it lasts. */
+  | { readonly kind: 'waited-for' }
+  /** Nobody here waits for it. */
+  | { readonly kind: 'broker'; readonly reply: ReplyAddress | undefined }
 
 export function createIntake(parts: IntakeParts): Intake {
   const { store, snapshots, depth, bus, worker, claim, gate } = parts
@@ -60,10 +67,12 @@ export function createIntake(parts: IntakeParts): Intake {
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
   /** All of a batch are taken together: the first may block this thread, and then nobody would hold the others. */
-  const claiming = createBatch<AdmittedCall, Submitted>(
-    async (calls) => {
+  const claiming = createBatch<AdmittedCall & { readonly lasting: boolean }, Submitted>(
+    async (items) => {
       const askedAt = performance.now()
-      const submitted = await store.submit(calls, claim)
+      const calls = items.map(({ lasting: _, ...call }) => call)
+      const unflushed = items.every(({ lasting }) => !lasting)
+      const submitted = await store.submit(calls, claim, { unflushed })
       const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
       worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs }))
       return submitted
@@ -74,20 +83,27 @@ export function createIntake(parts: IntakeParts): Intake {
   const keeping = createKeeping(bus)
   const check = async (input: CallInput, identity: Identity): Promise<Checked> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
-    const { maxQueued, callbacks } = settings
+    const { maxQueued, callbacks, callbackOrigins } = settings
     if (depth.read() >= maxQueued) throw full(maxQueued)
     const entering = gate.enter(identity)
     if (entering !== undefined) await entering
     const usual = Object.hasOwn(callbacks, identity.tenant) ? callbacks[identity.tenant] : undefined
     const callback = input.callback ?? usual
-    if (callback !== undefined) checkCallbackUrl(callback)
+    if (callback !== undefined) await checkCallback(callback, callbackOrigins, snapshots.current.executor.egress)
     const asked = callback === undefined ? input : { ...input, callback }
     let refund = (): void => undefined
     const charge = async (cost: number): Promise<void> => {
       refund = await gate.spend(identity, cost)
     }
     const call = await snapshots.use(({ executor }) =>
-      admit(asked, identity, { executor, newId: parts.newId, now: Date.now, keep: parts.keep, charge }),
+      admit(asked, identity, {
+        executor,
+        newId: parts.newId,
+        now: Date.now,
+        keep: parts.keep,
+        charge,
+        present: parts.present,
+      }),
     )
     return { call, refund: () => refund() }
   }
@@ -111,7 +127,7 @@ export function createIntake(parts: IntakeParts): Intake {
     parts.refusals?.add({ tenant, principal, tool, code, config, reason })
   }
   return {
-    async submit(input, identity, from) {
+    async submit(input, identity, origin = { kind: 'handed-in' }) {
       // The check begins with the snapshot that is current now, so that this is the one that refuses.
       const { version } = snapshots.current
       const checked = await check(input, identity).catch(async (error: unknown) => {
@@ -121,17 +137,22 @@ export function createIntake(parts: IntakeParts): Intake {
         throw error
       })
       if (typeof checked === 'string') return { callId: checked, repeated: true }
-      const call = from?.reply === undefined ? checked.call : { ...checked.call, reply: from.reply }
+      const fromBroker = origin.kind === 'broker'
+      const reply = fromBroker ? origin.reply : undefined
+      const call = reply === undefined ? checked.call : { ...checked.call, reply }
       // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
-      const taken = from === undefined ? worker?.accepts(identity.tenant) === true : (worker?.room ?? 0) > 0
-      const direct = taken && call.delayMs === undefined && call.slot === undefined && !gate.counted(identity)
+      const taken = fromBroker ? (worker?.room ?? 0) > 0 : worker?.accepts(identity.tenant) === true
+      const counted = Number.isFinite(gate.mostAtOnce(identity))
+      const direct = taken && call.delayMs === undefined && call.slot === undefined && !counted
       if (!direct) gate.waits(identity, 1)
       const undo = (): void => {
         checked.refund()
         if (!direct) gate.waits(identity, -1)
       }
-      if (from === undefined) parts.expect(call.callId, identity)
-      const submitted = await (direct ? claiming : queueing).add(call).catch((error: unknown) => {
+      if (!fromBroker) parts.expect(call.callId, identity)
+      const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
+      const kept = direct ? claiming.add({ ...call, lasting }) : queueing.add(call)
+      const submitted = await kept.catch((error: unknown) => {
         keeping.failed(error)
         undo()
         throw error
@@ -140,7 +161,10 @@ export function createIntake(parts: IntakeParts): Intake {
       // What was there already was paid for when it came first.
       if (submitted.kind !== 'new') undo()
       if (submitted.kind === 'conflict') throw conflict(call)
-      if (submitted.kind === 'duplicate') return { callId: submitted.callId, repeated: true }
+      if (submitted.kind === 'duplicate') {
+        if (!parts.flushes) await store.flush(submitted.callId)
+        return { callId: submitted.callId, repeated: true }
+      }
       bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
       return { callId: submitted.callId, repeated: false }
     },
@@ -148,6 +172,11 @@ export function createIntake(parts: IntakeParts): Intake {
       closed = true
     },
   }
+}
+
+/** Whether nothing is lost with a call but what its caller can ask for again. */
+function onlyReads({ kind, effect, callback }: AdmittedCall): boolean {
+  return kind === 'call' && effect === 'read' && callback === undefined
 }
 
 /** Tells when calls cannot be kept, and when they can again; a database may answer and still take nothing. */

@@ -4,7 +4,8 @@ import type { ServiceSettings } from '../config/service-settings.ts'
 /** Settings that are looked at whenever they are needed; each of the others was used once, when the service started. */
 const followed = [
   ...(['logLevel', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs', 'retentionMs'] as const),
-  ...(['auditRetentionMs', 'callbacks', 'callbackSecret', 'authentication', 'tenants'] as const),
+  ...(['auditRetentionMs', 'callbacks', 'callbackOrigins', 'callbackSecret', 'authentication', 'tenants'] as const),
+  ...(['waitingPerTenant', 'waitingPerPrincipal'] as const),
 ] as const satisfies readonly (keyof ServiceSettings)[]
 
 /** The settings of a service at work. */
@@ -63,7 +64,7 @@ export function isSame(before: unknown, after: unknown): boolean {
   return canonicalJson([before ?? null] as never) === canonicalJson([after ?? null] as never)
 }
 
-const topLevel: readonly string[] = ['databaseUrl', 'tracing']
+const topLevel: readonly string[] = ['databaseUrl', 'tracing', 'mcp']
 
 function nameOf(key: string): string {
   if (key === 'data') return 'GANTRY_DATA'

@@ -66,13 +66,16 @@ test('limits follow the configuration, and what cannot is named without its valu
       labels: { gpu: 'yes' },
       logLevel: 'debug',
       callbacks: { acme: 'https://a.example' },
+      callbackOrigins: ['https://a.example'],
+      waitingPerPrincipal: 3,
     },
   }
   assert.deepEqual(live.follow(settingsOf(next)), ['service.port', 'service.labels', 'databaseUrl'])
   assert.deepEqual(
-    [settings.maxQueued, settings.logLevel, settings.callbacks.acme, settings.port],
-    [7, 'debug', 'https://a.example', 1],
+    [settings.maxQueued, settings.logLevel, settings.callbacks.acme, settings.callbackOrigins, settings.port],
+    [7, 'debug', 'https://a.example', ['https://a.example'], 1],
   )
+  assert.equal(settings.waitingPerPrincipal, 3)
   assert.deepEqual(
     live.follow(settingsOf({ ...next, databaseUrl: 'postgres://u:old-password@h/d', service: { port: 1 } })),
     [],

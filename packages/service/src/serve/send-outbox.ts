@@ -15,7 +15,7 @@ export interface SendOutboxParts {
   readonly answers: Answers
   readonly news: CallNews
   readonly bus: Bus
-  readonly settings: Pick<ServiceSettings, 'callbackTries'>
+  readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins'>
   /** The executor of the present configuration, whose guard callbacks go through. */
   readonly executor: () => Executor
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
@@ -27,6 +27,7 @@ export function startSending(parts: SendOutboxParts): Relay {
   const tries = settings.callbackTries
   const callBack = createCallbackSender({
     egress: { request: (request) => executor().egress.request(request) },
+    origins: () => settings.callbackOrigins,
     keyOf: parts.callbackKey,
     views,
   })

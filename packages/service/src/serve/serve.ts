@@ -1,9 +1,13 @@
 import { join } from 'node:path'
-import { ToolError } from '@gantry/contract'
+import { contractVersion, ToolError } from '@gantry/contract'
+import type { ToolsFolder } from '@gantry/core'
+import { sessionTag } from '../admit/session-place.ts'
 import type { LoadedConfig } from '../config/config.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import { ensureApiKey } from '../http/api-key.ts'
 import { createHttpServer } from '../http/server.ts'
+import { createMcpDoor } from '../mcp/door.ts'
+import { serviceHost } from '../mcp/host.ts'
 import { createLog, logEvents } from '../observe/logs.ts'
 import type { Tracing } from '../observe/tracing.ts'
 import { createBus } from '../stores/bus.ts'
@@ -15,6 +19,7 @@ import { callbackKeys } from './callback-keys.ts'
 import { isSame, liveSettings } from './live-settings.ts'
 import { serveMetrics } from './metrics-server.ts'
 import { tracingOf } from './open-tracing.ts'
+import { sharedSandboxes } from './shared-sandboxes.ts'
 import { createSnapshot } from './snapshot.ts'
 import { owner, startService, workerName } from './start.ts'
 import { openStorage } from './storage.ts'
@@ -50,6 +55,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   let latest = loaded
   const name = workerName()
   const identity = loaded.options.identity ?? owner
+  const sandboxes = sharedSandboxes(sessionTag(name))
   let brokers: Brokers | undefined
   let tracing: Tracing | undefined
   try {
@@ -66,12 +72,14 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
         const next = unused ?? (await load())
         unused = undefined
         refuseAnother(loaded.file, next.file)
-        const snapshot = createSnapshot(next, additions, bus)
+        const runtimes = await sandboxes.of(next.options.runtimes)
+        const snapshot = createSnapshot({ ...next, options: { ...next.options, runtimes } }, additions, bus)
         // Only now is it certain that it can be used, and from here on all of it is.
         latest = next
         const owned = isSame(next.options.identity, loaded.options.identity) ? [] : ['identity']
         const keys = [...live.follow(next.service), ...owned]
         log.level = next.service.logLevel
+        if (next.toolsFolder !== undefined) log.info(folderFacts(next.toolsFolder), 'tools of the folder')
         if (keys.length > 0) bus.emit('config:fixed', { keys })
         return snapshot
       },
@@ -80,7 +88,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     })
     const closing: (() => void | Promise<void>)[] = []
     try {
-      closing.push(watchConfig(loaded.file, running.reload))
+      closing.push(watchConfig(loaded.file, () => latest.toolsFolder?.path, running.reload))
       const authentication = (key: string): Promise<Authentication> =>
         openAuthentication({
           ...{ database, bus, key, owner: identity },
@@ -101,11 +109,19 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       for (const close of closing.reverse()) await close()
     }
   } finally {
+    if (sandboxes.sessions > 0)
+      log.warn({ sessions: sandboxes.sessions }, 'sessions of code:session end with this process')
+    await sandboxes.close()
     await tracing?.close(tracesMs)
     await brokers?.close()
     await database.close()
     unhear()
   }
+}
+
+/** What there is of a folder of tools; why something is not there is told with the warnings. */
+function folderFacts({ path, tools, loaded, refused }: ToolsFolder): object {
+  return { folder: path, tools: tools.length, files: loaded.length, refused: refused.map(({ file }) => file) }
 }
 
 /** A file that went away, for good or while it is being replaced, must not take the policy with it. */
@@ -144,13 +160,25 @@ async function openDoors(
   if (!settings.roles.includes('api')) return undefined
   const { key } = await ensureApiKey(join(settings.data, 'key'))
   const { authenticate, close: forget } = await authentication(key)
+  const leaving = new AbortController()
+  const mcp = await createMcpDoor({
+    ...{ host: serviceHost(service, leaving.signal), version: contractVersion, ...settings.mcp },
+    resource: { ...settings.mcp, issuers: () => settings.authentication.jwt.map(({ issuer }) => issuer) },
+  })
   const http = await createHttpServer({
-    ...{ service, log, authenticate },
+    ...{ service, log, authenticate, mounts: mcp.mounts },
     ...{ host: settings.host, port: settings.port, hosts: settings.hosts, origins: settings.origins },
     ...(settings.tls === undefined ? {} : { tls: settings.tls }),
     limits: {
+      connections: settings.connections,
       get bodyBytes() {
         return settings.bodyBytes
+      },
+      get waitingPerTenant() {
+        return settings.waitingPerTenant
+      },
+      get waitingPerPrincipal() {
+        return settings.waitingPerPrincipal
       },
     },
   }).catch(async (error: unknown) => {
@@ -162,6 +190,8 @@ async function openDoors(
   const leave = (): Promise<void> => removeAddress(settings.data, address)
   const close = async (): Promise<void> => {
     await leave()
+    leaving.abort()
+    await mcp.close()
     await http.close({ graceMs: 1_000 })
     await forget()
   }

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { builtinTools, createExecutor, demoTools, tenantTools } from '@gantry/core'
 import type { LoadedConfig } from '../config/config.ts'
 import { reading } from '../config/problem.ts'
 import { toolsByTenant } from '../config/tenant-settings.ts'
 import type { Snapshot } from '../execute/snapshots.ts'
+import type { KnowledgeOptions } from '../records/knowledge.ts'
 import type { Bus } from '../stores/bus.ts'
-import type { Additions } from './start.ts'
+import type { Additions } from './additions.ts'
 
-/** What is larger than usual goes into artifacts here, and files that a call names come out of them. */
+/** What is larger than usual goes into artifacts here, and what a chain or a program hands on need not. */
 const largest = 100_000_000
 /** Somebody who is asked here need not sit before a terminal. */
 const approvalMs = 24 * 3_600_000
@@ -16,15 +16,17 @@ const approvalMs = 24 * 3_600_000
 /** An executor of a configuration, named by what the configuration says. */
 export function createSnapshot(
   loaded: LoadedConfig,
-  { audit, tools, trials, tracer, approver }: Additions,
+  { audit, tools, artifacts, knowledge, trials, tracer, approver }: Additions,
   bus: Bus,
 ): Snapshot {
-  const shipped = [...(loaded.builtins ? builtinTools() : []), ...(loaded.demo ? demoTools() : [])]
+  const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const { options } = loaded
   const executor = reading(loaded.file, () =>
     createExecutor({
       ...options,
       audit,
+      ...(artifacts === undefined ? {} : { artifacts }),
+      ...(knowledge === undefined ? {} : { knowledge: knowledge(knowledgeOptions(loaded)) }),
       tracer,
       ...(trials === undefined ? {} : { safeguards: { ...options.safeguards, trials } }),
       ...(approver === undefined ? {} : { approver }),
@@ -35,10 +37,19 @@ export function createSnapshot(
   executor.on('circuit:changed', (event) => bus.emit('circuit:changed', event))
   const ofTenants = toolsByTenant(loaded.service.tenants)
   const divided = ofTenants === undefined ? executor : executor.under({ policy: tenantTools(ofTenants) })
-  return { executor: divided, version: versionOf(loaded.file) }
+  return { executor: divided, version: versionOf(loaded) }
 }
 
-function versionOf(file: string | undefined): string {
-  if (file === undefined) return 'default'
-  return createHash('sha256').update(readFileSync(file)).digest('hex').slice(0, 16)
+/** What a tenant may keep unless the configuration says otherwise. */
+const room = { documents: 100_000, bytes: 1_000_000_000 }
+
+function knowledgeOptions({ knowledge = {} }: LoadedConfig): KnowledgeOptions {
+  const { embedder, ...limits } = knowledge
+  return { limits: { ...room, ...limits }, embedder }
+}
+
+function versionOf({ digest, toolsFolder }: LoadedConfig): string {
+  if (digest === undefined) return 'default'
+  const folder = toolsFolder?.digest ?? ''
+  return createHash('sha256').update(digest).update(folder).digest('hex').slice(0, 16)
 }

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Identity } from '@gantry/contract'
-import type { Approver, Audit, DefinedTool, SafeguardOptions, Tracer } from '@gantry/core'
+import type { Tracer } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
+import { sessionLabel, sessionTag } from '../admit/session-place.ts'
 import { createKeyControl } from '../authenticators/key-control.ts'
 import type { BrokerSettings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
@@ -20,9 +21,11 @@ import { approvalRecords } from '../records/approvals.ts'
 import { artifactRecords } from '../records/artifacts.ts'
 import type { SealKey } from '../records/audit-seals.ts'
 import { callViews } from '../records/call-views.ts'
+import { callerArtifacts } from '../records/caller-artifacts.ts'
 import { deadLetterRecords } from '../records/dead-letters.ts'
 import { eventRecords } from '../records/events.ts'
 import { journalRecords } from '../records/journal.ts'
+import { type KnowledgeOptions, knowledgeRecords } from '../records/knowledge.ts'
 import { workerRecords } from '../records/workers.ts'
 import { openCallNews } from '../reply/call-news.ts'
 import { createWaiters } from '../reply/waiters.ts'
@@ -30,6 +33,7 @@ import type { Bus } from '../stores/bus.ts'
 import { sqlCallStore } from '../stores/sql.ts'
 import { postgresTransport } from '../transports/postgres.ts'
 import { createUpkeep } from '../worker/upkeep.ts'
+import type { Additions } from './additions.ts'
 import { createAnswering } from './answering.ts'
 import { createAuditing } from './auditing.ts'
 import { type Brokers, noBrokers } from './brokers/open.ts'
@@ -50,21 +54,11 @@ import { createWatch } from './readiness.ts'
 import { createReload } from './reload.ts'
 import { createReplaying } from './replaying.ts'
 import { startSending } from './send-outbox.ts'
+import { sessionHolders } from './session-holders.ts'
 import type { Files } from './storage.ts'
 import { tracedIntake } from './traced-intake.ts'
 import { withSlot } from './with-slot.ts'
 import { composeWorker } from './work.ts'
-
-/** What the service adds to the executor of a configuration. */
-export interface Additions {
-  readonly audit: Audit
-  readonly tools: readonly DefinedTool[]
-  /** Who may try a circuit that rests, where others have it too. */
-  readonly trials?: SafeguardOptions['trials']
-  readonly tracer?: Tracer | undefined
-  /** Asks persons; without one, calls that need approval end. */
-  readonly approver?: Approver
-}
 
 export interface StartOptions {
   readonly settings: ServiceSettings
@@ -142,6 +136,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const additions = {
     audit: auditing.audit,
     tools: artifactTools(artifacts),
+    artifacts: callerArtifacts({ database, store: files, artifacts, maxBytes: () => settings.artifactBytes }),
+    knowledge: (options: KnowledgeOptions) => knowledgeRecords(database, options),
     trials: circuits.trials,
     tracer: options.tracer,
     approver: createApprover(approvals),
@@ -160,7 +156,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
     ...{ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled },
   })
 
-  const claim = { worker: name, leaseMs, labels: settings.labels }
+  const tag = sessionTag(name)
+  const claim = { worker: name, leaseMs, labels: { ...settings.labels, [sessionLabel]: tag } }
   const limiting = createLimiting({ store, database, redis: brokers.redis, settings })
   const transport = postgresTransport({
     ...{ store, claim: () => limiting.claim(claim, worker), room: () => worker?.claimable ?? 0 },
@@ -169,6 +166,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     ? composeWorker({
         ...{ store, transport, recorder, snapshots, writer, writeBacks, cache, bus, settings, leaseMs },
         tracer: options.tracer,
+        gate: limiting.gate,
         shares: limiting.gate.shares,
         newcomers: (most) => limiting.newcomers(most, claim, worker),
         journal: journalRecords(database),
@@ -192,6 +190,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
     keep: (text, callId, identity) =>
       keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),
     expect: waiters.expect,
+    flushes: database.exclusive,
+    present: sessionHolders(workers, roles.has('worker') ? tag : undefined),
   })
   const intake = tracedIntake(taking, options.tracer)
   /** Of these calls those that do not end here, where the worker tells of the outcome itself. */
@@ -241,7 +241,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   await report()
 
   const letters = deadLetterRecords({
-    ...{ database, calls: store, newId },
+    ...{ database, newId },
     prepare: (call) => withSlot(call, snapshots.current.executor),
   })
   const service = createDoors({

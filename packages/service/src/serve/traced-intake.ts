@@ -6,14 +6,15 @@ export function tracedIntake(intake: Intake, tracer: Tracer | undefined): Intake
   if (tracer === undefined) return intake
   return {
     ...intake,
-    submit(input, identity, from) {
-      const door = from === undefined ? 'http' : (from.reply?.transport ?? 'broker')
+    submit(input, identity, origin) {
+      const broker = origin?.kind === 'broker' ? (origin.reply?.transport ?? 'broker') : undefined
+      const door = broker ?? 'http'
       const span = tracer.start('gantry.submit', input.traceparent, {
-        kind: from === undefined ? 'server' : 'consumer',
+        kind: broker === undefined ? 'server' : 'consumer',
         facts: { 'gantry.door': door, 'gantry.tenant': identity.tenant },
       })
       return traced(span, async () => {
-        const submitted = await intake.submit({ ...input, traceparent: span.traceparent }, identity, from)
+        const submitted = await intake.submit({ ...input, traceparent: span.traceparent }, identity, origin)
         span.note({ 'gantry.call_id': submitted.callId, 'gantry.repeated': submitted.repeated })
         return submitted
       })

@@ -1,8 +1,8 @@
-import { ToolError } from '@gantry/contract'
+import { type AuditVerdict, ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
 import { readAuditFile } from '../records/audit-file.ts'
 import { readAudit } from '../records/audit-reader.ts'
-import { type AuditVerdict, verifyAudit } from '../records/audit-verify.ts'
+import { verifyAudit } from '../records/audit-verify.ts'
 import { auditKeys } from './auditing.ts'
 import { openStorage } from './storage.ts'
 

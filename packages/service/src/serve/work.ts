@@ -4,10 +4,12 @@ import type { Tracer } from '@gantry/core'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import { cachedCall } from '../execute/cached-call.ts'
 import type { EventWriter } from '../execute/event-writer.ts'
+import { createInnerCharges, type InnerGate } from '../execute/inner-charges.ts'
 import { type LeaseNews, type Leases, localLeases } from '../execute/leases.ts'
 import type { ResultCache } from '../execute/result-cache.ts'
 import { runCall } from '../execute/run-call.ts'
 import { runDurableChain } from '../execute/run-chain.ts'
+import { type Paused, runDurableProgram } from '../execute/run-program.ts'
 import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
 import { threadLeases } from '../execute/thread-leases.ts'
 import type { WriteBacks } from '../execute/write-backs.ts'
@@ -37,9 +39,11 @@ export interface WorkParts {
   readonly tracer: Tracer | undefined
   readonly shares: NonNullable<WorkerPorts['shares']>
   readonly newcomers: NonNullable<WorkerPorts['newcomers']>
+  /** The limits that calls inside of chains and programs count for. */
+  readonly gate: InnerGate
   readonly settings: ServiceSettings
   readonly leaseMs: number
-  /** The arguments or the chain of a call, with the files that it names. */
+  /** The arguments or the chain of a call. */
   readonly payload: (claim: Claim, signal: AbortSignal) => Promise<unknown>
   readonly govern: WorkerPorts['govern']
   readonly reply: WorkerPorts['reply']
@@ -92,19 +96,19 @@ async function execute(
   task: Task,
   traceparent: string | undefined,
   parts: WorkParts,
-): Promise<Outcome> {
+): Promise<Outcome | Paused> {
   const { claim, controller } = task
   const { signal } = controller
   const reports = lazyReports(claim, parts.writer)
   try {
     const outcome = await run()
-    if (isPending(outcome)) await reports.report(waitingReport(outcome.error))
+    if (!('pausedMs' in outcome) && isPending(outcome)) await reports.report(waitingReport(outcome.error))
     return outcome
   } finally {
     await reports.end()
   }
 
-  async function run(): Promise<Outcome> {
+  async function run(): Promise<Outcome | Paused> {
     const payload = await parts.payload(claim, signal).catch((error: unknown) => {
       // What will never be there ends the call; what may come back makes it wait.
       if (ToolError.is(error) && !error.retryable && !signal.aborted) return error
@@ -118,15 +122,20 @@ async function execute(
         runCall({ executor, claim, args: payload, signal, traceparent, report: reports.report, writeBack }),
       )
     }
-    return await runDurableChain({
+    const durable = {
       executor,
       journal: parts.journal,
       claim,
-      payload: payload as Parameters<typeof runDurableChain>[0]['payload'],
+      charges: createInnerCharges(parts.gate, executor, claim.call.identity),
       signal,
       traceparent,
       report: reports.report,
-      writeBack: (entry) => parts.writeBacks.of(claim, entry),
+      writeBack: (entry?: string) => parts.writeBacks.of(claim, entry),
+    }
+    if (claim.call.kind === 'code') return await runDurableProgram({ ...durable, args: payload })
+    return await runDurableChain({
+      ...durable,
+      payload: payload as Parameters<typeof runDurableChain>[0]['payload'],
     })
   }
 }

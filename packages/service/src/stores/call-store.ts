@@ -1,9 +1,9 @@
-import type { ChainResult, EffectClass, Identity, JsonObject, Result, ResultStatus } from '@gantry/contract'
+import type { CallKind, ChainResult, EffectClass, Identity, JsonObject, Result } from '@gantry/contract'
 
 /** A call that passed every check and is to be kept. */
 export interface AdmittedCall {
   readonly callId: string
-  readonly kind: 'call' | 'chain'
+  readonly kind: CallKind
   /** As established by the host when the call came in. */
   readonly identity: Identity
   /** The caller's name for the call; the same key of the same principal is the same call. */
@@ -38,7 +38,7 @@ export interface AdmittedCall {
   readonly trace?: string
   /** The dead letter that this call repeats. */
   readonly redriveOf?: string
-  /** Under what its tool knows the work, or the chain its journal, when that is not this call: the one it repeats. */
+  /** Under what its tools know the work when that is not this call: the one it repeats. */
   readonly effectKey?: string
 }
 
@@ -79,9 +79,25 @@ export interface Claim extends Holder {
   readonly deaths: number
   /** There was such a one: it said that it begins, and never said how it ended. */
   readonly begun: boolean
+  /** How many earlier holders handed it back because they could not handle it. */
+  readonly faults: number
+  /** How many earlier holders handed it back because its tool was at rest. */
+  readonly rests: number
   readonly cancelled: boolean
   /** Time left until the deadline when it was claimed, in the store's time; negative when it is over. */
   readonly deadlineMs?: number
+  /** It may not be on disk yet. */
+  readonly unflushed?: true
+}
+
+/** What hands a call back. */
+export interface Released extends Holder {
+  /** Not before this much time has passed. */
+  readonly delayMs?: number
+  /** It waits for a person. */
+  readonly asked?: boolean
+  /** What is held against the call; absent when it merely goes on later. */
+  readonly counts?: 'fault' | 'rest'
 }
 
 /** What ends a call. */
@@ -95,10 +111,9 @@ export interface Ending extends Holder {
   readonly dead?: { readonly reason: string }
   /** Version of the configuration that it ran under. */
   readonly config?: string
+  /** As its claim has it. */
+  readonly unflushed?: true
 }
-
-/** A call as others see it. */
-export type CallState = 'queued' | 'delayed' | 'asked' | 'running' | ResultStatus
 
 /**
  * The durable truth about calls: who may work on which, and how each ended. Time is the store's own, never the caller's.
@@ -121,8 +136,18 @@ export interface CallStore {
    * Keeps calls durably. With `claim` a new one that could be claimed now, and needs no slot, is leased to its submitter
    * at once, as begun. Answers in order. A call that is handed in again under its own id is its own duplicate, so that
    * this can be repeated when the outcome is unknown.
+   *
+   * With `unflushed` all can see them at once, but they are on disk only with the next operation of anybody that is: a
+   * database that crashes before takes them along, as if they had never been handed in. That is for calls that change
+   * nothing, whose callers hear of them only once they have ended, or after a `flush`.
    */
-  submit(calls: readonly AdmittedCall[], claim?: ClaimOptions): Promise<readonly Submitted[]>
+  submit(
+    calls: readonly AdmittedCall[],
+    claim?: ClaimOptions,
+    how?: { readonly unflushed?: boolean },
+  ): Promise<readonly Submitted[]>
+  /** Waits until all that was handed in so far is on disk; whether this call is. */
+  flush(callId: string): Promise<boolean>
   /** What `submit` would say of a call whose key was used before, without keeping it; undefined when it would be new. */
   known(call: AdmittedCall): Promise<Submitted | undefined>
   /**
@@ -143,7 +168,7 @@ export interface CallStore {
    * nothing; what was known of holders before him stays known. With `asked` it waits for a person until the delay is
    * over, unless it was resumed or cancelled since it was claimed.
    */
-  release(holders: readonly (Holder & { readonly delayMs?: number; readonly asked?: boolean })[]): Promise<void>
+  release(holders: readonly Released[]): Promise<void>
   /**
    * Says that a person has decided: a call that is asked can be claimed at once. One that somebody holds will be, should
    * he hand it back as asked, because he may not have seen the decision. Anything else is left as it is.

@@ -20,7 +20,8 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
   const memory = createMemory(now)
   return {
     records: memory.records,
-    submit: async (calls, options) => submit(memory, calls, options),
+    submit: async (calls, options, how) => submit(memory, calls, options, how?.unflushed),
+    flush: async (callId) => memory.calls.has(callId),
     known: async (call) => known(memory, call),
     claim: async (max, options) => claim(memory, max, options),
     async begin(holders) {
@@ -35,14 +36,16 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       return { lost: holders.filter((holder) => !heldBy(memory, holder)).map(({ callId }) => callId), cancelled }
     },
     async release(holders) {
-      for (const { delayMs = 0, asked = false, ...holder } of holders) {
+      for (const { delayMs = 0, asked = false, counts, ...holder } of holders) {
         const live = heldBy(memory, holder)
         if (live === undefined) continue
         noteAttempt(memory, live, 'released')
         memory.records.audit.push(auditOf(live, 'released'))
         live.leaseUntil = undefined
         live.begun = false
-        const comesBack = asked ? live.resumed === live.fence || live.cancelled : delayMs <= 0
+        if (counts === 'fault') live.faults += 1
+        if (counts === 'rest') live.rests += 1
+        const comesBack = live.cancelled || (asked ? live.resumed === live.fence : delayMs <= 0)
         if (comesBack) continue
         live.lane = asked ? 'asked' : 'later'
         live.runAt = Math.min(now() + delayMs, (asked ? live.deadline : undefined) ?? Number.POSITIVE_INFINITY)
@@ -69,7 +72,7 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       const { call, fence, deliveries } = live
       const ending = unrunEnding({ ...call, fence, deliveries }, 'CANCELLED', new Date(now()))
       if (endUnrun(memory, [ending]).length > 0) return 'ended'
-      if (live.lane === 'asked') bringBack(memory, live)
+      if (live.lane === 'asked' || live.lane === 'later') bringBack(memory, live)
       return 'asked'
     },
     async depth(most) {

@@ -11,7 +11,7 @@ import { outcomes } from './sql/outcomes.ts'
 import { reclaim } from './sql/reclaim.ts'
 import { release } from './sql/release.ts'
 import { resume } from './sql/resume.ts'
-import { known, submit } from './sql/submit.ts'
+import { flush, known, submit } from './sql/submit.ts'
 
 /**
  * Calls in a database, PGlite or PostgreSQL; its tables are there already. Each operation is one statement, so one round
@@ -23,7 +23,8 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
   const announce = createAnnouncer(database)
   const turns = { after: '' }
   return {
-    submit: (calls, options) => submit(database, calls, options),
+    submit: (calls, options, how) => submit(database, calls, options, how?.unflushed),
+    flush: (callId) => flush(database, callId),
     known: (call) => known(database, call),
     claim: (max, options) => claim(database, max, options, turns),
     begin: (holders) => begin(database, holders),

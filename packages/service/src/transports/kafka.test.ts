@@ -269,6 +269,15 @@ if (typeof server === 'string') {
       await place.close()
     })
 
+    test('consumers that are closed while they join leave nothing that keeps their process alive', async () => {
+      const place = await makePlace(1)
+      const program = join(import.meta.dirname, 'kafka/closing.fixture.ts')
+      const child = spawn(process.execPath, [program, JSON.stringify(place.options)], { stdio: 'inherit' })
+      const late = setTimeout(() => child.kill('SIGKILL'), 60_000)
+      assert.deepEqual(await once(child, 'exit'), [0, null])
+      clearTimeout(late)
+    })
+
     test('where nothing listens, receiving fails and closing does not', async () => {
       const options = { brokers: ['127.0.0.1:9'], clientId: 'one', group: 'g', topics: ['t'], requestTimeoutMs: 500 }
       const transport = await open(options)

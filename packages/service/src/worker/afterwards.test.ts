@@ -59,12 +59,16 @@ test('an open circuit or a reached rate makes a call wait, as long as it may and
       task({ claim: someClaim(given) }),
       someResult({ status: 'failed', error: someError({ code, effect: 'none', details: { retryAfterMs: 2_000 } }) }),
     )
-  assert.deepEqual(refused('CIRCUIT_OPEN'), { kind: 'release', delayMs: 2_000, reason: 'CIRCUIT_OPEN' })
-  assert.deepEqual(refused('RATE_LIMITED'), { kind: 'release', delayMs: 2_000, reason: 'RATE_LIMITED' })
-  assert.equal(refused('CIRCUIT_OPEN', { deliveries: 200 }).kind, 'record')
-  assert.deepEqual(refused('CIRCUIT_OPEN', { deliveries: 50 }), {
-    ...{ kind: 'release', delayMs: 5_000, reason: 'CIRCUIT_OPEN' },
-  })
+  const rest = { kind: 'release', delayMs: 2_000, counts: 'rest' }
+  assert.deepEqual(refused('CIRCUIT_OPEN'), { ...rest, reason: 'CIRCUIT_OPEN' })
+  assert.deepEqual(refused('RATE_LIMITED'), { ...rest, reason: 'RATE_LIMITED' })
+  assert.equal(refused('CIRCUIT_OPEN', { rests: 199 }).kind, 'record')
+  assert.deepEqual(refused('CIRCUIT_OPEN', { rests: 49 }), { ...rest, delayMs: 5_000, reason: 'CIRCUIT_OPEN' })
+  assert.deepEqual(
+    refused('CIRCUIT_OPEN', { deliveries: 500, faults: 9 }),
+    { ...rest, reason: 'CIRCUIT_OPEN' },
+    'it slept, or was asked, or could not be handled before',
+  )
   assert.equal(refused('CIRCUIT_OPEN', { deadlineMs: 1_500 }).kind, 'record')
 })
 

@@ -7,12 +7,18 @@ type Outcome = Result | ChainResult
 /** What is to be done with what came out of a run. */
 export type Afterwards =
   | { readonly kind: 'record'; readonly outcome: Outcome }
-  | { readonly kind: 'release'; readonly delayMs: number; readonly reason: string; readonly asked?: boolean }
+  | {
+      readonly kind: 'release'
+      readonly delayMs: number
+      readonly reason: string
+      readonly asked?: boolean
+      readonly counts?: 'fault' | 'rest'
+    }
   /** Somebody else has the call. */
   | { readonly kind: 'drop' }
 
 /** Far more than a rest of any backend takes: what never comes back ends at last. */
-const mostDeliveries = 200
+const mostRests = 200
 const longestDelayMs = 60_000
 
 /**
@@ -33,11 +39,11 @@ export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwar
   if (stopped === 'stopping' && outcome.status === 'cancelled') return handedBack(claim.call.effect, outcome, error)
   const retryAfterMs = error?.details?.retryAfterMs
   const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
-  if (waits && error.effect === 'none' && typeof retryAfterMs === 'number' && claim.deliveries < mostDeliveries) {
+  if (waits && error.effect === 'none' && typeof retryAfterMs === 'number' && claim.rests + 1 < mostRests) {
     // Who came often and in vain comes less often.
-    const delayMs = Math.min(longestDelayMs, Math.max(retryAfterMs, 100 * claim.deliveries))
+    const delayMs = Math.min(longestDelayMs, Math.max(retryAfterMs, 100 * (claim.rests + 1)))
     if (claim.deadlineMs === undefined || delayMs < claim.deadlineMs) {
-      return { kind: 'release', delayMs, reason: error.code }
+      return { kind: 'release', delayMs, reason: error.code, counts: 'rest' }
     }
   }
   return { kind: 'record', outcome }

@@ -1,6 +1,7 @@
 import { codes, type Result, ToolError } from '@gantry/contract'
 import type { Span } from '@gantry/core'
-import { examine, unknownOutcome, type Verdict } from '../admit/examine.ts'
+import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from '../admit/examine.ts'
+import type { Paused } from '../execute/run-program.ts'
 import type { Snapshot } from '../execute/snapshots.ts'
 import { subjectOf } from '../stores/bus.ts'
 import type { Claim, Ending } from '../stores/call-store.ts'
@@ -30,12 +31,14 @@ export async function handle(
     )
     executed()
     if (run === undefined) return
+    if ('pausedMs' in run) return release(task.claim, asleep(run), ports).catch(() => undefined)
     const next = afterwards(task, run.outcome)
     if (next.kind === 'release') await release(task.claim, next, ports).catch(() => undefined)
     if (next.kind !== 'record') return
-    code = next.outcome.error?.code
-    span?.note({ 'gantry.status': next.outcome.status })
-    await record(task, next.outcome, run.dead, snapshot, span, ports).catch((error: unknown) => {
+    const outcome = run.ran ? whole(task.claim, next.outcome) : next.outcome
+    code = outcome.error?.code
+    span?.note({ 'gantry.status': outcome.status })
+    await record(task, outcome, run.dead, snapshot, span, ports).catch((error: unknown) => {
       const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
       const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
       return record(task, substitute, 'Its outcome could not be recorded.', snapshot, span, ports).catch(
@@ -48,6 +51,8 @@ export async function handle(
 
 interface Attempt {
   readonly outcome: Outcome
+  /** Whether it comes from what was run now, so that it says nothing of earlier attempts. */
+  readonly ran?: boolean
   /** Why the call goes to the dead letters. */
   readonly dead?: string | undefined
 }
@@ -59,7 +64,7 @@ async function attempt(
   span: Span | undefined,
   ports: WorkerPorts,
   options: WorkerOptions,
-): Promise<Attempt | undefined> {
+): Promise<Attempt | Paused | undefined> {
   const { claim } = task
   const { bus } = ports
   bus.emit('stage:timed', { stage: 'consume', ms: performance.now() - task.takenAt })
@@ -70,7 +75,13 @@ async function attempt(
     return { outcome: endedOutcome(claim.call, verdict.error, claim.lost, ports.now()), dead: verdict.dead }
   }
   const work = (part: Span | undefined) => ports.execute(snapshot, task, part?.traceparent ?? claim.call.trace)
-  return { outcome: whole(claim, await timed(bus, 'execute', span, work)) }
+  const outcome = await timed(bus, 'execute', span, work)
+  return 'pausedMs' in outcome ? outcome : { outcome, ran: true }
+}
+
+/** A program that sleeps needs no worker until it wakes. */
+function asleep({ pausedMs }: Paused): Release {
+  return { delayMs: pausedMs, reason: 'asleep' }
 }
 
 /** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
@@ -88,13 +99,15 @@ async function admitted(
 
 /**
  * What this attempt came to, as the outcome of the call: earlier attempts count, and where one of them was lost that may
- * have changed something, nobody knows that nothing was changed.
+ * have changed something, or did a part of a chain or a program, nobody knows that nothing was changed.
  */
-function whole({ lost, call }: Claim, outcome: Outcome): Outcome {
-  if (lost === 0) return outcome
+function whole(claim: Claim, outcome: Outcome): Outcome {
+  const { lost, call } = claim
+  const inPart = wasInPart(claim)
+  if (lost === 0 && !inPart) return outcome
   const counted = 'attempts' in outcome ? { ...outcome, attempts: outcome.attempts + lost } : outcome
   const { error } = counted
-  const certain = call.effect === 'read' || call.effect === 'once'
+  const certain = !inPart && (call.effect === 'read' || call.effect === 'once')
   if (certain || error === undefined) return counted
   return { ...counted, error: { ...error, effect: 'possible' } }
 }
@@ -110,11 +123,12 @@ async function handBackFaulty(
 ): Promise<Attempt | undefined> {
   if (stopped === 'lost') return undefined
   const reason = textOf(error)
-  if (claim.deliveries < mostFaults) {
-    await release(claim, { delayMs: faultPauseMs, reason }, ports).catch(() => undefined)
+  if (claim.faults + 1 < mostFaults) {
+    await release(claim, { delayMs: faultPauseMs, reason, counts: 'fault' }, ports).catch(() => undefined)
     return undefined
   }
-  const failure = new ToolError('INTERNAL', `The call could not be handled: ${reason}`, { effect: 'none' })
+  const effect = earlierEffect(claim)
+  const failure = new ToolError('INTERNAL', `The call could not be handled: ${reason}`, { effect })
   return { outcome: endedOutcome(claim.call, failure, claim.lost, ports.now()), dead: reason }
 }
 
@@ -137,12 +151,14 @@ async function settled(
   return signal.aborted ? undefined : { kind: 'end', error: unknownOutcome(call.tool) }
 }
 
+type Release = Omit<Extract<Afterwards, { kind: 'release' }>, 'kind'>
+
 async function release(
   { callId, fence, call }: Claim,
-  { delayMs, reason, asked = false }: Omit<Extract<Afterwards, { kind: 'release' }>, 'kind'>,
+  { delayMs, reason, asked = false, counts }: Release,
   { store, bus }: WorkerPorts,
 ): Promise<void> {
-  await store.release([{ callId, fence, delayMs, asked }])
+  await store.release([{ callId, fence, delayMs, asked, ...(counts === undefined ? {} : { counts }) }])
   bus.emit('call:released', { ...subjectOf(call), reason })
 }
 
@@ -157,8 +173,10 @@ async function record(
   const { claim } = task
   const { callId, fence, call } = claim
   const dead = reason === undefined ? {} : { dead: { reason } }
+  const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed } : {}
   const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
-    const made = { callId, fence, config: snapshot.version, ...(await ports.govern(task, outcome)), ...dead }
+    const governed = await ports.govern(task, outcome)
+    const made = { callId, fence, config: snapshot.version, ...governed, ...dead, ...unflushed }
     return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
   })
   if (ending === undefined) return

@@ -1,6 +1,7 @@
 import type { ChainResult, Result } from '@gantry/contract'
 import type { Tracer } from '@gantry/core'
 import type { LeaseNews, Leases } from '../execute/leases.ts'
+import type { Paused } from '../execute/run-program.ts'
 import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { Bus } from '../stores/bus.ts'
@@ -19,8 +20,11 @@ export interface WorkerPorts {
   readonly snapshots: Snapshots
   /** Says durably that the work on a call begins; false when it is not ours any more. */
   readonly begin: (holder: Holder) => Promise<boolean>
-  /** Runs the call, chain or program; resolves with its outcome, whatever that is, once its reports are kept. */
-  readonly execute: (snapshot: Snapshot, task: Task, traceparent?: string) => Promise<Outcome>
+  /**
+   * Runs the call, chain or program; resolves with its outcome, whatever that is, once its reports are kept, or with the
+   * time after which a program is to be taken up again.
+   */
+  readonly execute: (snapshot: Snapshot, task: Task, traceparent?: string) => Promise<Outcome | Paused>
   /** Makes of an outcome what is to be recorded: small enough, with what was large beside it. */
   readonly govern: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
   /** Tells those who wait here. */

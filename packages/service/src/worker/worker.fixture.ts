@@ -20,7 +20,17 @@ export function someCall(given: Partial<AdmittedCall> = {}): AdmittedCall {
 
 export function someClaim(given: Partial<Claim> = {}, call: Partial<AdmittedCall> = {}): Claim {
   const callId = given.callId ?? 'c-1'
-  const plain = { callId, fence: 1, deliveries: 1, lost: 0, begun: false, deaths: 0, cancelled: false }
+  const plain = {
+    callId,
+    fence: 1,
+    deliveries: 1,
+    lost: 0,
+    begun: false,
+    deaths: 0,
+    faults: 0,
+    rests: 0,
+    cancelled: false,
+  }
   return { ...plain, call: someCall({ callId, ...call }), ...given }
 }
 

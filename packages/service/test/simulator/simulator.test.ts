@@ -84,7 +84,9 @@ const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; re
   },
   'a decision that wakes nobody': { mutation: { store: neverResumes }, shows: /has no outcome/ },
   'a worker that takes a call which is asked for one that failed': {
-    mutation: { ports: (ports) => ({ ...ports, execute: async (...of) => asEnd(await ports.execute(...of)) }) },
+    mutation: {
+      ports: (ports) => ({ ...ports, execute: async (...of) => asEnd((await ports.execute(...of)) as Outcome) }),
+    },
     shows: /is denied although it is open/,
   },
   'a worker that does not ask': {

@@ -1,9 +1,11 @@
-import { type Json, type SandboxFile, type SandboxOutput, ToolError } from '@gantry/contract'
+import { type Json, type SandboxOutput, ToolError } from '@gantry/contract'
 import { parseAnswer } from '../../json/parse-answer.ts'
 import type { SandboxRequest } from '../../runtimes/request.ts'
 import type { Outcome } from '../../runtimes/runtime.ts'
-import { outputFile, outputText } from '../../runtimes/text.ts'
+import { outputText } from '../../runtimes/text.ts'
+import type { BackendContext } from '../backend.ts'
 import type { SandboxedPlan } from './binding.ts'
+import { outputFiles } from './output-files.ts'
 
 /** What a program's end means for its call. */
 export interface Answer {
@@ -13,28 +15,36 @@ export interface Answer {
 }
 
 /** A limit that ended the program is a failure for every tool; an exit code only for those that are programs themselves. */
-export function answerOf(plan: SandboxedPlan, request: SandboxRequest, outcome: Outcome): Answer {
+export async function answerOf(
+  plan: SandboxedPlan,
+  request: SandboxRequest,
+  outcome: Outcome,
+  context: BackendContext,
+): Promise<Answer> {
   const limited = limitFailure(outcome)
-  if (plan.takes !== undefined) return withFailure(whole(request, outcome), limited)
+  if (plan.takes !== undefined) {
+    const output = await whole(outcome, changedFiles(request, outcome), context)
+    return limited === undefined ? { output } : { output, failure: limited }
+  }
   const failure = limited ?? exitFailure(outcome)
   if (failure !== undefined) return { output: null, failure }
   return { output: ownOutput(plan, outcome) }
 }
 
-function withFailure(output: Json, failure: ToolError | undefined): Answer {
-  return failure === undefined ? { output } : { output, failure }
-}
-
-function limitFailure({ hit }: Outcome): ToolError | undefined {
+/** A limit that ended a program, as a failure. */
+export function limitFailure({ hit }: Outcome): ToolError | undefined {
   if (hit === undefined) return undefined
   if (hit === 'wallMs') return new ToolError('TIMEOUT', 'The program did not end within limits.wallMs.')
   return new ToolError('LIMIT_EXCEEDED', `The program was ended by limits.${hit}.`, { details: { limit: hit } })
 }
 
 /** Everything the built-in tools promise. */
-function whole(request: SandboxRequest, outcome: Outcome): Json {
+export async function whole(
+  outcome: Outcome,
+  changed: readonly (readonly [string, Uint8Array])[],
+  context: Pick<BackendContext, 'keepsFiles' | 'attach'>,
+): Promise<Json> {
   const { exit, stdout, stderr, value } = outcome
-  const files = changedFiles(request, outcome)
   const cut = [
     ...(stdout.truncated ? ['stdout' as const] : []),
     ...(stderr.truncated ? ['stderr' as const] : []),
@@ -46,18 +56,14 @@ function whole(request: SandboxRequest, outcome: Outcome): Json {
     stderr: outputText(stderr),
     ...(cut.length > 0 ? { truncated: cut } : {}),
     ...(value === undefined ? {} : { value }),
-    ...(files === undefined ? {} : { files }),
+    ...(changed.length === 0 ? {} : { files: await outputFiles(changed, context) }),
   }
   return output as unknown as Json
 }
 
 /** Files that are as they were handed in say nothing new. */
-function changedFiles(request: SandboxRequest, { files }: Outcome): { [path: string]: SandboxFile } | undefined {
-  const changed = [...files].filter(([path, bytes]) => !isSame(request.files?.get(path), bytes))
-  if (changed.length === 0) return undefined
-  const listed: { [path: string]: SandboxFile } = Object.create(null)
-  for (const [path, bytes] of changed) listed[path] = outputFile(bytes)
-  return listed
+function changedFiles(request: SandboxRequest, { files }: Outcome): readonly (readonly [string, Uint8Array])[] {
+  return [...files].filter(([path, bytes]) => !isSame(request.files?.get(path), bytes))
 }
 
 function isSame(before: Uint8Array | undefined, after: Uint8Array): boolean {

@@ -1,5 +1,6 @@
 import { type Issue, type SandboxedBinding, type Tool, ToolError } from '@gantry/contract'
 import { unknownKeys } from '../../search/unknown-keys.ts'
+import { credentialIssues } from './credentials.ts'
 
 /** A binding that was found sound: exactly one kind of program, or the arguments as the program. */
 export type SandboxedPlan = SandboxedBinding & {
@@ -8,14 +9,21 @@ export type SandboxedPlan = SandboxedBinding & {
   readonly egress?: readonly string[]
 }
 
-const keys = ['kind', 'name', 'command', 'script', 'code', 'language', 'takes', 'files', 'env', 'limits', 'output']
+const keys = [
+  ...['kind', 'name', 'command', 'script', 'code', 'language', 'takes', 'files', 'env', 'credentials', 'limits'],
+  'output',
+]
 
 /** Reads a tool's binding; throws CONFIG_INVALID with all that is wrong with it. */
 export function readBinding(binding: { readonly [option: string]: unknown }, tool: Tool): SandboxedPlan {
   const issues = [...unknownKeys(binding, keys, '', 'is not an option of a sandboxed tool'), ...programIssues(binding)]
   if (tool.secrets !== undefined && tool.secrets.length > 0) {
-    issues.push({ path: '/secrets', message: 'cannot be given to a program in a sandbox, which could keep them' })
+    const message = 'cannot be given to a program in a sandbox, which could keep them; name them in credentials'
+    issues.push({ path: '/secrets', message })
   }
+  // A call of a built-in tool says itself what it reaches, within what the tool may.
+  const reach = binding.takes === undefined ? (tool.egress ?? []) : tool.egress
+  issues.push(...credentialIssues(binding.credentials, '/credentials', reach), ...clashes(binding))
   if (issues.length > 0) {
     const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
     const id = `${tool.namespace}:${tool.name}`
@@ -28,6 +36,13 @@ export function readBinding(binding: { readonly [option: string]: unknown }, too
     ...(runtime === undefined ? {} : { runtime }),
     ...(egress === undefined ? {} : { egress }),
   }
+}
+
+/** A variable has one value. */
+function clashes({ env, credentials }: { readonly [option: string]: unknown }): Issue[] {
+  if (!isObject(env) || !isObject(credentials)) return []
+  const twice = Object.keys(credentials).filter((name) => Object.hasOwn(env, name))
+  return twice.map((name) => ({ path: `/env/${name}`, message: 'is a credential too' }))
 }
 
 function programIssues(binding: { readonly [option: string]: unknown }): Issue[] {

@@ -5,35 +5,43 @@ import type { Languages } from '../../runtimes/languages.ts'
 import { type CodeArguments, codeProgram, type ShellArguments, shellProgram } from '../../runtimes/program.ts'
 import type { SandboxRequest } from '../../runtimes/request.ts'
 import type { Program } from '../../runtimes/runtime.ts'
-import type { BackendCall } from '../backend.ts'
+import type { BackendCall, BackendContext } from '../backend.ts'
+import { withArtifacts } from './artifact-files.ts'
 import type { SandboxedPlan } from './binding.ts'
+import { wayOutOf } from './way-out.ts'
 
-/** What of a workspace is brought back: enough for results, little enough for one. */
-const collect = { files: 64, bytes: 1_048_576 } as const
+/** What of a workspace is brought back: little enough for one result, or more where files are kept outside it. */
+export const collected = { inline: { files: 64, bytes: 1_048_576 }, kept: { files: 64, bytes: 33_554_432 } } as const
 
 /** What a call asks of the sandboxes: by its arguments for the built-in tools, by its binding for all others. */
-export function requestOf(
+export async function requestOf(
   plan: SandboxedPlan,
   { id, args }: BackendCall,
+  context: BackendContext,
   egress: Egress | undefined,
   languages: Languages,
-): SandboxRequest {
-  const dial = egress === undefined ? {} : { dial: { egress, owner: id } }
-  const asked = plan.takes === undefined ? fromBinding(plan, args, languages) : fromArguments(plan, args, languages)
-  return { ...asked, ...dial }
+): Promise<SandboxRequest> {
+  const asked =
+    plan.takes === undefined ? fromBinding(plan, args, languages) : await fromArguments(plan, args, context, languages)
+  return { ...asked, ...(await wayOutOf(plan, { id, args }, asked.network, context, egress)) }
 }
 
 /** The caller's program, in the caller's surroundings. */
-function fromArguments({ takes }: SandboxedPlan, args: JsonObject, languages: Languages): SandboxRequest {
+async function fromArguments(
+  { takes }: SandboxedPlan,
+  args: JsonObject,
+  context: BackendContext,
+  languages: Languages,
+): Promise<SandboxRequest> {
   const { stdin, files, profile, runtime, limits, network } = args as Arguments
   return {
     program:
       takes === 'code'
         ? codeProgram(args as unknown as CodeArguments, languages)
         : shellProgram(args as ShellArguments),
-    collect,
+    collect: context.keepsFiles ? collected.kept : collected.inline,
     ...(stdin === undefined ? {} : { stdin: bytesOf(stdin) }),
-    ...(files === undefined ? {} : { files: checkFiles(files) }),
+    ...(files === undefined ? {} : { files: checkFiles(await withArtifacts(files, context)) }),
     ...(profile === undefined ? {} : { profile }),
     ...(runtime === undefined ? {} : { runtime }),
     ...(limits === undefined ? {} : { limits }),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { parseRules } from '../../egress/rules.ts'
-import { names, parseAllow } from './allow.ts'
+import { meet, names, outsideOf, parseAllow } from './allow.ts'
 
 const right = [
   ...['https://api.example.com', 'http://localhost:8080', 'https://*.example.com', 'HTTPS://API.example.com:443'],
@@ -79,4 +79,29 @@ test('a list names an origin by scheme, host and port, or every name below one',
   assert.ok(!names(origins, 'https', { host: 'notexample.com', port: 443 }))
   assert.ok(!names(origins, 'http', { host: 'a.example.com', port: 443 }))
   assert.ok(!names(origins, 'https', { host: 'a.example.com', port: 8443 }))
+})
+
+test('a list is within another when that names every origin of it', () => {
+  const list = ['https://a.example', 'https://*.b.example', 'http://c.example:8080']
+  const inside = ['https://a.example', 'https://A.example:443', 'https://x.b.example', 'https://*.b.example']
+  assert.deepEqual(outsideOf([...inside, 'https://*.x.b.example', 'http://c.example:8080'], list), [])
+  const outside = [
+    'http://a.example',
+    'https://b.example',
+    'https://*.a.example',
+    'https://x.c.example',
+    'http://c.example',
+  ]
+  assert.deepEqual(outsideOf([...outside, 'https://a.example:8443', 'https://a.example'], list), [
+    ...outside,
+    'https://a.example:8443',
+  ])
+  assert.deepEqual(outsideOf(['https://a.example'], []), ['https://a.example'])
+})
+
+test('two lists meet when some origin is in both', () => {
+  assert.ok(meet(['https://*.a.example'], ['http://x.example', 'https://b.a.example']))
+  assert.ok(meet(['https://b.a.example'], ['https://*.a.example']))
+  assert.ok(!meet(['https://a.example'], ['https://*.a.example', 'http://a.example', 'https://a.example:444']))
+  assert.ok(!meet(['https://a.example'], []))
 })

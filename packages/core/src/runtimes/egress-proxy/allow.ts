@@ -36,6 +36,26 @@ export function names(origins: readonly AllowedOrigin[], scheme: string, { host,
   return origins.some((origin) => origin.scheme === scheme && origin.port === port && fits(origin))
 }
 
+/** Entries of a list that another does not name wholly. */
+export function outsideOf(entries: readonly string[], list: readonly string[]): readonly string[] {
+  const origins = parseAllow(list)
+  const inside = parseAllow(entries).map((entry) => origins.some((origin) => holds(origin, entry)))
+  return entries.filter((_, index) => inside[index] !== true)
+}
+
+/** Whether two lists have an origin in common. */
+export function meet(some: readonly string[], others: readonly string[]): boolean {
+  const origins = parseAllow(others)
+  return parseAllow(some).some((one) => origins.some((other) => holds(one, other) || holds(other, one)))
+}
+
+/** Whether an entry names all that another does. */
+function holds(one: AllowedOrigin, other: AllowedOrigin): boolean {
+  if (one.scheme !== other.scheme || one.port !== other.port) return false
+  if (!one.below) return !other.below && one.host === other.host
+  return other.host.endsWith(`.${one.host}`) || (other.below && one.host === other.host)
+}
+
 function parseOrigin(text: string): AllowedOrigin | undefined {
   const [, scheme = '', star, rest = ''] = /^(https?):\/\/(\*\.)?([^/?#@\\\s*]+)$/i.exec(text) ?? []
   const url = rest === '' ? null : URL.parse(`${scheme}://${rest}`)

@@ -45,10 +45,12 @@ export function parseTarget(text: string): RequestTarget | undefined {
   return { authority, usualPort, url: new URL(`${scheme}://${authority.host}:${authority.port}${path}`) }
 }
 
-/** Reads the target of a request inside a tunnel to an `http` origin, which is only a path. */
-export function parsePath(text: string, authority: Authority): RequestTarget | undefined {
+/** Reads the target of a request inside a tunnel, which is only a path. */
+export function parsePath(text: string, authority: Authority, secure: boolean): RequestTarget | undefined {
   if (!text.startsWith('/') || !isPath(text)) return undefined
-  return { authority, usualPort: usualPorts.http, url: new URL(`http://${authority.host}:${authority.port}${text}`) }
+  const scheme = secure ? 'https' : 'http'
+  const url = new URL(`${scheme}://${authority.host}:${authority.port}${text}`)
+  return { authority, usualPort: usualPorts[scheme], url }
 }
 
 /** Backslashes and fragments are read differently by different parsers, so that neither goes any further. */

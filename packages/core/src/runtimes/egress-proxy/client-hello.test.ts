@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { fails } from '../../egress/egress.fixture.ts'
-import { afterHello } from './client-hello.ts'
+import { helloGate } from './client-hello.ts'
 
 const u16 = (value: number): number[] => [value >> 8, value & 255]
 const sized = (bytes: readonly number[]): number[] => [...u16(bytes.length), ...bytes]
@@ -19,12 +19,8 @@ function hello(...extensions: readonly (readonly number[])[]): Buffer {
 }
 
 async function pass(host: string, ...pieces: readonly Uint8Array[]): Promise<Buffer> {
-  const source = async function* (): AsyncGenerator<Uint8Array, void> {
-    yield* pieces
-  }
-  const passed: Uint8Array[] = []
-  for await (const piece of afterHello(source(), host)) passed.push(piece)
-  return Buffer.concat(passed)
+  const gate = helloGate(host)
+  return Buffer.concat(pieces.flatMap((piece) => gate(piece) ?? []))
 }
 
 const other = [...u16(0x2b), ...sized([2, 3, 4])]

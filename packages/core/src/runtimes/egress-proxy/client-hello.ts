@@ -7,33 +7,31 @@ export const unrecognizedName = Uint8Array.of(21, 3, 3, 0, 2, 2, 112)
 const recordHead = 5
 const mostInRecord = 16_384
 
+/** Takes the next bytes of a tunnel and gives those that may go on; undefined while they are held back. */
+export type HelloGate = (piece: Uint8Array) => Uint8Array | undefined
+
 /**
  * Holds the first bytes of a tunnel back until they are a TLS ClientHello for the host that was asked for, then passes
  * everything on; throws EGRESS_DENIED for anything else. A rule for `https://a.example` thereby opens neither another
  * protocol nor, where one address serves many names, another name. What is said inside TLS nobody here can see.
  */
-export async function* afterHello(
-  source: AsyncIterable<Uint8Array>,
-  host: string,
-): AsyncGenerator<Uint8Array, void, undefined> {
+export function helloGate(host: string): HelloGate {
   const held: Uint8Array[] = []
   let [bytes, needed] = [0, recordHead]
-  for await (const piece of source) {
-    if (needed === 0) {
-      yield piece
-      continue
-    }
+  return (piece) => {
+    if (needed === 0) return piece
     held.push(piece)
     bytes += piece.byteLength
-    if (bytes < needed) continue
+    if (bytes < needed) return undefined
     const start = Buffer.concat(held)
     needed = recordHead + helloLength(start)
-    if (bytes < needed) continue
+    if (bytes < needed) return undefined
     if (!isFor(host, serverNames(start.subarray(recordHead, needed)))) {
       throw refused(`The encryption is for another name than ${host}, which was asked for.`)
     }
     needed = 0
-    yield start
+    held.length = 0
+    return start
   }
 }
 

@@ -3,6 +3,8 @@ import { ToolError } from '@gantry/contract'
 import type { Egress } from '../../egress/egress.ts'
 import type { AllowedOrigin } from './allow.ts'
 import type { Authority } from './authority.ts'
+import type { CertificateAuthority } from './certificate-authority.ts'
+import type { Standing } from './credential.ts'
 import type { EgressProxyLimits, Meter } from './limits.ts'
 import { badRequest, refusal } from './refusal.ts'
 
@@ -14,6 +16,23 @@ export interface ProxyPorts {
   readonly only: readonly string[]
   readonly origins: readonly AllowedOrigin[]
   readonly limits: EgressProxyLimits
+  /** What placeholders stand for. */
+  readonly standing: readonly Standing[]
+  /** Shows certificates to the sandbox for hosts that may be told a secret; there when something stands for one. */
+  readonly authority?: CertificateAuthority
+}
+
+/** What one request goes through on its way out. */
+export interface Passage {
+  /** Aborted when nobody waits for the answer any more. */
+  readonly signal: AbortSignal
+  readonly meter: Meter
+  /** Where the tunnel leads whose inside the request came from. */
+  readonly inside?: Authority | undefined
+  /** Whether the request came encrypted. */
+  readonly secure: boolean
+  /** From here on the sandbox reads what it asked for. */
+  answered(): void
 }
 
 /**
@@ -23,9 +42,10 @@ export interface ProxyPorts {
  * *over* when all of that is through, when it failed, or when the sandbox went away. It fails with a reason as long as
  * it is not answered, after that only by being cut. A tunnel to an `http` origin waits once more, for the head inside.
  */
-export class Line {
+export class Line implements Passage {
   readonly socket: Socket
   readonly meter: Meter
+  readonly secure = false
   /** Where a tunnel leads whose inside is HTTP. */
   inside: Authority | undefined
   readonly #headMs: number
@@ -57,7 +77,6 @@ export class Line {
     return first
   }
 
-  /** From here on the sandbox reads what it asked for. */
   answered(): void {
     if (this.#state === 'busy') this.#state = 'answered'
   }

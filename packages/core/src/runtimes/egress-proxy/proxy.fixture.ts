@@ -8,7 +8,7 @@ import { listen, testCertificate, testKey } from '../../egress/egress.fixture.ts
 import type { Egress, EgressEvent } from '../../egress/egress.ts'
 import { createEgress } from '../../egress/guard.ts'
 import type { EgressOptions } from '../../egress/options.ts'
-import { createEgressProxy, type EgressProxy, type EgressProxyLimits } from '../egress-proxy.ts'
+import { type Credential, createEgressProxy, type EgressProxy, type EgressProxyLimits } from '../egress-proxy.ts'
 
 export interface TestProxy extends EgressProxy {
   readonly egress: Egress
@@ -22,17 +22,19 @@ export interface TestProxyOptions extends EgressOptions {
   /** What the sandbox may reach; the origins of `allow` when absent. */
   readonly only?: readonly string[]
   readonly limits?: Partial<EgressProxyLimits>
+  readonly credentials?: readonly Credential[]
 }
 
 /** A real egress with a proxy before it, both closed with the test. */
 export async function proxyFor(t: TestContext, options: TestProxyOptions): Promise<TestProxy> {
-  const { only, limits = {}, ...given } = options
+  const { only, limits = {}, credentials = [], ...given } = options
   const events: EgressEvent[] = []
   const egress = createEgress({ ...given, onEvent: (event) => events.push(event) })
   t.after(() => egress.close())
   const names = (given.allow ?? []).map((rule) => (typeof rule === 'string' ? rule : rule.origin))
   const socketFolder = await tempFolder(t)
-  const proxy = await createEgressProxy({ egress, owner: 'sandbox:1', allow: only ?? names, socketFolder, limits })
+  const allow = only ?? names
+  const proxy = await createEgressProxy({ egress, owner: 'sandbox:1', allow, socketFolder, limits, credentials })
   t.after(() => proxy.close())
   const open = (): Socket => connect(proxy.path).on('error', () => {})
   const send: TestProxy['send'] = async (...pieces) => {

@@ -11,21 +11,32 @@ export function otherHost(): ToolError {
   return badRequest('The Host header names another host than the request.')
 }
 
+/** Why not, as it is told: a status and one line. */
+export interface Refused {
+  readonly status: number
+  readonly body: string
+}
+
 /**
- * A whole response that says in one line why not. Messages of egress name what was asked for, never the address that
- * it leads to; of any other error nothing is told.
+ * What is told of an error. Messages of egress name what was asked for, never the address that it leads to; of any other
+ * error nothing is told.
  */
-export function refusal(error: unknown): string {
+export function refused(error: unknown): Refused {
   const { code, message } = ToolError.is(error) ? error : new ToolError('INTERNAL', 'The proxy failed.')
   // A limit of the sandbox is neither the request's fault nor the server's.
   const status = code === 'LIMIT_EXCEEDED' ? 503 : codes[code].http
-  const body = `${code}: ${message}`.replace(/[^ -~]+/g, ' ').slice(0, 1_000)
+  return { status, body: `${`${code}: ${message}`.replace(/[^ -~]+/g, ' ').slice(0, 1_000)}\n` }
+}
+
+/** The same as a whole response. */
+export function refusal(error: unknown): string {
+  const { status, body } = refused(error)
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Failed'}`,
     'content-type: text/plain',
-    `content-length: ${body.length + 1}`,
+    `content-length: ${body.length}`,
     'connection: close',
     '',
-    `${body}\n`,
+    body,
   ].join('\r\n')
 }

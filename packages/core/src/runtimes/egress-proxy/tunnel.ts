@@ -1,18 +1,20 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { ToolError } from '@gantry/contract'
 import { names } from './allow.ts'
 import { type Authority, isNamedBy, parseAuthority } from './authority.ts'
-import { afterHello, unrecognizedName } from './client-hello.ts'
-import { counted } from './limits.ts'
+import type { Broker } from './broker.ts'
+import { carry } from './carry.ts'
+import { helloGate, unrecognizedName } from './client-hello.ts'
+import { standingFor } from './credential.ts'
 import type { Line, ProxyPorts } from './line.ts'
 import { badRequest, otherHost } from './refusal.ts'
 
 const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
 
 /**
- * Answers CONNECT. Where the sandbox may reach an `https` origin, bytes go through unread behind their ClientHello.
+ * Answers CONNECT. Where the sandbox may reach an `https` origin, bytes go through unread behind their ClientHello, unless
+ * the origin may be told a secret: then `broker` ends the encryption and reads what is asked for.
  * Where it may only reach an `http` one, `speakHttp` is called with a connection whose next request says what is
  * wanted, so that it is checked like any other: Node's own `fetch` asks for a tunnel in front of every `http` request.
  */
@@ -22,9 +24,16 @@ export async function tunnel(
   request: IncomingMessage,
   head: Buffer,
   speakHttp: (authority: Authority) => void,
+  broker: Broker | undefined,
 ): Promise<void> {
   const { socket } = line
   const authority = authorityOf(request, line)
+  if (broker !== undefined && isBrokered(ports, authority)) {
+    if (head.length > 0) socket.unshift(head)
+    line.answered()
+    socket.write(established)
+    return broker.serve(line, authority)
+  }
   const plain = !names(ports.origins, 'https', authority) && names(ports.origins, 'http', authority)
   const remote = plain ? undefined : await open(ports, authority, line.signal)
   if (head.length > 0) socket.unshift(head)
@@ -39,6 +48,11 @@ export async function tunnel(
   } finally {
     remote.destroy()
   }
+}
+
+/** Whatever the sandbox's own list does not name is left to egress to refuse. */
+function isBrokered({ origins, standing }: ProxyPorts, authority: Authority): boolean {
+  return names(origins, 'https', authority) && standingFor(standing, 'https', authority).length > 0
 }
 
 function authorityOf(request: IncomingMessage, { inside }: Line): Authority {
@@ -62,10 +76,17 @@ async function open({ egress, owner, only }: ProxyPorts, to: Authority, signal: 
 
 /** Carries bytes until both sides have ended, or one fails. */
 async function exchange({ socket, meter, signal }: Line, { host }: Authority, remote: Duplex): Promise<void> {
-  const up = afterHello(counted(socket.iterator({ destroyOnReturn: false }), meter.up), host)
-  const down = counted(remote.iterator({ destroyOnReturn: false }), meter.down)
+  const gate = helloGate(host)
+  const up = (piece: Uint8Array): Uint8Array | undefined => {
+    meter.up(piece.byteLength)
+    return gate(piece)
+  }
+  const down = (piece: Uint8Array): Uint8Array => {
+    meter.down(piece.byteLength)
+    return piece
+  }
   try {
-    await Promise.all([pipeline(up, remote, { signal }), pipeline(down, socket, { signal })])
+    await Promise.all([carry(socket, remote, up, signal), carry(remote, socket, down, signal)])
   } catch (error) {
     // The client is in the middle of TLS, where this is the only way to say so.
     if (ToolError.is(error) && error.code === 'EGRESS_DENIED') socket.write(unrecognizedName)

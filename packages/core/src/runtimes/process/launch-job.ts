@@ -36,7 +36,8 @@ export function waitingStep(language: Language, spec: SandboxSpec, inside: Insid
   if (language.driver === undefined) return undefined
   // The seed of Python's hashes is read at start only.
   const fixed = spec.deterministic === undefined ? {} : { PYTHONHASHSEED: '0' }
-  return stepOf(language.driver, language, { ...inside.env, ...language.env, ...fixed }, inside)
+  const command = spec.gateway === true ? [...language.driver, 'gateway'] : language.driver
+  return stepOf(command, language, { ...inside.env, ...language.env, ...fixed }, inside)
 }
 
 /** Whether an interpreter waits, and whether control groups count what it uses, so that its end need not be awaited. */
@@ -60,7 +61,7 @@ function programOf(
   spec: SandboxSpec,
   inside: Inside,
   waiting: Waiting,
-): Pick<LaunchJob, 'steps' | 'files' | 'line' | 'token'> {
+): Pick<LaunchJob, 'steps' | 'files' | 'line' | 'token' | 'gateway'> {
   const { program, files = new Map<string, Uint8Array>() } = job
   const env = { ...inside.env, ...job.env }
   if (program.kind === 'wasi') throw new ToolError('RUNTIME_UNAVAILABLE', 'WASI modules run in the wasm runtime only.')
@@ -72,13 +73,18 @@ function programOf(
   }
   const language = inside.languages.get(program.language)
   const own = { ...env, ...language.env }
+  const gateway = job.gateway === undefined ? {} : { gateway: randomBytes(15).toString('base64url') }
+  if (job.gateway !== undefined && (language.gateway !== true || spec.session === true)) {
+    const message = `A program over tools cannot be in ${language.name} here, nor in a session.`
+    throw new ToolError('RUNTIME_UNAVAILABLE', message, { retryable: false })
+  }
   if (language.driver !== undefined) {
     const { session = false, deterministic } = spec
     const fixed = deterministic === undefined ? {} : { deterministic }
     const token = waiting === 'counted' && !session ? { token: randomBytes(6).toString('base64url') } : {}
-    const line = JSON.stringify({ code: program.code, env: own, session, ...fixed, ...token })
-    if (waiting !== 'none') return { files, line, ...token }
-    return { files, line, steps: [stepOf(language.driver, language, own, inside)] }
+    const line = JSON.stringify({ code: program.code, env: own, session, ...fixed, ...token, ...gateway })
+    if (waiting !== 'none') return { files, line, ...token, ...gateway }
+    return { files, line, ...gateway, steps: [stepOf(language.driver, language, own, inside)] }
   }
   const path = `${codeFolder}/${language.file}`
   const last = stepOf(language.command, language, own, inside)

@@ -1,5 +1,7 @@
 import { type Json, ToolError } from '@gantry/contract'
-import type { Outcome, ProgramMessage, Sandbox, SandboxJob, SandboxSpec } from '../runtime.ts'
+import { follow } from '../follow.ts'
+import type { Outcome, ProgramGateway, ProgramMessage, Sandbox, SandboxJob, SandboxSpec } from '../runtime.ts'
+import { createLaunchedGateway, type LaunchedGateway } from './launched-gateway.ts'
 import type { Launched, LaunchJob, RunEnd } from './launcher.ts'
 
 /** What makes an Outcome of a launcher's RunEnd. */
@@ -15,10 +17,46 @@ export interface SandboxTraits {
   released(): Promise<void>
 }
 
+/** A run, and what its program said of its own end. */
+interface Ran {
+  readonly end: RunEnd
+  readonly said: Pick<Outcome, 'value' | 'fault'>
+}
+
 /** A sandbox behind a launcher; the same for all runtimes that start one. */
 export function launchedSandbox({ id, spec, launched, enforced, jobOf, released }: SandboxTraits): Sandbox {
   let used = false
   const ended = launched.ended.then(async () => released())
+  const optionsOf = ({ onOutput }: SandboxJob) => ({
+    wallMs: spec.limits.wallMs,
+    ...(onOutput === undefined ? {} : { onOutput }),
+  })
+  const runAlone = async (job: SandboxJob, signal: AbortSignal): Promise<Ran> => {
+    let value: Json | undefined
+    const onMessage = (message: Json): void => {
+      if (isObject(message) && 'value' in message) value = message.value
+      else tell(job, message)
+    }
+    const end = await launched.run(jobOf(job), { ...optionsOf(job), signal, onMessage })
+    return { end, said: value === undefined ? {} : { value } }
+  }
+  /* What stands on the descriptor without the token of the run is nobody's word here, its value least of all. */
+  const runAsking = async (job: SandboxJob, gateway: ProgramGateway, given: AbortSignal): Promise<Ran> => {
+    const broken = new AbortController()
+    const { signal, leave } = follow(given, broken.signal)
+    let open: LaunchedGateway | undefined
+    const onGateway = (line: string, send: (line: string) => number): void => {
+      open ??= createLaunchedGateway({ gateway, send, fail: (error) => broken.abort(error) })
+      open.take(line)
+    }
+    try {
+      const end = await launched.run(jobOf(job), { ...optionsOf(job), signal, onGateway })
+      return { end, said: open?.said() ?? {} }
+    } finally {
+      open?.close()
+      leave()
+    }
+  }
   return {
     id,
     ended,
@@ -26,21 +64,13 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
       if (used && spec.session !== true) throw new ToolError('INTERNAL', 'A sandbox runs one program only.')
       used = true
       signal.throwIfAborted()
-      let value: Json | undefined
-      const onMessage = (message: Json): void => {
-        if (isObject(message) && 'value' in message) value = message.value
-        else tell(job, message)
-      }
-      const end = await launched.run(jobOf(job), {
-        wallMs: spec.limits.wallMs,
-        signal,
-        onMessage,
-        ...(job.onOutput === undefined ? {} : { onOutput: job.onOutput }),
-      })
+      const { end, said } = await (job.gateway === undefined
+        ? runAlone(job, signal)
+        : runAsking(job, job.gateway, signal))
       if (end.unwritten !== undefined) throw unwritten(end.unwritten)
       // An interpreter that ended takes its session along, which whoever holds it should know with the answer.
       if (spec.session === true && !end.alive) await ended
-      return outcomeOf(end, value, enforced)
+      return outcomeOf(end, said, enforced)
     },
     async dispose() {
       await launched.dispose()
@@ -49,14 +79,14 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
   }
 }
 
-function outcomeOf(end: RunEnd, value: Json | undefined, enforced: Outcome['enforced']): Outcome {
+function outcomeOf(end: RunEnd, said: Ran['said'], enforced: Outcome['enforced']): Outcome {
   const hit = end.hit ?? (isFull(end) ? 'diskBytes' : undefined)
   const { exit, stdout, stderr, files, skipped } = end
   return {
     exit,
     stdout,
     stderr,
-    ...(value === undefined ? {} : { value }),
+    ...said,
     files,
     skipped,
     usage: usageOf(end),

@@ -4,6 +4,8 @@ import type { LaunchFile, LaunchJob, LaunchStep } from './launcher.ts'
 
 /** More on descriptor 3 than this is a flood, which ends the run; less than that is for Node to weigh line by line. */
 const lineFloodBytes = 16 * 2 ** 20
+/** A program over tools asks on it. */
+export const gatewayFloodBytes = 256 * 2 ** 20
 
 /** The plan as `native/src/plan.c` reads it. */
 export function planFrame(plan: LaunchPlan): Buffer {
@@ -48,10 +50,15 @@ export function relayFrame(port: number, socket: string): Buffer {
   return new PayloadWriter().u32(port).text(socket).frame(toInit.relay)
 }
 
+/** A further line for the program's descriptor 3. */
+export function linePieces(line: string): Uint8Array[] {
+  return chunks(toInit.line, Buffer.from(`${line}\n`))
+}
+
 /** A job as pieces to write one after the other; its bytes are not copied. Throws FrameError when it cannot be sent. */
 export function jobPieces(job: LaunchJob): Uint8Array[] {
   const files = [...(job.files ?? [])].flatMap(([path, file]) => filePieces(path, fileOf(file)))
-  const line = job.line === undefined ? [] : chunks(toInit.line, Buffer.from(`${job.line}\n`))
+  const line = job.line === undefined ? [] : linePieces(job.line)
   const stdin = chunks(toInit.stdin, job.stdin ?? new Uint8Array())
   return [...files, goFrame(job), ...line, ...stdin, frameHead(toInit.stdin, 0)]
 }
@@ -76,7 +83,7 @@ function goFrame(job: LaunchJob): Buffer {
   writer
     .u64(job.stdoutBytes + 1)
     .u64(job.stderrBytes + 1)
-    .u64(lineFloodBytes)
+    .u64(job.gateway === undefined ? lineFloodBytes : gatewayFloodBytes)
   return writer
     .u32(room.files)
     .u64(room.bytes)

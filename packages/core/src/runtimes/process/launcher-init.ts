@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { FrameError, frameReader, fromInit, PayloadWriter, toInit } from './frames.ts'
 import type { LaunchStep } from './launcher.ts'
-import { relayFrame, startFrame } from './launcher-encode.ts'
+import { linePieces, relayFrame, startFrame } from './launcher-encode.ts'
 import type { RunIntake } from './launcher-run.ts'
 
 /** The init that this code speaks with. */
@@ -21,6 +21,8 @@ export interface InitLink {
   relay(port: number, socket: string): void
   /** Sends a job as `jobPieces` made it; its frames go to the intake until that has an end, then `onEnd` is called. */
   go(pieces: readonly Uint8Array[], intake: RunIntake, onEnd: () => void): void
+  /** Writes a further line to the program of the run, unless it has ended; returns how many bytes wait to be taken. */
+  line(text: string): number
   /** Ends the turn of an interpreter, which has said with which code it ends. */
   finish(code: number): void
   /** Says that nothing more will be sent. */
@@ -90,6 +92,13 @@ export function connectInit(socket: Socket, kill: () => void): InitLink {
         socket.uncork()
         for (const [type, payload] of early.splice(0)) deliver(run, type, payload)
       })
+    },
+    line(text) {
+      if (current === undefined) return 0
+      socket.cork()
+      for (const piece of linePieces(text)) write(piece)
+      socket.uncork()
+      return socket.writableLength
     },
     finish: (code) => write(new PayloadWriter().u8(code).frame(toInit.finish)),
     hangUp: () => void socket.end(),

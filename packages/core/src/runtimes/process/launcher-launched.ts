@@ -75,14 +75,14 @@ async function runJob(
     init.finish(code)
     looked = supervisor.look()
   }
-  const intake = createRunIntake(job, options, kept ? init.finish : saysBye ? bye : undefined)
+  const intake = createRunIntake(job, options, kept ? init.finish : saysBye ? bye : undefined, init.line)
   signal.addEventListener('abort', supervisor.kill, { once: true })
   try {
     init.go(pieces, intake, finished.resolve)
     // The program's time begins with the program, not with the making of its sandbox.
     if (init.isReady()) supervisor.begin(wallMs)
     else void init.ready.then(() => supervisor.begin(wallMs))
-    if (!kept && !saysBye) init.hangUp()
+    if (!kept && !saysBye && job.gateway === undefined) init.hangUp()
     await Promise.race([finished.promise, Promise.all([supervisor.end, init.closed])])
     const elapsedMs = performance.now() - started
     if (intake.end !== undefined && !signal.aborted) {

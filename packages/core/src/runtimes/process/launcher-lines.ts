@@ -15,6 +15,8 @@ export interface LinesOptions {
   readonly onDone?: (line: JsonObject) => void
   /** A line is done only with this token. */
   readonly token?: string
+  /** Lines that begin with these words are handed on as they are, without them, and count for nothing. */
+  readonly own?: { readonly head: string; readonly take: (line: string) => void }
   /** The most that one line, and all values together, may have; 1 MiB when absent. */
   readonly bytes?: number
 }
@@ -28,7 +30,9 @@ export interface Lines {
   readonly dropped: number
 }
 
-export function createLines({ onValue, onDone, token, bytes: most = defaultJsonLimits.bytes }: LinesOptions): Lines {
+export function createLines({ onValue, onDone, token, own, bytes }: LinesOptions): Lines {
+  const most = bytes ?? defaultJsonLimits.bytes
+  const head = own === undefined ? undefined : Buffer.from(own.head)
   const held = createGrowing()
   let length = 0
   let left = most
@@ -49,6 +53,10 @@ export function createLines({ onValue, onDone, token, bytes: most = defaultJsonL
     held.clear()
   }
   const weigh = (line: Buffer | undefined, size: number): void => {
+    if (head !== undefined && line?.subarray(0, head.length).equals(head) === true) {
+      own?.take(line.toString('utf8', head.length))
+      return
+    }
     const done = onDone === undefined ? undefined : doneOf(line)
     if (done !== undefined && (token === undefined || done.token === token)) {
       onDone?.(done)

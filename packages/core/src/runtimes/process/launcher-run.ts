@@ -3,6 +3,7 @@ import type { Json, SandboxLimit } from '@gantry/contract'
 import type { Captured } from '../runtime.ts'
 import { FrameError, fromInit, PayloadReader } from './frames.ts'
 import type { LaunchJob, RunEnd, RunOptions } from './launcher.ts'
+import { gatewayFloodBytes } from './launcher-encode.ts'
 import { createCollected } from './launcher-files.ts'
 import { createGrowing } from './launcher-growing.ts'
 import { createLines } from './launcher-lines.ts'
@@ -20,6 +21,8 @@ const initHits: readonly (SandboxLimit | undefined)[] = [
 /** Beyond so many times its limit a stream must have ended; an init that sends more is not ours any more. */
 const floodFactor = 9
 const floodBytes = 32 * 2 ** 20
+/** Of descriptor 3, beyond what the init itself ends. */
+const messageFlood = { plain: floodBytes, gateway: gatewayFloodBytes + floodBytes }
 
 /** How the init says that a run ended. */
 export type InitEnd =
@@ -41,7 +44,12 @@ export interface RunIntake {
 }
 
 /** `onDone` is called with its code when an interpreter says that its turn, or with the job's token its program, is over. */
-export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: (code: number) => void): RunIntake {
+export function createRunIntake(
+  job: LaunchJob,
+  options: RunOptions,
+  onDone?: (code: number) => void,
+  send: (line: string) => number = () => 0,
+): RunIntake {
   const stdout = createCapture(job.stdoutBytes, (bytes) => options.onOutput?.('stdout', bytes))
   const stderr = createCapture(job.stderrBytes, (bytes) => options.onOutput?.('stderr', bytes))
   const collected = createCollected(job)
@@ -55,6 +63,9 @@ export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: (c
       options.onMessage?.(value)
     },
     ...(job.token === undefined ? {} : { token: job.token }),
+    ...(job.gateway === undefined
+      ? {}
+      : { own: { head: `${job.gateway} `, take: (line: string) => options.onGateway?.(line, send) } }),
     ...(onDone === undefined
       ? {}
       : {
@@ -70,7 +81,8 @@ export function createRunIntake(job: LaunchJob, options: RunOptions, onDone?: (c
 
   const takeMessage = (payload: Buffer): void => {
     messageBytes += payload.length
-    if (messageBytes > floodBytes) throw new FrameError('The init sent more messages than it may.')
+    const most = job.gateway === undefined ? messageFlood.plain : messageFlood.gateway
+    if (messageBytes > most) throw new FrameError('The init sent more messages than it may.')
     lines.push(payload)
   }
   const takeEnd = (kind: 'exit' | 'turn', payload: Buffer): void => {

@@ -9,13 +9,15 @@ import { launchedSandbox } from './launched-sandbox.ts'
 import { type Launched, startLauncher } from './launcher.ts'
 import { createSpares, type Spares } from './launcher-spares.ts'
 import type { Planned, Planner } from './planner.ts'
-import { egressInside } from './planner-egress.ts'
+import { certificateEnvironment, egressInside, writeCertificates } from './planner-egress.ts'
 import { probeByTrial } from './probe.ts'
 
 /** A machine prepared for sandboxes of one kind. */
 export interface Ground extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
   /** The launcher's path. */
   readonly launcher: string
+  /** The system that programs see, when it is not the host's. */
+  readonly rootfs?: string
   /** Where things are for the programs of a sandbox. */
   inside(spec: SandboxSpec, planned: Planned): Inside
 }
@@ -103,7 +105,12 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
   }
 }
 
-function refusalOf({ network, dial, session, language = '' }: SandboxSpec, found: LanguagesFound): Refusal | undefined {
+function refusalOf(spec: SandboxSpec, found: LanguagesFound): Refusal | undefined {
+  const { network, dial, session, gateway, language = '' } = spec
+  if (gateway === true && (session === true || !found.asking.includes(language))) {
+    const remedy = `Use one of ${found.asking.join(', ') || 'the languages of the wasm runtime'}, outside of sessions.`
+    return { reason: `A program over tools cannot be in ${language || 'no language'} here.`, remedy }
+  }
   if (session === true && !found.waiting.includes(language)) {
     const remedy = `Use one of ${found.waiting.join(', ')}.`
     return { reason: `${language} has no interpreter that keeps its state over several runs.`, remedy }
@@ -135,8 +142,8 @@ async function startSandbox(machine: Machine, spec: SandboxSpec, signal: AbortSi
     planned.release()
   }
   try {
-    proxy = await openWayOut(spec, planned)
-    const inside = machine.inside(spec, planned)
+    proxy = await openWayOut(spec, planned, machine)
+    const inside = withPlaceholders(machine.inside(spec, planned), proxy)
     const step =
       spec.language === undefined ? undefined : waitingStep(inside.languages.get(spec.language), spec, inside)
     const { launcher, spares } = machine
@@ -160,9 +167,25 @@ function isCounted({ plan }: Planned): boolean {
 }
 
 /** The guarded proxy of this sandbox alone, where it has a network. */
-async function openWayOut({ network, dial }: SandboxSpec, planned: Planned): Promise<EgressProxy | undefined> {
-  const { plan, egressFolder } = planned
+async function openWayOut(
+  { network, dial }: SandboxSpec,
+  { plan, egressFolder }: Planned,
+  { rootfs }: Machine,
+): Promise<EgressProxy | undefined> {
   if (network === 'none' || dial === undefined || egressFolder === undefined) return undefined
   const whose = plan.uid === undefined ? {} : { uid: plan.uid }
-  return createEgressProxy({ ...dial, allow: network.allow, socketFolder: egressFolder, ...whose })
+  const proxy = await createEgressProxy({ ...dial, allow: network.allow, socketFolder: egressFolder, ...whose })
+  try {
+    if (proxy.certificate !== undefined) await writeCertificates(egressFolder, proxy.certificate, rootfs)
+    return proxy
+  } catch (error) {
+    await proxy.close()
+    throw error
+  }
+}
+
+/** What stands for secrets is the program's to read; the secrets stay with the proxy. */
+function withPlaceholders(inside: Inside, proxy: EgressProxy | undefined): Inside {
+  if (proxy?.certificate === undefined) return inside
+  return { ...inside, env: { ...inside.env, ...certificateEnvironment(), ...proxy.placeholders } }
 }

@@ -104,6 +104,8 @@ export interface LaunchJob {
    * waited for; its processor time and memory are those of the plan's figures, not `rusage`.
    */
   readonly token?: string
+  /** Stands before lines on descriptor 3 that are for `onGateway`, with a space behind it. */
+  readonly gateway?: string
   readonly stdoutBytes: number
   readonly stderrBytes: number
   /** How much of the workspace is brought out, `.gantry` and files that are as they were handed in excepted. */
@@ -126,6 +128,11 @@ export interface RunOptions {
   readonly onOutput?: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => void
   /** Called for each JSON value that the program wrote as a line on descriptor 3; must not throw. */
   readonly onMessage?: (message: Json) => void
+  /**
+   * Called for each line of the job's gateway; `send` writes lines back until the run has ended, and returns how many bytes
+   * wait to be taken. Must not throw.
+   */
+  readonly onGateway?: (line: string, send: (line: string) => number) => void
 }
 
 /** What became of a job. */

@@ -1,5 +1,54 @@
+import { chmod, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { rootCertificates } from 'node:tls'
+
 /** Where the guarded way out is inside a sandbox: a socket, and the port of the loopback that leads to it. */
 export const egressInside = { socket: '/gantry/egress/proxy.sock', port: 3_128 } as const
+
+/** Certificates beside the socket: the sandbox's own authority, and that with all others. */
+const certificateFiles = { own: 'authority.pem', all: 'certificates.pem' } as const
+
+/** What programs and libraries read instead of the system's certificates. Node takes its own beside those it brings. */
+const certificateVariables = [
+  ...['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'GIT_SSL_CAINFO', 'PIP_CERT', 'AWS_CA_BUNDLE'],
+  ...['CARGO_HTTP_CAINFO', 'NPM_CONFIG_CAFILE', 'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH', 'HTTPLIB2_CA_CERTS'],
+]
+
+/** Where systems keep all certificates that they trust. */
+const systemBundles = [
+  'etc/ssl/certs/ca-certificates.crt',
+  'etc/pki/tls/certs/ca-bundle.crt',
+  'etc/ssl/ca-bundle.pem',
+  'etc/ssl/cert.pem',
+]
+
+/** What makes programs trust the sandbox's own authority. */
+export function certificateEnvironment(): { readonly [name: string]: string } {
+  const all = `/gantry/egress/${certificateFiles.all}`
+  const named = Object.fromEntries(certificateVariables.map((name) => [name, all]))
+  return { ...named, NODE_EXTRA_CA_CERTS: `/gantry/egress/${certificateFiles.own}` }
+}
+
+/** Writes an authority's certificate into the folder of a sandbox, beside the socket; its key stays with us. */
+export async function writeCertificates(folder: string, certificate: string, rootfs = '/'): Promise<void> {
+  const files = {
+    [certificateFiles.own]: certificate,
+    [certificateFiles.all]: `${await bundleOf(rootfs)}\n${certificate}`,
+  }
+  for (const [name, text] of Object.entries(files)) {
+    await writeFile(join(folder, name), text, { flag: 'wx' })
+    await chmod(join(folder, name), 0o444)
+  }
+}
+
+/** The certificates that the system of a sandbox trusts, or, where it keeps none, those that Node does. */
+async function bundleOf(rootfs: string): Promise<string> {
+  for (const path of systemBundles) {
+    const text = await readFile(join(rootfs, path), 'latin1').catch(() => '')
+    if (text.includes('-----BEGIN CERTIFICATE-----')) return text
+  }
+  return rootCertificates.join('\n')
+}
 
 const loopback = /^https?:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::|\/|$)/i
 

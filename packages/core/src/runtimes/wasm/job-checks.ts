@@ -8,7 +8,7 @@ const shell = 'Use the process runtime, which has a shell and the programs of a 
 const leastPythonBytes = 64 * 1_048_576
 
 /** Why the runtime cannot serve a spec at all. */
-export function refusalOf({ language, network, strict, session, limits }: SandboxSpec): Refusal | undefined {
+export function refusalOf({ language, network, strict, session, gateway, limits }: SandboxSpec): Refusal | undefined {
   if (strict === true) {
     const reason = 'Its limits are held by interpreters and timers, not by the kernel.'
     return { reason, remedy: 'Use the process runtime, or a profile that is not strict.' }
@@ -22,6 +22,10 @@ export function refusalOf({ language, network, strict, session, limits }: Sandbo
   }
   if (!languages.includes(language)) {
     return { reason: `It has ${languages.join(', ')} and WASI modules, and no shell.`, remedy: shell }
+  }
+  if (gateway === true && (language === 'python' || session === true)) {
+    const reason = 'Its programs over tools are in javascript or typescript, outside of sessions.'
+    return { reason, remedy: 'Use the process runtime, which has them in python.' }
   }
   if (language !== 'python' || limits.memoryBytes >= leastPythonBytes) return undefined
   const reason = `Its Python takes at least ${leastPythonBytes} bytes of memory.`

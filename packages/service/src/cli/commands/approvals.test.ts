@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ApprovalView } from '../../http/service.ts'
+import type { ApprovalView } from '@gantry/contract'
 import { startServiceRig } from '../service.fixture.ts'
 
 const question: ApprovalView = {

@@ -1,3 +1,4 @@
+import type { ToolsFolder } from '@gantry/core'
 import { checkConfig } from '../../config/check-config.ts'
 import type { Command } from '../io.ts'
 import { printJson } from '../print.ts'
@@ -15,6 +16,7 @@ export const execute: Command = async ({ options }, io) => {
     const rows = [
       ['file', found.file ?? 'none; the demo tools are there'],
       ['tools', String(found.tools)],
+      ...(found.toolsFolder === undefined ? [] : [['tools folder', folderText(found.toolsFolder)]]),
       ...(found.backends.length === 0 ? [] : [['backends', found.backends.join(', ')]]),
       ['policy', found.policy ? 'yes' : 'no'],
       ['limits', limits.length === 0 ? 'the defaults' : limits.join(', ')],
@@ -23,4 +25,9 @@ export const execute: Command = async ({ options }, io) => {
     await io.out(rows.map(([name, value]) => `${safeLine(`${name}: ${value}`)}\n`).join(''))
   }
   return 0
+}
+
+function folderText({ path, loaded, refused }: Pick<ToolsFolder, 'path' | 'loaded' | 'refused'>): string {
+  const tools = loaded.reduce((count, file) => count + file.tools.length, 0)
+  return `${path}, ${tools} tools of ${loaded.length} files, ${refused.length} refused`
 }

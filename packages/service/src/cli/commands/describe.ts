@@ -25,7 +25,7 @@ export function docText(doc: ToolDoc & { readonly version?: string }): string {
 }
 
 function partLines(name: string, value: unknown): string[] {
-  if (name === 'docs' || name === 'description') return [`${name}:`, safeBlock(String(value))]
+  if (name === 'docs' || name === 'description' || name === 'declaration') return [`${name}:`, safeBlock(String(value))]
   if (typeof value === 'string') return [`${name}: ${safeLine(value)}`]
   const plainList = Array.isArray(value) && value.every((item) => typeof item === 'string')
   if (plainList) return [`${name}: ${safeLine(value.join(', '))}`]

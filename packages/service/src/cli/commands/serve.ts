@@ -17,6 +17,7 @@ export const execute: Command = async ({ options }, io) => {
   }
   const { loadConfig, serve } = await import('@gantry/service/serve')
   const request = {
+    folderMemory: new Map(),
     environment: withOptions(options, io),
     folder: io.folder,
     signal: io.signal,

@@ -99,6 +99,23 @@ export const asking: Cases = {
     )
   },
 
+  async 'a program that sleeps may have run in part, and wakes to be cancelled'({ store, records }) {
+    const program = { kind: 'code', tool: 'code:program:1.0.0', effect: 'repeatable' } as const
+    await store.submit([someCall('asleep', program), someCall('awake', program), someCall('new', program)])
+    for (const claim of await store.claim(2, mine)) {
+      if (claim.callId === 'awake') assert.equal(await store.cancel('awake', 'acme'), 'asked')
+      await store.release([{ ...claim, delayMs: 3_600_000 }])
+    }
+    assert.equal(await store.cancel('new', 'acme'), 'ended')
+    const awake = await claimOne(store)
+    assert.deepEqual([awake.callId, awake.cancelled], ['awake', true], 'who is cancelled already does not fall asleep')
+    assert.equal(await store.cancel('asleep', 'acme'), 'asked')
+    const asleep = await claimOne(store)
+    assert.deepEqual([asleep.callId, asleep.cancelled, asleep.call.kind], ['asleep', true, 'code'])
+    await store.finish([someEnding(awake), someEnding(asleep)])
+    assert.equal((await records()).results.length, 3)
+  },
+
   async 'a chain that is asked may have run in part, so the next claimant ends it'({ store, pass, records }) {
     const chain = { kind: 'chain', tool: 'chain', effect: 'repeatable' } as const
     await store.submit([someCall('cancelled', chain)])

@@ -125,6 +125,27 @@ export const holding: Cases = {
     assert.deepEqual([third.begun, third.deaths, third.lost, third.deliveries], [true, 1, 1, 3])
   },
 
+  async 'faults and rests are counted each by itself, for whoever hands it back because of them, and for ever'(
+    fixture,
+  ) {
+    const { store, other } = fixture
+    await store.submit([someCall('c')])
+    const counts = async (): Promise<readonly number[]> => {
+      const { faults, rests, deliveries } = await claimOne(other, theirs)
+      return [faults, rests, deliveries]
+    }
+    assert.deepEqual(await counts(), [0, 0, 1])
+    const reasons = [undefined, 'fault', 'rest', 'rest', undefined] as const
+    for (const [index, counts] of reasons.entries()) {
+      const holder = { callId: 'c', fence: index + 1, ...(counts === undefined ? {} : { counts }) }
+      await store.release([holder])
+      await store.release([holder])
+      if (index < reasons.length - 1) await claimOne(store)
+    }
+    await loseOne(fixture)
+    assert.deepEqual(await counts(), [1, 2, 7])
+  },
+
   async 'what is handed back for later comes when its time has come'({ store, pass }) {
     await store.submit([someCall('c')])
     await store.release([{ ...(await claimOne(store)), delayMs: 60_000 }])

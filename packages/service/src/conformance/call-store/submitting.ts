@@ -30,6 +30,8 @@ export const submitting: Cases = {
         deliveries: 1,
         lost: 0,
         deaths: 0,
+        faults: 0,
+        rests: 0,
         begun: false,
         cancelled: false,
       },
@@ -40,6 +42,21 @@ export const submitting: Cases = {
     const { digest: _, payload: __, ...call } = someCall('c', { payloadRef: 'sha256:1' })
     await store.submit([call])
     assert.deepEqual((await claimOne(store)).call, call)
+  },
+
+  async 'a call that need not be on disk yet is there like any other, and its claim says so'({ store }) {
+    const submitted = await store.submit([someCall('c', { key: 'k' })], mine, { unflushed: true })
+    const [claim] = submitted.flatMap((one) => (one.kind === 'new' ? [one.claim] : []))
+    assert.deepEqual([claim?.callId, claim?.fence, claim?.unflushed], ['c', 1, true])
+    assert.deepEqual(await store.submit([someCall('d', { key: 'k' })], mine), [{ kind: 'duplicate', callId: 'c' }])
+    assert.deepEqual([await store.flush('c'), await store.flush('nobody')], [true, false])
+    assert.deepEqual(await store.finish([someEnding({ callId: 'c', fence: 1 })]), ['c'])
+    assert.equal(await store.flush('c'), true)
+    const usual = await store.submit([someCall('e')], mine, { unflushed: false })
+    assert.deepEqual(
+      usual.map((one) => one.kind === 'new' && one.claim?.unflushed),
+      [undefined],
+    )
   },
 
   async 'no calls are no work'({ store }) {
@@ -141,7 +158,7 @@ export const submitting: Cases = {
     const { call, deadlineMs, ...claim } = submitted.claim
     assert.deepEqual(call, someCall('c'))
     assert.ok(deadlineMs !== undefined && deadlineMs > 50_000 && deadlineMs <= 60_000)
-    const unblemished = { lost: 0, deaths: 0, begun: false, cancelled: false }
+    const unblemished = { lost: 0, deaths: 0, faults: 0, rests: 0, begun: false, cancelled: false }
     assert.deepEqual(claim, { callId: 'c', fence: 1, deliveries: 1, ...unblemished })
     assert.deepEqual(await other.claim(10, theirs), [])
     const [start, ...more] = (await records()).audit

@@ -25,16 +25,17 @@ interface Answer {
 /**
  * What a failed statement is to the rest of the service; the driver's error is the cause.
  * An answer that ends the statement alone says that nothing was done. When the connection is lost, by the server's
- * word or without one, it is as `lost` says.
+ * word or without one, it is as `lost` says. Its effect is `possible` where the outcome is not known, and else `none`.
  */
 export function statementError(error: unknown, lost: Outcome): ToolError {
   const answer = answerIn(error)
   const outcome = answer?.fatal === false ? 'none' : lost
   const details = { outcome, ...(answer === undefined ? {} : { sqlstate: answer.sqlstate }) }
+  const effect = outcome === 'unknown' ? 'possible' : 'none'
   if (isUnavailable(error, answer)) {
-    return new ToolError('STORE_UNAVAILABLE', messageFor(answer, outcome), { cause: error, details })
+    return new ToolError('STORE_UNAVAILABLE', messageFor(answer, outcome), { cause: error, details, effect })
   }
-  return new ToolError('INTERNAL', 'The database refused a statement.', { cause: error, details })
+  return new ToolError('INTERNAL', 'The database refused a statement.', { cause: error, details, effect })
 }
 
 /** A connection that could not be made did nothing, whatever the reason. */

@@ -24,11 +24,12 @@ const readArtifact: Route = {
     },
     416: { description: 'There is nothing in that range.' },
   },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'RATE_LIMITED'],
   handle: read,
 }
 
-async function read({ params, headers, identity, gone }: Asked, service: Service): Promise<Answer> {
+async function read({ params, headers, identity, gone, hold }: Asked, service: Service): Promise<Answer> {
+  hold()
   const range = headers['if-range'] === undefined ? rangeOf(headers.range) : undefined
   const { artifact, start, end, content } = await service.artifact(params.id ?? '', range, identity, gone)
   const { bytes } = artifact

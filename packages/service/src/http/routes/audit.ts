@@ -51,8 +51,9 @@ export const auditRoutes: readonly Route[] = [
       'The audit record as lines of JSON, oldest first; with tenant=* all of it with its seals, to verify elsewhere.',
     query: filter,
     answers: { 200: { description: 'A line for each row or seal.', type: 'application/jsonl' } },
-    errors: ['INPUT_INVALID', 'DENIED'],
-    async handle({ query, identity, stop }, { audit }) {
+    errors: ['INPUT_INVALID', 'DENIED', 'RATE_LIMITED'],
+    async handle({ query, identity, stop, hold }, { audit }) {
+      hold()
       const content = Readable.from(inBlocks(audit.export(query as JsonObject & AuditQuery, identity, stop)))
       return { kind: 'content', status: 200, headers: { 'content-type': 'application/jsonl; charset=utf-8' }, content }
     },

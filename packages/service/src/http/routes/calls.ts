@@ -9,10 +9,11 @@ import { acceptedDoc, submissionHeaders, submissionMembers, submissionOf, submit
 const tag = 'calls'
 const text = { type: 'string' } as const
 
-/** What the admission of a call or a chain can refuse it for. */
-const refusals: readonly ErrorCode[] = [
+/** What the admission of a call, a chain or a program can refuse it for. */
+export const callRefusals: readonly ErrorCode[] = [
   ...(['INPUT_INVALID', 'TOOL_ID_INVALID', 'TOOL_NOT_FOUND', 'DENIED', 'APPROVAL_REQUIRED'] as const),
   ...(['TOOL_QUARANTINED', 'CATALOG_STALE', 'IDEMPOTENCY_CONFLICT', 'RATE_LIMITED', 'POLICY_UNAVAILABLE'] as const),
+  'EGRESS_DENIED',
 ]
 
 const createCall: Route = {
@@ -38,7 +39,7 @@ const createCall: Route = {
     required: ['tool'],
   },
   answers: { 200: { description: 'It has ended.', schema: ref('Result') }, 202: acceptedDoc },
-  errors: refusals,
+  errors: callRefusals,
   handle(asked, service) {
     const { tool, args } = asked.body
     return submit({ kind: 'call', tool: String(tool), args: args ?? {}, ...submissionOf(asked) }, asked, service)
@@ -58,7 +59,7 @@ const createChain: Route = {
     required: ['steps'],
   },
   answers: { 200: { description: 'It has ended.', schema: ref('ChainResult') }, 202: acceptedDoc },
-  errors: [...refusals, 'CHAIN_INVALID', 'REFERENCE_INVALID'],
+  errors: [...callRefusals, 'CHAIN_INVALID', 'REFERENCE_INVALID'],
   handle(asked, service) {
     const { steps, input } = asked.body
     const args = { steps, ...(input === undefined ? {} : { input }) }
@@ -96,13 +97,18 @@ const getCall: Route = {
     waitMs: { type: 'integer', minimum: 0, description: 'How long to wait for its end; not at all when absent.' },
   },
   answers: { 200: { description: 'The call.', schema: ref('CallView') } },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'RATE_LIMITED'],
   handle: look,
 }
 
-async function look({ params: { id = '' }, query, identity, stop, limits }: Asked, service: Service): Promise<Answer> {
+async function look(asked: Asked, service: Service): Promise<Answer> {
+  const { params, query, identity, stop, limits } = asked
+  const { id = '' } = params
   const waitMs = waitTime(query.waitMs ?? 0, limits)
-  if (waitMs > 0) await service.wait(id, identity, waitMs, stop)
+  if (waitMs > 0) {
+    asked.hold()
+    await service.wait(id, identity, waitMs, stop)
+  }
   return json(await service.call(id, identity))
 }
 

@@ -19,10 +19,12 @@ export const eventRoute: Route = {
       schema: ref('StreamEvent'),
     },
   },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'RATE_LIMITED'],
   async handle(asked, service) {
     const { params, identity, stop } = asked
-    const events = await service.events(params.id ?? '', lastSeen(asked), identity, stop)
+    const after = lastSeen(asked)
+    asked.hold()
+    const events = await service.events(params.id ?? '', after, identity, stop)
     return { kind: 'events', status: 200, events }
   },
 }

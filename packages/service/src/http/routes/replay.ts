@@ -10,7 +10,7 @@ const replay: JsonSchema = {
   description: 'What running a recorded call again, without any of its tools, came to.',
   properties: {
     callId: text,
-    kind: { enum: ['call', 'chain'] },
+    kind: { enum: ['call', 'chain', 'code'] },
     tool: text,
     decision: {
       enum: ['allow', 'ask', 'deny', 'unavailable', 'none'],
@@ -43,8 +43,9 @@ export const replayRoute: Route = {
   access: 'key',
   permission: 'gantry:operate',
   answers: { 200: { description: 'What would be different today.', schema: replay } },
-  errors: ['NOT_FOUND', 'INPUT_INVALID', 'DENIED', 'STORE_UNAVAILABLE'],
-  async handle({ params: { id = '' }, identity, gone }, service) {
+  errors: ['NOT_FOUND', 'INPUT_INVALID', 'DENIED', 'RATE_LIMITED', 'STORE_UNAVAILABLE'],
+  async handle({ params: { id = '' }, identity, gone, hold }, service) {
+    hold()
     return json(await service.replay(id, identity, gone))
   },
 }

@@ -1,11 +1,12 @@
 import { type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
 import { readTraceparent } from '@gantry/core'
+import type { CallInput } from '../../stores/views.ts'
 import { type Answer, json } from '../answer.ts'
 import type { Asked } from '../route.ts'
 import { ref } from '../schemas.ts'
-import type { CallInput, Service } from '../service.ts'
+import type { Service } from '../service.ts'
 
-/** What calls and chains have in common; the ceilings are those of the admission. */
+/** What calls, chains and programs have in common; the ceilings are those of the admission. */
 export const submissionMembers = {
   idempotencyKey: {
     type: 'string',
@@ -27,7 +28,11 @@ export const submissionMembers = {
     description: 'Not before this much time has passed.',
   },
   deadline: { type: 'string', format: 'date-time', description: 'After it the call is worthless.' },
-  callback: { type: 'string', maxLength: 2_048, description: 'Where the outcome is sent, signed.' },
+  callback: {
+    type: 'string',
+    maxLength: 2_048,
+    description: 'Where the outcome is sent, signed; EGRESS_DENIED for where none may go.',
+  },
 } as const satisfies { [name: string]: JsonSchema }
 
 export const submissionHeaders = {
@@ -41,9 +46,10 @@ export const acceptedDoc = {
   headers: { Location: 'Where the call is.' },
 }
 
-/** What the members and headers that calls and chains have in common say. */
+/** What the members and headers that calls, chains and programs have in common say. */
 export function submissionOf({ body, headers }: Asked): Omit<CallInput, 'kind' | 'tool' | 'args'> {
-  const { waitMs: _wait, tool: _tool, args: _args, steps: _steps, input: _input, ...common } = body
+  const { waitMs: _wait, tool: _tool, args: _args, steps: _steps, input: _input, ...own } = body
+  const { code: _code, language: _language, limits: _limits, check: _check, ...common } = own
   const key = keyOf(body, headers['idempotency-key'])
   const traceparent = readTraceparent(headers.traceparent)
   return {
@@ -67,7 +73,8 @@ function keyOf({ idempotencyKey }: JsonObject, header: string | string[] | undef
 export async function submit(input: CallInput, asked: Asked, service: Service): Promise<Answer> {
   const { identity, stop, limits, body } = asked
   const waitMs = waitTime(body.waitMs, limits)
-  const { callId, repeated } = await service.submit(input, identity)
+  if (waitMs > 0) asked.hold()
+  const { callId, repeated } = await service.submit(input, identity, { waits: waitMs > 0 })
   const location = { location: `/v1/calls/${callId}` }
   const outcome = waitMs === 0 ? undefined : await service.wait(callId, identity, waitMs, stop)
   if (outcome !== undefined) return json(outcome, 200, location)

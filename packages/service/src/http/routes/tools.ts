@@ -63,10 +63,10 @@ const describeTool: Route = {
   method: 'GET',
   path: '/v1/tools/:id',
   tag,
-  summary: 'What there is to know of one tool, at one of three levels.',
+  summary: 'What there is to know of one tool, at one of four levels.',
   access: 'key',
   query: {
-    level: { enum: ['summary', 'schema', 'full'], description: '`summary` when absent.' },
+    level: { enum: ['summary', 'types', 'schema', 'full'], description: '`summary` when absent.' },
     maxTokens: { type: 'integer', minimum: 1, description: 'About how long the answer may be.' },
     examples: { type: 'integer', minimum: 0, description: 'How many examples at most.' },
   },

@@ -110,6 +110,17 @@ test('without an identity for those who have no session they are refused, with t
   assert.match(refused[0]?.error.message ?? '', /kafka\.identity/)
 })
 
+test('what is refused to the identity of a topic is told of as its own', async () => {
+  const broker = memoryBroker()
+  const denied = async (): Promise<never> => {
+    throw new ToolError('DENIED', 'No.')
+  }
+  const { doors, refused } = open(broker, { submit: denied })
+  await broker.hand('1', request)
+  await doors.stop()
+  assert.deepEqual([refused[0]?.error.code, refused[0]?.sender], ['DENIED', kafka])
+})
+
 test('what no codec reads is given to the dead letters in the words of the first', async () => {
   const broker = memoryBroker()
   const { doors, refused } = open(broker)

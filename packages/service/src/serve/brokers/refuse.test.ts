@@ -64,6 +64,23 @@ test('a refusal that its sender is told of is no dead letter', async () => {
   assert.deepEqual(messages, [{ tenant: 'tenant of calls', target: 'answers', body: 'PAYLOAD_INVALID' }])
 })
 
+test('the letter and what is sent are of the tenant of the sender, once it is known who that is', async () => {
+  const sender = { principal: 'bots', tenant: 'acme', permissions: [] }
+  const { letters, messages } = await keep(refusal(Buffer.from('{}'), { address, sender }), refusal(Buffer.from('?')))
+  assert.deepEqual(
+    letters.map(({ tenant }) => tenant),
+    ['acme', 'tenant of calls'],
+  )
+  assert.deepEqual(
+    messages.map(({ tenant, target }) => [tenant, target]),
+    [
+      ['acme', 'answers'],
+      ['acme', 'dead'],
+      ['tenant of calls', 'dead'],
+    ],
+  )
+})
+
 test('the same message has the same dead letter however often it comes, another one has its own', async () => {
   const bytes = Buffer.from('x')
   const { letters } = await keep(refusal(bytes), refusal(bytes), refusal(bytes, { position: '1-1' }))

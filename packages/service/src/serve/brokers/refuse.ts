@@ -10,7 +10,7 @@ export interface RefuseOptions {
   readonly database: Queries
   readonly answers: Pick<Answers, 'refusal'>
   readonly bus: Bus
-  /** Whose the dead letters of a source are. */
+  /** Whose the refusals of a source are when nobody knows who sent the message. */
   readonly tenantOf: (source: string) => string
   /** The broker of a source. */
   readonly transportOf: (source: string) => string
@@ -20,7 +20,10 @@ export interface RefuseOptions {
 /** What is kept of a message that could not be read. */
 const mostShown = 16_384
 
-/** Keeps refusals: the answer, the message for the broker's own dead letters, and the dead letter, together. */
+/**
+ * Keeps refusals: the answer, the message for the broker's own dead letters, and the dead letter, together. They are of
+ * the sender's tenant, because what a message holds is for no other to read.
+ */
 export function createRefuse(options: RefuseOptions): (refusal: Refusal) => Promise<void> {
   const batch = createBatch<RefusedMessage, void>(async (refused) => {
     await refuseMessages(options.database, refused)
@@ -34,7 +37,7 @@ export function createRefuse(options: RefuseOptions): (refusal: Refusal) => Prom
 }
 
 function refusedMessage(refusal: Refusal, { answers, tenantOf, transportOf, now }: RefuseOptions): RefusedMessage {
-  const { error, address, dead, deliveries, source, position, message, codec, tool } = refusal
+  const { error, address, dead, deliveries, source, position, message, codec, tool, sender } = refusal
   const answer = address === undefined ? undefined : answers.refusal(address, error)
   const letter = dead && message !== undefined ? codec?.deadLetter?.(message, { error, deliveries }, now()) : undefined
   const messages = [
@@ -42,8 +45,9 @@ function refusedMessage(refusal: Refusal, { answers, tenantOf, transportOf, now 
     ...(letter === undefined ? [] : [{ target: letter.to, body: packMessage(transportOf(source), letter) }]),
   ]
   const payload = message === undefined ? {} : { payload: shown(message.bytes) }
+  const tenant = sender?.tenant ?? tenantOf(source)
   return {
-    ...{ tenant: tenantOf(source), source, position, deliveries, code: error.code, reason: error.message, tool },
+    ...{ tenant, source, position, deliveries, code: error.code, reason: error.message, tool },
     messages,
     ...(dead ? { dead: payload } : {}),
   }

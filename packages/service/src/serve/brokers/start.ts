@@ -57,7 +57,7 @@ export function startBrokers(options: StartBrokersOptions): RunningBrokers {
     ...{ doors: brokers.doors, worker: options.worker, bus },
     session: (session) => sessionOf(redis, session),
     understand: (decoded, sender) => understand(decoded, sender, snapshots, view, redis),
-    submit: (input, sender, reply) => options.intake.submit(input, sender, { reply }),
+    submit: (input, sender, reply) => options.intake.submit(input, sender, { kind: 'broker', reply }),
     async attach(callId, address, { tenant }) {
       await posts.post([
         { callId, tenant, kind: 'reply', target: address.to, body: JSON.stringify(address), waits: true },

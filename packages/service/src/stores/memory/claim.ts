@@ -63,8 +63,9 @@ export function lease({ now, records }: Memory, live: Live, { worker, leaseMs }:
   live.leaseUntil = now() + leaseMs
   live.worker = worker
   records.audit.push(auditOf(live, 'start'))
-  const { call, fence, deliveries, lost, deaths, cancelled, deadline } = live
-  const plain = { callId: call.callId, fence, call: withoutTimes(call), deliveries, lost, deaths, cancelled }
+  const { call, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline } = live
+  const past = { deliveries, faults, rests, lost, deaths, cancelled }
+  const plain = { callId: call.callId, fence, call: withoutTimes(call), ...past }
   return { ...plain, begun: deaths > 0, ...(deadline === undefined ? {} : { deadlineMs: deadline - now() }) }
 }
 

@@ -20,6 +20,8 @@ export interface Live {
   deliveries: number
   /** The present holder said that it begins. */
   begun: boolean
+  faults: number
+  rests: number
   lost: number
   deaths: number
   cancelled: boolean
@@ -57,9 +59,9 @@ export function heldBy({ live }: Memory, { callId, fence }: Holder): Live | unde
   return found?.fence === fence && found.leaseUntil !== undefined ? found : undefined
 }
 
-/** Whether an earlier holder may have run it: he was lost, or it is a chain, of which he may have run a part. */
+/** Whether an earlier holder may have run it: he was lost, or it is a chain or a program, of which he may have run a part. */
 export function mayHaveRun({ call, lost, deliveries }: Live): boolean {
-  return lost > 0 || (call.kind === 'chain' && deliveries > 0)
+  return lost > 0 || (call.kind !== 'call' && deliveries > 0)
 }
 
 /** Lets a call that waits come in its turn again. */

@@ -2,8 +2,13 @@ import type { AdmittedCall, ClaimOptions, Submitted } from '../call-store.ts'
 import { fits, lease } from './claim.ts'
 import { fillSlots, type Live, type Memory } from './state.ts'
 
-export function submit(memory: Memory, calls: readonly AdmittedCall[], claim?: ClaimOptions): readonly Submitted[] {
-  const answers = calls.map((call) => submitOne(memory, call, claim))
+export function submit(
+  memory: Memory,
+  calls: readonly AdmittedCall[],
+  claim?: ClaimOptions,
+  unflushed = false,
+): readonly Submitted[] {
+  const answers = calls.map((call) => submitOne(memory, call, claim, unflushed))
   fillSlots(
     memory,
     calls.map(({ slot }) => slot?.key),
@@ -11,7 +16,7 @@ export function submit(memory: Memory, calls: readonly AdmittedCall[], claim?: C
   return answers
 }
 
-function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | undefined): Submitted {
+function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | undefined, unflushed: boolean): Submitted {
   const { callId } = call
   const before = known(memory, call)
   if (before !== undefined) return before
@@ -22,7 +27,7 @@ function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | und
   if (claim === undefined || live.lane !== 'ready' || !fits(call, claim)) return { kind: 'new', callId }
   const leased = lease(memory, live, claim)
   live.begun = true
-  return { kind: 'new', callId, claim: leased }
+  return { kind: 'new', callId, claim: unflushed ? { ...leased, unflushed } : leased }
 }
 
 export function known(memory: Memory, call: AdmittedCall): Submitted | undefined {
@@ -36,7 +41,7 @@ function enter({ now, calls }: Memory, call: AdmittedCall): Live {
   const lane = delayMs > 0 ? 'later' : call.slot === undefined ? 'ready' : 'held'
   const deadline = deadlineMs === undefined ? undefined : time + deadlineMs
   const free = { fence: 0, leaseUntil: undefined, worker: '', deliveries: 0 }
-  const past = { begun: false, lost: 0, deaths: 0, cancelled: false, resumed: undefined }
+  const past = { begun: false, faults: 0, rests: 0, lost: 0, deaths: 0, cancelled: false, resumed: undefined }
   return { call, place: calls.size, lane, runAt: time + delayMs, deadline, ...free, ...past }
 }
 

@@ -26,9 +26,10 @@ const claimSql = `
       select take_turns($1::integer, $4::jsonb, $5::jsonb, $6::jsonb, $7, $8) from ends
       where first <> last or $6::jsonb is not null
     ))
-    returning id, call_id, priority, fence, deliveries, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement
+    returning id, call_id, priority, fence, deliveries, faults, rests, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement
   ), claimed as materialized (
-    select t.id, t.priority, t.fence, t.deliveries, t.lost, t.deaths, t.cancel_at is not null as cancelled,
+    select t.id, t.priority, t.fence, t.deliveries, t.faults, t.rests, t.lost, t.deaths,
+      t.cancel_at is not null as cancelled,
       (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, t.placement, c.*
     from taken t, lateral (
       select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
@@ -39,15 +40,17 @@ const claimSql = `
     insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
     select tenant, principal, call_id, fence, 'start', tool, $3 from claimed
   )
-  select call_id, fence, deliveries, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key, fingerprint, tool, digest,
-    effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit, placement, callback, reply, trace,
-    redrive_of, effect_key
+  select call_id, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key,
+    fingerprint, tool, digest, effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit,
+    placement, callback, reply, trace, redrive_of, effect_key
   from claimed order by priority desc, id`
 
 type ClaimRow = {
   priority: number
   fence: number
   deliveries: number
+  faults: number
+  rests: number
   lost: number
   deaths: number
   cancelled: boolean
@@ -55,7 +58,7 @@ type ClaimRow = {
   slot_key: string | null
   slot_limit: number | null
   call_id: string
-  kind: 'call' | 'chain'
+  kind: AdmittedCall['kind']
   identity: string
   idem_key: string | null
   fingerprint: string
@@ -95,8 +98,9 @@ export async function claim(
 }
 
 function claimOf(row: ClaimRow): Claim {
-  const { call_id: callId, fence, deliveries, lost, deaths, cancelled, deadline_ms: deadlineMs } = row
-  const plain = { callId, fence, call: callOf(row), deliveries, lost, deaths, begun: deaths > 0, cancelled }
+  const { call_id: callId, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline_ms: deadlineMs } = row
+  const past = { deliveries, faults, rests, lost, deaths, begun: deaths > 0 }
+  const plain = { callId, fence, call: callOf(row), ...past, cancelled }
   return deadlineMs === null ? plain : { ...plain, deadlineMs }
 }
 

@@ -49,7 +49,7 @@ const reclaimSql = `
       where deadline < now() and lease_until is null and lost = 0
       order by deadline limit $1
     ) q, lateral (select kind, tool from calls where call_id = q.call_id offset 0) c
-    where c.kind <> 'chain' or q.deliveries = 0
+    where c.kind = 'call' or q.deliveries = 0
   )
   select
     (select coalesce(json_agg(call_id), '[]') from lost)::text as lost,

@@ -1,22 +1,24 @@
 import type { Database } from '../../databases/database.ts'
-import type { Holder } from '../call-store.ts'
+import type { Released } from '../call-store.ts'
 import { heldSql, holderColumns, inOrder } from './holders.ts'
 
 /**
  * A call that is asked comes back at its deadline, if that is sooner, and one that its caller has cancelled at once: then
- * there is nothing left to ask for.
+ * there is nothing left to ask or to wait for.
  */
 const releaseSql = `
-  with d as (select * from json_to_recordset($1::json) as d(${holderColumns}, delay_ms float8, asked boolean)), ${heldSql},
+  with d as (select * from json_to_recordset($1::json) as d(${holderColumns}, delay_ms float8, asked boolean, counts text)), ${heldSql},
   back as (
-    update queue q set lease_until = null, begun = false, (lane, run_at) = (
+    update queue q set lease_until = null, begun = false, (lane, run_at, faults, rests) = (
       select
         case
           when h.asked then case when q.resumed = q.fence or q.cancel_at is not null then q.lane else 'asked' end
-          when h.delay_ms > 0 then 'later'
+          when h.delay_ms > 0 and q.cancel_at is null then 'later'
           else q.lane
         end,
-        least(now() + h.delay_ms * interval '1 millisecond', case when h.asked then q.deadline end)
+        least(now() + h.delay_ms * interval '1 millisecond', case when h.asked then q.deadline end),
+        q.faults + (h.counts = 'fault')::integer,
+        q.rests + (h.counts = 'rest')::integer
       from held h where h.call_id = q.call_id
     )
     where call_id = any (array(select call_id from held))
@@ -33,13 +35,10 @@ const releaseSql = `
     (select fill_slots(array_agg(slot_key)) from back where lane <> 'ready' and slot_key is not null) as filled,
     (select pg_notify('gantry_ready', '') where exists (select from back where lane = 'ready')) as told`
 
-export async function release(
-  database: Database,
-  holders: readonly (Holder & { readonly delayMs?: number; readonly asked?: boolean })[],
-): Promise<void> {
+export async function release(database: Database, holders: readonly Released[]): Promise<void> {
   if (holders.length === 0) return
-  const rows = inOrder(holders).map(({ callId, fence, delayMs = 0, asked = false }) => {
-    return { call_id: callId, fence, delay_ms: delayMs, asked }
+  const rows = inOrder(holders).map(({ callId, fence, delayMs = 0, asked = false, counts = '' }) => {
+    return { call_id: callId, fence, delay_ms: delayMs, asked, counts }
   })
   await database.query(releaseSql, [JSON.stringify(rows)])
 }

@@ -1,11 +1,11 @@
-import type { Database } from '../../databases/database.ts'
+import type { Queries } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions, Submitted } from '../call-store.ts'
 
 const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
   payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key`
 
-/** $1: the calls; $2: the worker who claims them, or null; $3: for how long; $4: its labels. */
+/** $1: the calls; $2: the worker who claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush. */
 const submitSql = `
   with d as materialized (
     select * from json_to_recordset($1::json) as d(
@@ -36,8 +36,14 @@ const submitSql = `
   )
   select call_id, fence = 1 as leased, (extract(epoch from deadline - now()) * 1000)::float8 as deadline_ms,
     (select fill_slots(array_agg(slot_key)) from entered where lane = 'held') as filled,
-    (select pg_notify('gantry_ready', '') where exists (select from entered where lane = 'ready' and fence = 0)) as told
+    (select pg_notify('gantry_ready', '') where exists (select from entered where lane = 'ready' and fence = 0)) as told,
+    (select set_config('synchronous_commit', 'off', true) where $5) as unflushed
   from entered`
+
+/** Whatever waits for the disk waits for all that was written before it; a message that nobody reads is the least. */
+const flushSql = `
+  select exists (select from calls where call_id = $1) as there,
+    pg_logical_emit_message(true, 'gantry', '') is not null as flushed`
 
 /**
  * A statement of its own, because what hindered a call may have been committed after the first statement began, which
@@ -59,10 +65,12 @@ const lookupSql = `
 type Entered = { call_id: string; leased: boolean; deadline_ms: number | null }
 type Found = { n: number; call_id: string; same: boolean }
 
+/** Also part of a transaction that hands in a call again. */
 export async function submit(
-  database: Database,
+  database: Queries,
   calls: readonly AdmittedCall[],
   claim: ClaimOptions | undefined,
+  unflushed = false,
 ): Promise<readonly Submitted[]> {
   if (calls.length === 0) return []
   const rows = rowsOf(calls)
@@ -71,12 +79,13 @@ export async function submit(
     claim?.worker ?? null,
     claim?.leaseMs ?? null,
     JSON.stringify(claim?.labels ?? {}),
+    unflushed,
   ])
   const fresh = new Map(entered.map((row) => [row.call_id, row]))
   const answers = new Map<number, Submitted>()
   for (const { n, call_id: callId } of distinct(rows)) {
     const row = fresh.get(callId)
-    if (row !== undefined) answers.set(n, newCall(calls[n] as AdmittedCall, row))
+    if (row !== undefined) answers.set(n, newCall(calls[n] as AdmittedCall, row, unflushed))
   }
   await lookUp(
     database,
@@ -89,19 +98,20 @@ export async function submit(
     database,
     rest.map(({ call }) => call),
     claim,
+    unflushed,
   )
   for (const [index, { n }] of rest.entries()) answers.set(n, again[index] as Submitted)
   return calls.map((_, n) => answers.get(n) as Submitted)
 }
 
 /** A call that is there already, or stands in the way of this one. */
-export async function known(database: Database, call: AdmittedCall): Promise<Submitted | undefined> {
+export async function known(database: Queries, call: AdmittedCall): Promise<Submitted | undefined> {
   const answers = new Map<number, Submitted>()
   await lookUp(database, rowsOf([call]), answers)
   return answers.get(0)
 }
 
-async function lookUp(database: Database, rows: readonly CallRow[], answers: Map<number, Submitted>): Promise<void> {
+async function lookUp(database: Queries, rows: readonly CallRow[], answers: Map<number, Submitted>): Promise<void> {
   if (rows.length === 0) return
   const asked = rows.map(({ n, call_id, tenant, principal, idem_key, fingerprint }) => {
     return { n, call_id, tenant, principal, idem_key, fingerprint }
@@ -111,10 +121,18 @@ async function lookUp(database: Database, rows: readonly CallRow[], answers: Map
   }
 }
 
-function newCall({ delayMs: _, deadlineMs: __, ...call }: AdmittedCall, row: Entered): Submitted {
+/** Waits for the disk; whether the call is there. */
+export async function flush(database: Queries, callId: string): Promise<boolean> {
+  const [row] = await database.query<{ there: boolean }>(flushSql, [callId])
+  return row?.there === true
+}
+
+function newCall({ delayMs: _, deadlineMs: __, ...call }: AdmittedCall, row: Entered, unflushed: boolean): Submitted {
   const { callId } = call
   if (!row.leased) return { kind: 'new', callId }
-  const plain = { callId, fence: 1, call, deliveries: 1, lost: 0, deaths: 0, begun: false, cancelled: false }
+  const past = { deliveries: 1, faults: 0, rests: 0, lost: 0, deaths: 0, begun: false }
+  const fresh = { callId, fence: 1, call, ...past, cancelled: false }
+  const plain: Claim = unflushed ? { ...fresh, unflushed } : fresh
   const claim: Claim = row.deadline_ms === null ? plain : { ...plain, deadlineMs: row.deadline_ms }
   return { kind: 'new', callId, claim }
 }

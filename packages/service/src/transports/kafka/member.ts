@@ -1,4 +1,5 @@
-import { clientOptions, closeClient, type KafkaConnection, type Library, quiet, whileOpen } from './client.ts'
+import { setTimeout as delay } from 'node:timers/promises'
+import { clientOptions, closeClient, type KafkaConnection, type Library, quiet } from './client.ts'
 import { lose, newPartition, type Partition } from './partition.ts'
 
 export interface MemberOptions extends KafkaConnection {
@@ -38,6 +39,8 @@ interface Round {
 }
 
 const earliest = -2n
+/** How long the group is given to take our leave. */
+const leaveMs = 1_000
 
 /**
  * Joins a group. Signs of life are sent by the library on a connection of their own, whatever is read or not read.
@@ -68,6 +71,7 @@ export async function joinGroup(
   const partitions = new Map<string, Partition>()
   let last: Round | undefined
   let rounds = 0
+  let closed = false
 
   const keepOnly = (wanted: ReadonlySet<string>): void => {
     for (const [key, partition] of partitions) {
@@ -108,8 +112,15 @@ export async function joinGroup(
     events.assigned()
   }
   const close = async (): Promise<void> => {
+    closed = true
     rounds += 1
     keepOnly(new Set())
+    // Only who has left does not begin to beat when a join on its way ends; closed before, nothing would stop it again.
+    const stop = new AbortController()
+    const patience = delay(leaveMs, undefined, { signal: stop.signal }).catch(() => undefined)
+    const left = new Promise<void>((resolve) => consumer.leaveGroup(false, () => resolve()))
+    await Promise.race([left, patience])
+    stop.abort()
     await closeClient(consumer)
   }
 
@@ -120,11 +131,17 @@ export async function joinGroup(
   consumer.on('consumer:heartbeat:end', () => events.alive())
   consumer.on('consumer:heartbeat:error', ({ error }) => events.troubled(error))
   consumer.on('consumer:heartbeat:stalled', ({ lastError }) => events.failed(lastError))
+  const giveUp = (): void => void close()
+  signal.addEventListener('abort', giveUp, { once: true })
   try {
-    await whileOpen(consumer, signal, () => consumer.joinGroup({}))
+    signal.throwIfAborted()
+    await consumer.joinGroup({})
+    signal.throwIfAborted()
   } catch (error) {
     await close()
     throw error
+  } finally {
+    signal.removeEventListener('abort', giveUp)
   }
   return {
     partitions,
@@ -146,6 +163,7 @@ export async function joinGroup(
       partitions.set(keyOf(topic, index), newPartition(topic, index, first.get(topic)?.[index] ?? 0n))
     },
     async rejoin() {
+      if (closed) return
       consumer.clearMetadata()
       await consumer.joinGroup({})
     },

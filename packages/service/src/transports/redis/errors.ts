@@ -21,7 +21,7 @@ export function redisError(error: unknown): ToolError {
     const unsent = said.startsWith("Stream isn't writeable")
     return new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached or does not answer.', {
       cause,
-      ...(unsent ? {} : { details: { outcome: 'unknown' } }),
+      ...(unsent ? {} : { effect: 'possible', details: { outcome: 'unknown' } }),
     })
   }
   const reply = /^[A-Z]+/.exec(said)?.[0] ?? 'ERR'

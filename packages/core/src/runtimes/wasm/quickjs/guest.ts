@@ -1,4 +1,5 @@
 import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
+import { type Conversation, createConversation } from './conversation.ts'
 import type { Engine } from './engine.ts'
 import { filesModule, moduleSource } from './files-module.ts'
 import { bodyHead } from './forms.ts'
@@ -38,11 +39,14 @@ export interface Guest {
   place(columns: number): void
   /** Sets what its functions reach. */
   reach(host: GuestHost | undefined): void
+  /** What a program over tools asks and is told. */
+  readonly conversation: Conversation
   /** Calls a function of the prelude; gives back what it returned, or threw. */
   call(name: PreludeName, ...values: readonly QuickJSHandle[]): ReturnType<QuickJSContext['callFunction']>
 }
 
-export type PreludeName = 'begin' | 'place' | 'fire' | 'describe' | 'finish' | 'exitCode'
+type GatewayName = 'open' | 'watch' | 'fault' | 'end'
+export type PreludeName = 'begin' | 'place' | 'fire' | 'describe' | 'finish' | 'exitCode' | GatewayName
 
 /** QuickJS counts its own stack; the thread's is larger, so that a program meets an error of its own. */
 const stackBytes = 786_432
@@ -69,6 +73,7 @@ export function createGuest(engine: Engine): Guest {
   }
   // Programs that lose a function of the host must not take it from those that come after them.
   runtime.hostRefs.delete = () => undefined
+  const conversation = createConversation(engine, context, made)
   const image = takeImage(engine.memory)
   return {
     engine,
@@ -90,6 +95,7 @@ export function createGuest(engine: Engine): Guest {
       current = host
     },
     call,
+    conversation,
   }
 }
 
@@ -112,6 +118,7 @@ function hostObject(context: QuickJSContext, current: () => GuestHost | undefine
     host().exit(number(code))
     throw new Error('The program exits.')
   })
+  give('base64', (data) => context.newString(Buffer.from(bytesIn(context, data)).toString('base64')))
   give('timer', (id, ms) => void host().timer(number(id), number(ms)))
   give('cancel', (id) => void host().cancel(number(id)))
   give('stdin', () => bytes(host().stdin()))

@@ -1,4 +1,5 @@
 import { bodyHead } from './forms.ts'
+import { gatewayModule } from './gateway-module.ts'
 
 /**
  * What a program finds beside the language itself, written in the guest's own JavaScript: `console`, timers, `process`
@@ -172,6 +173,7 @@ export const prelude = String.raw`(host) => {
   const unlike = /^\[object (Map|Set|WeakMap|WeakSet|Promise)\]$/
   const strict = (key, member) => {
     const kind = typeof member
+    if (kind === 'string' || kind === 'boolean') return member
     if (kind === 'number' && !Number.isFinite(member)) throw new TypeError(member + ' is not a JSON number')
     if (kind === 'bigint') throw new TypeError('a BigInt would lose digits; return it as a string')
     if (kind === 'function' || kind === 'symbol') throw new TypeError('it holds a ' + kind)
@@ -199,8 +201,27 @@ export const prelude = String.raw`(host) => {
   })) give(name, value)
   Object.defineProperty(globalThis, 'stdin', { get: () => host.decode(host.stdin()), configurable: true })
 
+  const clip = (text) => String(text).slice(0, 10000)
+  const faultOf = (error) => {
+    const isError = error instanceof Error
+    const stack = isError ? placed(String(error.stack ?? '')).replace(/^(?!.*main\.js:).*\n?|^\s+at <eval> \(main\.js:.*\n?/gm, '').trimEnd() : ''
+    const [, line, column] = /\bmain\.js:(\d+):(\d+)/.exec(stack) ?? []
+    return stringify({
+      name: isError ? clip(error.name) : 'Error',
+      message: clip(isError ? error.message : 'Uncaught ' + inspect(error)),
+      line: line && Number(line), column: column && Number(column), stack: clip(stack), error: gateway.errorOf(error),
+    })
+  }
+  const gateway = (${gatewayModule})({ host, out, give, stringify, parse, strict, bytesOf, faultOf, ended: (value) => finish(value) })
   const exitCode = () => Number(process.exitCode ?? 0) & 255
+  const finish = (value) => exitCode() + ' ' + (stringify(value, strict) ?? '')
   return {
+    open: gateway.begin,
+    watch: gateway.watch,
+    tell: gateway.tell,
+    rest: gateway.rest,
+    end: gateway.end,
+    fault: faultOf,
     begin(env, ...words) {
       process.env = parse(env)
       process.exitCode = undefined
@@ -215,7 +236,7 @@ export const prelude = String.raw`(host) => {
     },
     describe: (error) => (error instanceof Error ? errorText(error) : 'Uncaught ' + inspect(error)),
     place(count) { columns = count },
-    finish: (value) => exitCode() + ' ' + (stringify(value, strict) ?? ''),
+    finish,
     exitCode,
   }
 }`

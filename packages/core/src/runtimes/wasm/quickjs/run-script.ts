@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
 import type { ThreadJob, ThreadResult } from '../thread/job.ts'
+import type { Line } from '../thread/line.ts'
 import type { Outlet } from '../thread/outlet.ts'
 import { collect, layOut, type Workspace } from '../workspace.ts'
 import type { GuestClock } from './clock.ts'
+import { converse } from './converse.ts'
+import { drain } from './drain.ts'
 import { failWith, finish, type Started, start } from './evaluate.ts'
 import type { LooseImports } from './forms.ts'
 import type { Guest } from './guest.ts'
 import { createRun, notJson, type Run } from './run.ts'
+import { startProgram } from './start-program.ts'
 
 export type CodeJob = ThreadJob & { readonly program: { readonly kind: 'code' } }
 
@@ -16,11 +20,12 @@ export interface RunTools {
   readonly outlet: Outlet
   readonly clock: GuestClock
   readonly loose: LooseImports
+  /** Of a program over tools. */
+  readonly line: Line | undefined
 }
 
 /** As Node says of a program whose end never comes. */
 const unsettled = { code: 13, text: 'Warning: Detected unsettled top-level await\n' }
-const jobsAtOnce = 1_000
 
 /**
  * Runs one script to its end: its promise is settled and no timer waits, it exits, an error is not caught, or a limit is
@@ -36,13 +41,21 @@ export async function runScript(
   const spent = await contained(guest, run, async () => {
     layOut(workspace, job.files)
     begin(job, guest, run, tools)
-    const started = run.over ? undefined : start(job, guest, run, tools.loose)
+    if (run.over) return
+    if (tools.line !== undefined) return runProgram(job, guest, run, tools.line, tools.clock)
+    const started = start(job, guest, run, tools.loose)
     if (started !== undefined) await settle(started, guest, run)
   })
   guest.reach(undefined)
   tools.clock.end()
   const { files, skipped } = collect(workspace, job.collect)
   return { ...run.result(), files, skipped, memoryPeakBytes: guest.engine.memory.buffer.byteLength, spent }
+}
+
+/** A program over tools has one form, and asks while it runs. */
+function runProgram(job: CodeJob, guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  const promise = startProgram(job.program, guest, run)
+  if (promise !== undefined) converse(promise, guest, run, line, clock)
 }
 
 /** Does work; whether the interpreter itself fell over it, which then is not to be used again. */
@@ -68,19 +81,22 @@ function begin(job: CodeJob, guest: Guest, run: Run, { clock }: RunTools): void 
   const seed = [...words].map((word) => context.newNumber(word))
   const begun = guest.call('begin', context.newString(JSON.stringify(job.env)), ...seed)
   if (begun.error !== undefined) failWith(guest, run, begun.error)
+  if (job.gateway !== undefined) guest.call('open')
 }
 
 /** Runs what is left to run until the program has ended. */
 async function settle(started: Started, guest: Guest, run: Run): Promise<void> {
   const { context, call } = guest
   while (!run.over) {
-    drain(guest, run)
+    drain(guest, run, (error) => failWith(guest, run, error))
     const state = context.getPromiseState(started.promise)
     if (run.over) return
     if (state.type === 'rejected') return failWith(guest, run, state.error)
     const timer = run.timers.next()
     if (timer === undefined) {
       if (state.type === 'fulfilled') return end(started, state.value, guest, run)
+      // Where there was no memory for a promise job, QuickJS lost it without a word.
+      if (guest.engine.refused) return run.fail('InternalError: out of memory', true)
       run.end(unsettled.code)
       return run.complain(unsettled.text)
     }
@@ -89,16 +105,6 @@ async function settle(started: Started, guest: Guest, run: Run): Promise<void> {
     run.timers.clear(timer.id)
     const fired = call('fire', context.newNumber(timer.id))
     if (fired.error !== undefined) return failWith(guest, run, fired.error)
-  }
-}
-
-/** Does what promises wait for, which can be without end. */
-function drain(guest: Guest, run: Run): void {
-  const { runtime } = guest.context
-  while (!run.over && runtime.hasPendingJob()) {
-    const done = runtime.executePendingJobs(jobsAtOnce)
-    if (done.error !== undefined && !run.over) failWith(guest, run, done.error)
-    run.host.interrupt()
   }
 }
 

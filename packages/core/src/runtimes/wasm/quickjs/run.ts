@@ -1,11 +1,16 @@
 import type { SandboxLimit } from '@gantry/contract'
 import { parseJson } from '../../../json/parse.ts'
+import type { ProgramFault } from '../../runtime.ts'
 import { createRandom } from '../random.ts'
 import type { Stream, ThreadResult } from '../thread/job.ts'
+import type { Line, LineAnswer } from '../thread/line.ts'
 import type { Workspace } from '../workspace.ts'
+import { placed } from './fault.ts'
 import { callFile } from './files.ts'
 import type { GuestHost } from './guest.ts'
+import { sharpened } from './locate.ts'
 import type { CodeJob, RunTools } from './run-script.ts'
+import type { Place } from './strip-types.ts'
 import { createTimers, type Timers } from './timers.ts'
 
 /** One run of a program: what it reaches, and whether and how it has ended. The first end counts. */
@@ -18,6 +23,16 @@ export interface Run {
   fail(text: string, refusedMemory: boolean): void
   complain(text: string): void
   value(text: string): void
+  /** Says where a place in the code that runs is in what its author wrote, where the two differ. */
+  places: ((place: Place) => Place) | undefined
+  /** Ends a program over tools with its failure; after memory was refused, that is what ended it. */
+  fault(fault: ProgramFault, refusedMemory: boolean): void
+  /** Ends a program over tools with what it returned, as JSON text; nothing is null. */
+  returned(text: string, exitCode: number): void
+  /** Lets a program over tools rest until it is answered or its time is over. */
+  rest(line: Line): LineAnswer | undefined
+  /** Looks after its limits now and then; a look at the processor's time costs more than a turn of a program. */
+  look(): void
   /** Waits until a time or, if that is sooner, the end of the run's time. */
   until(due: number, sleep: (ms: number) => Promise<unknown>): Promise<void>
   result(): Omit<ThreadResult, 'files' | 'skipped' | 'memoryPeakBytes' | 'spent'>
@@ -27,8 +42,17 @@ export interface Run {
 const outOfMemory = /^InternalError: out of memory/
 /** By descriptor. */
 const streams: readonly (Stream | undefined)[] = [undefined, 'stdout', 'stderr', 'channel']
+/** A program over tools has no channel of its own, so that nothing that it writes can pass for its value. */
+const programStreams: typeof streams = [undefined, 'stdout', 'stdout']
+/** How often a program that asks and is told is looked at; the interpreter looks besides, while it works. */
+const lookMs = 5
 /** As a shell says of a program that was killed. */
-const killedCode = 137
+export const killedCode = 137
+
+/** How a run ended: `value` and `fault` are those of a program over tools. */
+interface Ending extends Pick<ThreadResult, 'exitCode' | 'value' | 'fault'> {
+  readonly hit?: SandboxLimit
+}
 
 /** What a program's author reads when the value is lost. */
 export function notJson(fault: string): string {
@@ -45,12 +69,14 @@ function faultOf(text: string): string | undefined {
   }
 }
 
-export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock }: RunTools): Run {
+export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock, line }: RunTools): Run {
   const startedCpu = process.threadCpuUsage()
   const deadline = clock.monotonic() + job.limits.wallMs
   const timers = createTimers()
   const random = createRandom(job.deterministic?.seed)
-  let ending: { readonly exitCode: number; readonly hit?: SandboxLimit } | undefined
+  const open = line === undefined ? streams : programStreams
+  let ending: Ending | undefined
+  let looked = 0
 
   const cpuMs = (): number => {
     const { user, system } = process.threadCpuUsage(startedCpu)
@@ -61,7 +87,7 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock }:
   }
   const complain = (text: string): void => outlet.write('stderr', Buffer.from(text))
   const write = (descriptor: number, text: string): void => {
-    const stream = streams[descriptor]
+    const stream = open[descriptor]
     if (stream === undefined) throw new Error('EBADF: bad file descriptor, write')
     outlet.write(stream, Buffer.from(text))
     if (outlet.flooded !== undefined) stop(`${outlet.flooded}Bytes`)
@@ -89,8 +115,13 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock }:
       return ending !== undefined
     },
   }
+  const fault = (found: ProgramFault, refusedMemory: boolean): void => {
+    const full = refusedMemory || found.message.startsWith('out of memory')
+    const fault = sharpened(placed(found, run.places), job.program.code)
+    ending ??= { exitCode: 1, fault, ...(full ? { hit: 'memoryBytes' } : {}) }
+  }
   workspace.full = false
-  return {
+  const run: Run = {
     host,
     timers,
     get over() {
@@ -109,6 +140,26 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock }:
       if (fault === undefined) outlet.write('channel', Buffer.from(`{"value":${text}}\n`))
       else complain(notJson(fault))
     },
+    places: undefined,
+    fault,
+    returned(text, exitCode) {
+      const wrong = text === '' ? undefined : faultOf(text)
+      if (wrong !== undefined)
+        fault({ kind: 'run', name: 'TypeError', message: `The value that was returned is not JSON: ${wrong}.` }, false)
+      else ending ??= { exitCode, value: text === '' ? 'null' : text }
+    },
+    rest(line) {
+      outlet.flush()
+      const answer = line.rest(deadline)
+      if (answer === undefined) host.interrupt()
+      return answer
+    },
+    look() {
+      const now = clock.monotonic()
+      if (now - looked < lookMs) return
+      looked = now
+      host.interrupt()
+    },
     async until(due, sleep) {
       const ms = Math.min(due, deadline) - clock.monotonic()
       if (ms > 0) {
@@ -118,8 +169,9 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock }:
       host.interrupt()
     },
     result() {
-      const { exitCode, hit } = ending ?? { exitCode: 0 }
-      return { exitCode, hit, totals: outlet.totals, cpuMs: cpuMs() }
+      const { hit, ...rest } = ending ?? { exitCode: 0 }
+      return { ...rest, hit, totals: outlet.totals, cpuMs: cpuMs() }
     },
   }
+  return run
 }

@@ -1,4 +1,5 @@
 import type { ThreadJob, ThreadResult } from '../thread/job.ts'
+import type { Line } from '../thread/line.ts'
 import type { Outlet } from '../thread/outlet.ts'
 import { createWorkspace, type Workspace } from '../workspace.ts'
 import { installClock } from './clock.ts'
@@ -9,7 +10,8 @@ import { type CodeJob, runScript } from './run-script.ts'
 
 /** Runs scripts in QuickJS, each in a context as it was made; the next is made ready while nothing else is to be done. */
 export interface Scripts {
-  run(job: CodeJob, outlet: Outlet): Promise<ThreadResult>
+  /** `line` is for a program over tools. */
+  run(job: CodeJob, outlet: Outlet, line?: Line): Promise<ThreadResult>
   /** Makes the context for the next run. */
   prepare(): Promise<void>
 }
@@ -36,10 +38,10 @@ export async function loadScripts(): Promise<Scripts> {
     return { guest, workspace: createWorkspace(limits.diskBytes, Date.now) }
   }
   return {
-    async run(job, outlet) {
+    async run(job, outlet, line) {
       const { guest, workspace } = kept ?? (await take(job))
       kept = job.session ? { guest, workspace } : undefined
-      const result = await runScript(job, guest, workspace, { outlet, clock, loose })
+      const result = await runScript(job, guest, workspace, { outlet, clock, loose, line })
       if (!job.session && !result.spent) used = guest
       return result
     },

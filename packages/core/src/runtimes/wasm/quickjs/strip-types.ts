@@ -1,7 +1,21 @@
-import { stripTypeScriptTypes } from 'node:module'
+import { SourceMap, type SourceMapPayload, stripTypeScriptTypes } from 'node:module'
 
 /** Thrown for TypeScript that does not parse; the message is for the program's author. */
-export class TypeScriptError extends Error {}
+export class TypeScriptError extends Error {
+  /** Where, from 1 on, as far as the parser told. */
+  readonly place: Place | undefined
+
+  constructor(message: string, place?: Place) {
+    super(message)
+    this.place = place
+  }
+}
+
+/** A place in a text, from 1 on. */
+export interface Place {
+  readonly line: number
+  readonly column: number
+}
 
 /** Takes types away in place, or, where enums and namespaces must become code, makes JavaScript of the whole. */
 export function stripTypes(code: string): string {
@@ -19,9 +33,65 @@ export function stripTypes(code: string): string {
 
 function asSyntax(error: unknown): unknown {
   if (!(error instanceof Error) || !String(codeOf(error)).endsWith('_TYPESCRIPT_SYNTAX')) return error
-  return new TypeScriptError(error.message)
+  return new TypeScriptError(error.message, placeIn(String(error.stack)))
 }
 
 function codeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined
+}
+
+/** The parser says where only in its stack: the line's number first, then some lines of the text, one with marks under it. */
+function placeIn(stack: string): Place | undefined {
+  const [head = '', ...lines] = stack.split('\n')
+  const line = Number(/:(\d+)$/.exec(head)?.[1])
+  const marks = lines.find((text) => /^\s*\^+\s*$/.test(text))
+  return Number.isInteger(line) && marks !== undefined ? { line, column: marks.indexOf('^') + 1 } : undefined
+}
+
+/** JavaScript that was made of TypeScript, and where a place in it was before. */
+export interface Stripped {
+  readonly text: string
+  /** Absent when nothing moved. */
+  readonly original?: (place: Place) => Place
+}
+
+/** Like `stripTypes`, and tells where things were. */
+export function stripTypesMapped(code: string): Stripped {
+  try {
+    return { text: stripTypeScriptTypes(code) }
+  } catch (error) {
+    if (codeOf(error) !== 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') throw asSyntax(error)
+  }
+  try {
+    return mapped(stripTypeScriptTypes(code, { mode: 'transform', sourceMap: true }))
+  } catch (error) {
+    throw asSyntax(error)
+  }
+}
+
+const mapMark = /\n\/\/# sourceMappingURL=data:application\/json;base64,(\S+)\s*$/
+
+function mapped(text: string): Stripped {
+  const encoded = mapMark.exec(text)?.[1]
+  if (encoded === undefined) return { text }
+  const map = new SourceMap(JSON.parse(Buffer.from(encoded, 'base64').toString()) as SourceMapPayload)
+  return {
+    text: text.replace(mapMark, ''),
+    original(place) {
+      const entry = map.findEntry(place.line - 1, place.column - 1)
+      return 'originalLine' in entry ? { line: entry.originalLine + 1, column: entry.originalColumn + 1 } : place
+    },
+  }
+}
+
+/** Where a text does not parse, for those whose own parser tells only the line. */
+export function syntaxFault(code: string): { readonly message: string; readonly place: Place } | undefined {
+  try {
+    stripTypeScriptTypes(code)
+  } catch (error) {
+    const place =
+      codeOf(error) === 'ERR_INVALID_TYPESCRIPT_SYNTAX' && error instanceof Error && placeIn(String(error.stack))
+    if (place && error instanceof Error) return { message: error.message, place }
+  }
+  return undefined
 }

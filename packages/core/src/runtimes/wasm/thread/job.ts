@@ -1,4 +1,7 @@
+import type { MessagePort } from 'node:worker_threads'
 import type { SandboxLimit, SandboxLimits } from '@gantry/contract'
+import type { ProgramFault } from '../../runtime.ts'
+import type { Mailbox } from './mailbox.ts'
 
 /** What a thread is asked to run. */
 export interface ThreadJob {
@@ -13,6 +16,8 @@ export interface ThreadJob {
   readonly deterministic: Deterministic | undefined
   /** Keeps the interpreter and its workspace for the next job. */
   readonly session: boolean
+  /** Of a program over tools: which run of the thread it is, so that no answer reaches another. */
+  readonly gateway?: number
 }
 
 export interface Deterministic {
@@ -36,6 +41,9 @@ export interface ThreadResult {
   readonly memoryPeakBytes: number
   /** Whether the thread is not fit for another job. */
   readonly spent: boolean
+  /** Of a program over tools: what it returned, as JSON text, or how it failed. */
+  readonly value?: string
+  readonly fault?: ProgramFault
 }
 
 /** What a program wrote on one stream without a word on another in between. */
@@ -44,10 +52,22 @@ export interface Piece {
   readonly bytes: Uint8Array
 }
 
-/** What a thread says; `done`, with the last of the output, and `broken` end a job. `practised` follows on `ready`. */
+/** What a thread says, besides the questions of programs, of which a text tells; `done`, with the last of the output, and `broken` end a job. `practised` follows on `ready`. */
 export type ThreadMessage =
   | { readonly kind: 'ready' }
   | { readonly kind: 'practised' }
   | { readonly kind: 'output'; readonly pieces: readonly Piece[] }
   | { readonly kind: 'done'; readonly pieces: readonly Piece[]; readonly result: ThreadResult }
   | { readonly kind: 'broken'; readonly reason: string }
+
+/** What a thread is started with: the ways for questions of programs and for their answers. */
+export interface ThreadStart {
+  readonly questions: Mailbox
+  readonly answers: Mailbox
+  /** For what is too long for either. */
+  readonly port: MessagePort
+  /** Not 0 while the owner looks for questions by itself, so that nobody need wake it. */
+  readonly watched: Int32Array<SharedArrayBuffer>
+  /** Not 0 while the owner has answers that found no place; a thread that took all that was there wakes it before it sleeps. */
+  readonly late: Int32Array<SharedArrayBuffer>
+}

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { type SandboxLimit, ToolError } from '@gantry/contract'
 import { unlessAborted } from '../../../egress/unless-aborted.ts'
+import { parseJson } from '../../../json/parse.ts'
 import { follow } from '../../follow.ts'
 import type { Outcome, Sandbox, SandboxJob, SandboxSpec } from '../../runtime.ts'
 import { enforced } from '../enforced.ts'
@@ -66,20 +67,21 @@ export function createThreadSandbox(spec: SandboxSpec, threads: Threads): Sandbo
   }
 }
 
-/** Runs one job in a thread; the thread is dead after it when it was cancelled, overran or broke. */
+/** Runs one job in a thread; the thread is dead after it when it was cancelled and did not rest, overran or broke. */
 async function runIn(thread: Thread, job: SandboxJob, spec: SandboxSpec, signal: AbortSignal): Promise<Outcome> {
   const streams = createStreams(job, spec.limits)
   const started = performance.now()
   const watch = watchThread(thread, job.program.kind, spec.limits)
   try {
-    const done = thread.run(threadJob(job, spec), streams.push)
+    const done = thread.run(threadJob(job, spec), streams.push, job.gateway)
     const result = await unlessAborted(Promise.race([done, watch.hit]), signal)
     const wallMs = performance.now() - started
     if (typeof result === 'string') return await overrun(thread, result, streams, wallMs)
     if (result.spent) await thread.kill()
     return outcomeOf(result, streams, wallMs)
   } catch (error) {
-    await thread.kill()
+    const ended = signal.aborted && (await thread.stop())
+    if (!ended) await thread.kill()
     signal.throwIfAborted()
     if (!(error instanceof ThreadLost)) throw error
     if (error.outOfMemory) return await overrun(thread, 'memoryBytes', streams, performance.now() - started)
@@ -119,13 +121,15 @@ async function overrun(thread: Thread, hit: SandboxLimit, streams: Streams, wall
 }
 
 function outcomeOf(result: ThreadResult, streams: Streams, wallMs: number): Outcome {
-  const { exitCode, hit, totals, files, skipped, cpuMs, memoryPeakBytes } = result
+  const { exitCode, hit, totals, files, skipped, cpuMs, memoryPeakBytes, value, fault } = result
   streams.stdout.count(totals.stdout)
   streams.stderr.count(totals.stderr)
   const stopped = hit !== undefined && hit !== 'memoryBytes' && hit !== 'diskBytes'
   return {
     exit: stopped ? { signal: 'SIGKILL' } : { code: exitCode },
     ...streams.kept(),
+    ...(value === undefined ? {} : { value: parseJson(value) }),
+    ...(fault === undefined ? {} : { fault }),
     files,
     skipped,
     usage: { wallMs, cpuMs, memoryPeakBytes },

@@ -1,7 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
+import type { ProgramAnswer, ProgramGateway } from '../../runtime.ts'
 import { ownFile } from '../own-files.ts'
 import type { Stream, ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
+import { writeAnswer, writeStop } from './line-text.ts'
+import { type Asking, createPost } from './post.ts'
 
 /** Hears what a program writes while it runs. */
 export type ThreadListener = (stream: Stream, bytes: Uint8Array) => void
@@ -14,8 +18,10 @@ export interface Thread {
   readonly practised: Promise<void>
   readonly ended: Promise<void>
   readonly alive: boolean
-  /** Rejects with ThreadLost when the thread ended before the job. */
-  run(job: ThreadJob, listener: ThreadListener): Promise<ThreadResult>
+  /** Rejects with ThreadLost when the thread ended before the job. A gateway makes it a program over tools. */
+  run(job: ThreadJob, listener: ThreadListener, gateway?: ProgramGateway): Promise<ThreadResult>
+  /** Asks a program over tools to end where it rests; whether it has, within a moment, and the thread is fit for another. */
+  stop(): Promise<boolean>
   /** Time on a processor, also while it is busy. */
   cpuMs(): Promise<number>
   /** Ends it at once, whatever it does; resolves when it is gone. */
@@ -36,14 +42,22 @@ export class ThreadLost extends Error {
 /** QuickJS and modules recurse on the thread's stack; what is on the heap is what crosses over, and the bookkeeping. */
 const resourceLimits = { stackSizeMb: 16, maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 8 }
 
-interface Running {
+/** A program that rests ends in a tenth of this; one that does not is killed. */
+const stopMs = 20
+
+interface Running extends Asking {
   readonly listener: ThreadListener
+  readonly run: number
+  readonly done: Promise<ThreadResult | undefined>
   readonly resolve: (result: ThreadResult) => void
   readonly reject: (error: unknown) => void
 }
 
 export function startThread(): Thread {
+  const post = createPost(() => running)
   const worker = new Worker(ownFile('thread/worker'), {
+    workerData: post.start,
+    transferList: [post.start.port],
     env: {},
     execArgv: ['--disable-warning=ExperimentalWarning'],
     resourceLimits,
@@ -57,6 +71,7 @@ export function startThread(): Thread {
   const ended = Promise.withResolvers<void>()
   let running: Running | undefined
   let alive = true
+  let runs = 0
 
   const settle = (end: (job: Running) => void): void => {
     const job = running
@@ -72,7 +87,8 @@ export function startThread(): Thread {
     ready.reject(new ToolError('SANDBOX_INIT_FAILED', 'The thread of the sandbox did not start.', { cause: lost }))
     settle((job) => job.reject(lost))
   }
-  worker.on('message', (message: ThreadMessage) => {
+  worker.on('message', (message: ThreadMessage | string) => {
+    if (typeof message === 'string') return post.collect()
     if (message.kind === 'ready') return ready.resolve()
     if (message.kind === 'practised') return practised.resolve()
     if (message.kind === 'broken') {
@@ -80,11 +96,15 @@ export function startThread(): Thread {
       return void worker.terminate()
     }
     for (const { stream, bytes } of message.pieces) running?.listener(stream, bytes)
-    if (message.kind === 'done') settle((job) => job.resolve(message.result))
+    if (message.kind !== 'done') return
+    // The thread has asked all that it will by now; what of it still lies there is not the next program's.
+    post.forget()
+    settle((job) => job.resolve(message.result))
   })
   worker.on('error', lose)
   worker.on('exit', () => {
     lose()
+    post.close()
     ended.resolve()
   })
   // Nothing is to be read there; unread, it would be kept for ever.
@@ -101,12 +121,39 @@ export function startThread(): Thread {
     get alive() {
       return alive
     },
-    run(job, listener) {
+    run(job, listener, gateway) {
       const { promise, resolve, reject } = Promise.withResolvers<ThreadResult>()
-      running = { listener, resolve, reject }
+      runs += 1
+      const run = runs
+      const answer = (given: ProgramAnswer): void => {
+        if (running?.answer !== answer) return
+        running.given += 1
+        post.tell(writeAnswer(run, given))
+      }
+      running = {
+        listener,
+        gateway,
+        answer,
+        fail: reject,
+        run,
+        asked: 0,
+        given: 0,
+        held: [],
+        heldBytes: 0,
+        done: promise.catch(() => undefined),
+        resolve,
+        reject,
+      }
       worker.ref()
-      worker.postMessage(job)
+      worker.postMessage(gateway === undefined ? job : { ...job, gateway: run })
       return promise
+    },
+    async stop() {
+      if (running?.gateway === undefined) return false
+      const { run, done } = running
+      post.tell(writeStop(run))
+      const result = await Promise.race([done, sleep(stopMs, undefined, { ref: false })])
+      return result?.spent === false
     },
     async cpuMs() {
       const { user, system } = await worker.cpuUsage()

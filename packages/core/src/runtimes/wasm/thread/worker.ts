@@ -1,18 +1,24 @@
-import { parentPort } from 'node:worker_threads'
+import { parentPort, workerData } from 'node:worker_threads'
 import { lazily } from '../lazily.ts'
-import type { ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
+import type { ThreadJob, ThreadMessage, ThreadResult, ThreadStart } from './job.ts'
+import { createLine } from './line.ts'
 import { createOutlet, type Outlet } from './outlet.ts'
 import { practise } from './practice.ts'
 
 /** The thread that runs scripts and WASI modules, one at a time; whoever started it ends it when a program does not. */
 const now = performance.now.bind(performance)
 const post = (message: ThreadMessage): void => parentPort?.postMessage(message)
+/** Any text says that there are questions, or place for answers. */
+const wake = (): void => parentPort?.postMessage('')
 const scripts = lazily(async () => (await import('../quickjs/scripts.ts')).loadScripts())
 const modules = lazily(() => import('../wasi/run-module.ts'))
 
 async function perform(job: ThreadJob, outlet: Outlet): Promise<ThreadResult> {
   const { program } = job
-  if (program.kind === 'code') return (await scripts.get()).run({ ...job, program }, outlet)
+  if (program.kind === 'code') {
+    const line = job.gateway === undefined ? undefined : createLine(job.gateway, workerData as ThreadStart, wake, now)
+    return (await scripts.get()).run({ ...job, program }, outlet, line)
+  }
   return (await modules.get()).runModule({ ...job, program }, outlet)
 }
 

@@ -1,21 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createRandom } from '../../packages/service/test/simulator/world.ts'
-import { brokerStorm } from './broker-storm.ts'
 import { openGate } from './brokers-away.ts'
 import { driveGate } from './brokers-gates.ts'
 import { kafkaPlace, missingEngines, openBrokerSite, redisPlace } from './brokers-places.ts'
 import { seed } from './fault.ts'
-import { assertSound } from './ledgers.ts'
 import { drive, mixed } from './load.ts'
 
 const skip = await missingEngines('redis', 'kafka')
-
-// The same over Kafka, and more of it, is in the soak.
-test('150 calls by redis survive workers that are killed again and again', { skip }, async (t) => {
-  const options = { kind: 'redis', workers: 3, calls: 150, kills: 5, lifeMs: 1_500, slots: 4, seed } as const
-  assertSound(await brokerStorm(t, options), 'redis')
-})
 
 test('one worker serves both gateways, unchanged, and callers by HTTP, all at once', { skip }, async (t) => {
   t.diagnostic(`seed ${seed}`)

@@ -1,0 +1,61 @@
+// One MCP server in a process of its own; it says where it listens, and what it has used of a processor when asked.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createExecutor, demoTools } from '@gantry/core'
+import { toNodeHandler } from '@modelcontextprotocol/node'
+import { createMcpHandler, fromJsonSchema, McpServer } from '@modelcontextprotocol/server'
+import { anyOf } from '../packages/service/src/authenticators/authenticator.ts'
+import { keyFileAuthenticator } from '../packages/service/src/authenticators/key-file.ts'
+import { createHttpServer } from '../packages/service/src/http/server.ts'
+import type { Service } from '../packages/service/src/http/service.ts'
+import { createMcpDoor } from '../packages/service/src/mcp/door.ts'
+import { executorHost, type McpHost, serviceHost } from '../packages/service/src/mcp/host.ts'
+import { gantryService } from './service-gantry.ts'
+
+export type McpSubject = 'bare' | 'memory' | 'durable'
+
+const [subject = '', url = '', key = ''] = process.argv.slice(2)
+const nothing = (): void => undefined
+
+/** As the SDK's own pages have it: a server and its tool for each request, and nothing kept. */
+async function bare(): Promise<string> {
+  const numbers = { a: { type: 'number' }, b: { type: 'number' } }
+  const inputSchema = fromJsonSchema({ type: 'object', properties: numbers, required: ['a', 'b'] })
+  const handler = toNodeHandler(
+    createMcpHandler(() => {
+      const server = new McpServer({ name: 'bare', version: '1.0.0' }, { capabilities: { tools: {} } })
+      server.registerTool('demo__add', { description: 'Adds two numbers.', inputSchema }, async (args) => {
+        const { a, b } = args as { readonly a: number; readonly b: number }
+        const result = { result: a + b }
+        return { content: [{ type: 'text', text: JSON.stringify(result) }], structuredContent: result }
+      })
+      return server
+    }),
+  )
+  const server = createServer((request, response) => void handler(request as never, response))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+async function gantry(host: McpHost, service: Service): Promise<string> {
+  const door = await createMcpDoor({ host, version: '1.0.0', resource: { issuers: () => [] } })
+  const owner = { principal: 'bench', tenant: 'bench', permissions: ['*'] }
+  const { authenticate } = anyOf([keyFileAuthenticator(key, owner)])
+  const log = { debug: nothing, info: nothing, error: nothing }
+  const server = await createHttpServer({ service, log, authenticate, mounts: door.mounts })
+  return server.url
+}
+
+async function start(): Promise<string> {
+  if (subject === 'bare') return bare()
+  if (subject === 'memory') return gantry(executorHost(createExecutor({ tools: demoTools() })), {} as Service)
+  const { service } = await gantryService({ url, slots: 64 })
+  return gantry(serviceHost(service, new AbortController().signal), service)
+}
+
+process.on('message', () => {
+  const { user, system } = process.cpuUsage()
+  process.send?.({ cpuMs: (user + system) / 1_000 })
+})
+process.once('SIGTERM', () => process.exit())
+process.send?.({ url: await start() })

@@ -1,0 +1,174 @@
+import type { ChainResult } from './chain.ts'
+import type { Json } from './json.ts'
+import type { Result, ResultStatus, Warning } from './result.ts'
+import type { StreamEvent } from './stream.ts'
+
+/** Where a call is: on its way, or how it ended. */
+export type CallState = 'queued' | 'delayed' | 'asked' | 'running' | ResultStatus
+
+/** What a call is: of one tool, a chain, or a program over tools. */
+export type CallKind = 'call' | 'chain' | 'code'
+
+/** Where a call stands. */
+export interface CallView {
+  readonly callId: string
+  readonly kind: CallKind
+  readonly tool: string
+  readonly state: CallState
+  readonly principal: string
+  /** While it waits or runs. */
+  readonly priority?: number
+  readonly createdAt: string
+  readonly startedAt?: string
+  readonly finishedAt?: string
+  /** How often it was handed to a worker. */
+  readonly attempts: number
+  /** What it reported last, oldest first, while it runs; only when one is asked for by id. */
+  readonly recent?: readonly StreamEvent[]
+  /** Once it has ended. */
+  readonly result?: Result | ChainResult
+}
+
+/** What running a recorded call again, without any of its tools, came to. */
+export interface Replay {
+  readonly callId: string
+  readonly kind: CallKind
+  readonly tool: string
+  /** What the policy of today says of it; `none` when it was not asked, because the tool is gone or the input does not fit. */
+  readonly decision: 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
+  /** Whether the outcome would be the same, as far as the record tells. */
+  readonly same: boolean
+  /** Where the outcomes differ, by JSON Pointer; what is absent from one of them is left out. */
+  readonly differences: readonly { readonly path: string; readonly before?: Json; readonly after?: Json }[]
+  /** Where it ended because what came next is not on record. */
+  readonly divergence?: { readonly step?: string; readonly tool: string; readonly reason: string }
+  readonly result: Result | ChainResult
+  readonly warnings: readonly Warning[]
+}
+
+/** A question to a person: whether a call may be made. */
+export interface ApprovalView {
+  readonly id: string
+  /** `void`: its call ended without it. */
+  readonly state: 'open' | 'approved' | 'denied' | 'expired' | 'void'
+  /** The call that waits. */
+  readonly callId: string
+  /** The call that is asked about, when it is one inside a chain. */
+  readonly innerId?: string
+  readonly tool: string
+  /** Who makes the call. */
+  readonly principal: string
+  readonly reason: string
+  /** Without what their keys say is secret; only when one is asked for by id, and absent when they are too long. */
+  readonly args?: Json
+  readonly argsBytes: number
+  /** Hash of the tool, its definition, the arguments and the caller: a decision is about these and nothing else. */
+  readonly fingerprint: string
+  /** Roles that may decide, besides those who hold `gantry:approve`. */
+  readonly approvers: readonly string[]
+  readonly askedAt: string
+  readonly expiresAt: string
+  readonly decided?: { readonly by: string; readonly at: string; readonly why?: string }
+}
+
+/** What could not be done and waits for a person. */
+export interface DeadLetter {
+  readonly id: string
+  readonly callId?: string
+  readonly source: string
+  readonly reason: string
+  readonly code: string
+  readonly tool?: string
+  /** What was asked for, as far as it could be read; only when one is asked for by id. */
+  readonly payload?: Json
+  readonly deliveries: number
+  readonly createdAt: string
+  readonly redriven?: { readonly at: string; readonly by: string; readonly callId: string }
+  readonly discarded?: { readonly at: string; readonly by: string }
+}
+
+/** A key of the API, without what lets it in. */
+export interface KeyView {
+  readonly id: string
+  /** A bearer key is sent with each request; a signing key never leaves its owner. */
+  readonly kind: 'bearer' | 'signing'
+  readonly name: string
+  readonly tenant: string
+  readonly principal: string
+  readonly permissions: readonly string[]
+  readonly roles: readonly string[]
+  readonly tools?: readonly string[]
+  readonly state: 'live' | 'expired' | 'revoked'
+  readonly createdAt: string
+  readonly createdBy: string
+  readonly expiresAt: string
+  readonly revokedAt?: string
+  /** Within a minute or two. */
+  readonly lastUsedAt?: string
+  /** The key in whose place it came. */
+  readonly replaces?: string
+}
+
+/** Who works, as last heard. */
+export interface WorkerView {
+  readonly worker: string
+  readonly host: string
+  readonly pid: number
+  readonly roles: readonly string[]
+  readonly slots: number
+  readonly running: number
+  readonly state: 'starting' | 'ready' | 'draining' | 'gone'
+  readonly startedAt: string
+  readonly seenAt: string
+}
+
+/** One page; `cursor` is there when more follows. */
+export interface Paged<T> {
+  readonly items: readonly T[]
+  readonly cursor?: string
+}
+
+/** A row of the audit record. */
+export interface AuditView {
+  readonly seq: number
+  readonly at: string
+  readonly tenant: string
+  readonly principal: string
+  /** The call, or what else was acted on. */
+  readonly callId: string
+  /** `start`, `intent`, `end`, `lost`, `released`; `refused`; `admin`, `redrive`, `discard`. */
+  readonly phase: string
+  /** The tool, or what was done. */
+  readonly tool: string
+  readonly fence: number
+  readonly worker?: string
+  readonly status?: string
+  readonly code?: string
+  /** The version of the configuration, with its policy, that decided. */
+  readonly config?: string
+  readonly details?: Json
+}
+
+/** Something that is not as it was sealed, and where. */
+export interface AuditFinding {
+  readonly what: 'changed' | 'missing' | 'inserted' | 'order' | 'seal' | 'chain' | 'key' | 'head'
+  readonly seq?: number
+  readonly seal?: number
+  readonly message: string
+}
+
+/** Whether the audit record is as it was sealed. */
+export interface AuditVerdict {
+  readonly ok: boolean
+  readonly seals: number
+  readonly rows: number
+  /** Rows at the end that no seal stands for yet. */
+  readonly unsealed: number
+  /** The last seal, as `number:hash`: kept elsewhere, it shows later that the end was not cut off. */
+  readonly head?: string
+  /** The last seal that the retention removed. */
+  readonly retired?: { readonly seal: number; readonly uptoSeq: number; readonly at: string }
+  /** The first hundred. */
+  readonly findings: readonly AuditFinding[]
+  readonly findingsTotal: number
+}

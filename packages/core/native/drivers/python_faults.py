@@ -1,0 +1,65 @@
+"""How a Python program over tools ends, and how its failure is told."""
+
+import builtins
+import inspect
+import linecache
+
+from python_tools import ToolError, to_text
+
+# Python has groups of errors from 3.11 on.
+GROUP = getattr(builtins, 'BaseExceptionGroup', ())
+
+async def settle(gateway, first, space, key):
+    """Waits for the program, for what it returned where that is to be awaited, and for calls that it did not await."""
+    if first is not None:
+        await first
+    kind, value = space.get(key) or (0, None)
+    while inspect.isawaitable(value):
+        value = await value
+    space[key] = (kind, value)
+    await gateway.settle()
+
+
+def fault_of(error, kind, name):
+    """An error as the host is told of it, with places in the program's own text only."""
+    while isinstance(error, GROUP) and error.exceptions:
+        error = error.exceptions[0]
+    fault = {'kind': kind, 'name': type(error).__name__, 'message': message_of(error)[:4_000]}
+    places = places_of(error.__traceback__, name)
+    if kind == 'compile':
+        fault.update({'line': error.lineno or 1, 'column': error.offset or 1})
+    elif places:
+        fault.update({'line': places[0][0], 'column': places[0][1]})
+        fault['stack'] = '\n'.join(f'at {where} ({name}:{line}:{column})' for line, column, where in places[:20])
+    if isinstance(error, ToolError):
+        fault['error'] = error.info
+    return to_text(fault)
+
+
+def message_of(error):
+    try:
+        return str(error.msg if isinstance(error, SyntaxError) else error)
+    except Exception:
+        return ''
+
+
+def places_of(step, name):
+    """Lines and columns of a program that an error came through, the innermost first."""
+    places = []
+    while step is not None:
+        code = step.tb_frame.f_code
+        if code.co_filename == name:
+            places.append((step.tb_lineno, column_of(step, code, name), code.co_name))
+        step = step.tb_next
+    return places[::-1]
+
+
+def column_of(step, code, name):
+    """From 1 on, in characters; the compiler counts bytes."""
+    if not hasattr(code, 'co_positions') or step.tb_lasti < 0:
+        return 1
+    for index, (line, _, column, _) in enumerate(code.co_positions()):
+        if index == step.tb_lasti // 2:
+            text = linecache.getline(name, line) if line else ''
+            return len(text.encode()[: column or 0].decode(errors='replace')) + 1
+    return 1

@@ -1,0 +1,60 @@
+import type { ChainResult, Identity, Json, Result, Tool } from '@gantry/contract'
+import type { InnerNames, ProgramJournal } from './program-journal.ts'
+import type { WriteBack } from './write-back.ts'
+
+/** Where a program stands among the programs around it. */
+export interface ProgramPlace {
+  /** How many programs may still stand in one another from here on. */
+  readonly depthLeft: number
+  /** Takes a call, or several, off the budgets of this program and those around it. Throws LIMIT_EXCEEDED. */
+  takeCall(count?: number): void
+}
+
+/** What every inner call of a program has of it. */
+export interface InnerOptions {
+  readonly identity: Identity
+  readonly signal: AbortSignal
+  readonly traceparent: string | undefined
+  readonly writeBack: WriteBack
+  readonly place: ProgramPlace
+}
+
+export interface InnerCallOptions extends InnerOptions {
+  readonly callId: string
+  readonly idempotencyKey: string | undefined
+  /** Keeps what the call, should it be a program itself, comes to. */
+  readonly program: ProgramJournal | undefined
+}
+
+export interface InnerChainOptions extends InnerOptions {
+  readonly chainId: string
+  readonly input: Json | undefined
+  readonly limits: { readonly steps: number; readonly parallel: number }
+  /** Told of each call of the chain as it ends. */
+  readonly onCall: (result: Result) => void
+  readonly around: InnerNames['around']
+}
+
+/**
+ * The doors of an executor for the programs that it runs: under the same policy and on the same record as the call of the
+ * program itself. `run` and `chain` never reject for what a call does.
+ */
+export interface InnerDoors {
+  run(tool: string, args: unknown, options: InnerCallOptions): Promise<Result>
+  chain(steps: unknown, options: InnerChainOptions): Promise<ChainResult>
+  /** As how many steps a chain counts. */
+  countSteps(steps: readonly Json[]): number
+  search(
+    words: string,
+    options: { readonly identity: Identity; readonly signal: AbortSignal; readonly limit: number | undefined },
+  ): Promise<{ readonly items: readonly object[] }>
+  describe(
+    tool: string,
+    options: { readonly identity: Identity; readonly level?: string | undefined; readonly examples?: number },
+  ): Promise<{ readonly examples?: readonly object[] }>
+  /** Tools in namespaces and by ids, each under the id that names it; what the caller may not see is left out. */
+  named(
+    what: { readonly namespaces: readonly string[]; readonly ids: readonly string[] },
+    options: { readonly identity: Identity; readonly signal: AbortSignal },
+  ): Promise<readonly { readonly id: string; readonly tool: Tool }[]>
+}

@@ -1,0 +1,46 @@
+import { type Issue, type SandboxFile, ToolError } from '@gantry/contract'
+import { escapeSegment } from '../../json/pointer.ts'
+import { defaultFileLimits, type HandedFile } from '../../runtimes/file-path.ts'
+import type { BackendContext } from '../backend.ts'
+
+type Files = { readonly [path: string]: SandboxFile }
+
+/**
+ * The files of a call, in which every artifact is its content.
+ * - Errors: NOT_FOUND for an artifact that is not there for the caller; INPUT_INVALID for more than a sandbox takes.
+ */
+export async function withArtifacts(
+  files: Files,
+  { artifacts, identity, signal }: Pick<BackendContext, 'artifacts' | 'identity' | 'signal'>,
+): Promise<{ readonly [path: string]: HandedFile }> {
+  const named = Object.entries(files).flatMap(([path, file]) =>
+    typeof file === 'object' && 'artifact' in file ? [{ path, id: file.artifact }] : [],
+  )
+  if (named.length === 0) return files
+  const { files: most, bytes: mostBytes } = defaultFileLimits
+  if (named.length > most) throw invalid({ path: '/files', message: `names more than ${most} artifacts` })
+  const sizes: number[] = []
+  let left = mostBytes
+  // All are looked at before one is read, so that what is too much is refused and not half loaded.
+  for (const { path, id } of named) {
+    const { bytes } = await artifacts.info(id, identity, signal)
+    left -= bytes
+    if (left < 0) throw invalid({ path: pointerTo(path), message: `takes the artifacts over ${mostBytes} bytes` })
+    sizes.push(bytes)
+  }
+  const resolved: { [path: string]: HandedFile } = Object.assign(Object.create(null), files)
+  for (const [index, { path, id }] of named.entries()) {
+    const range = { start: 0, end: sizes[index] ?? 0 }
+    resolved[path] = (await artifacts.read(id, identity, range, signal)).content
+  }
+  return resolved
+}
+
+function pointerTo(path: string): string {
+  return `/files/${escapeSegment(path.length > 200 ? `${path.slice(0, 200)}…` : path).toWellFormed()}`
+}
+
+function invalid(issue: Issue): ToolError {
+  const message = `The files cannot be had: ${issue.path} ${issue.message}.`
+  return new ToolError('INPUT_INVALID', message, { details: { issues: [issue] } })
+}

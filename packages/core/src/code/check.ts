@@ -1,0 +1,146 @@
+import { type Identity, type ProgramLanguage, type Tool, ToolError } from '@gantry/contract'
+import type { InnerDoors } from '../backends/inner-doors.ts'
+import { type DeclaredTool, toolDeclarations } from '../catalogs/declaration.ts'
+import { quote } from '../ids/quote.ts'
+import { didYouMean } from '../search/did-you-mean.ts'
+import type { Diagnostic } from './compiler.ts'
+import { checkedDeclarations } from './declarations.ts'
+import { codeFrame } from './frame.ts'
+import { mentionsOf } from './mentions.ts'
+
+/** Modules are not looked at, and one that returns at its top is for the runtime to refuse. */
+const ignored: ReadonlySet<number> = new Set([1108, 2307])
+const head = '(async()=>{'
+const mostIssues = 20
+const longestMessage = 600
+
+/**
+ * Checks a program against the declarations of the tools that it names, before anything of it runs.
+ * - Errors: CODE_INVALID with the place, a frame and the tool's signature; INPUT_INVALID for a language that cannot be
+ *   checked; RUNTIME_UNAVAILABLE where there is no compiler.
+ */
+export async function checkProgram(
+  code: string,
+  language: ProgramLanguage,
+  inner: Pick<InnerDoors, 'named'>,
+  { identity, signal }: { readonly identity: Identity; readonly signal: AbortSignal },
+): Promise<void> {
+  if (language === 'python') throw unchecked(language)
+  const { text, placed } = language === 'workflow' ? await asScript(code) : wrapped(code)
+  const { namespaces, ids, words } = mentionsOf(code)
+  const named = await inner.named({ namespaces, ids }, { identity, signal })
+  const found = named.map(({ id, tool }) => addressed(id, tool))
+  const tools = found.filter(({ namespace, name }) => words.has(name) || ids.includes(`${namespace}:${name}`))
+  const { compile } = await import('./compiler.ts')
+  const name = language === 'javascript' ? 'main.js' : 'main.ts'
+  const spaces = [...new Set(found.map(({ namespace }) => namespace))]
+  const declared = checkedDeclarations(tools, spaces)
+  const said = await compile({ name, text }, declared, signal)
+  const wrong = said.filter(({ number }) => !ignored.has(number)).map((each) => clearer(placed(each), code, found))
+  const [first] = wrong
+  if (first !== undefined) throw invalid(code, first, wrong, tools)
+}
+
+/** A tool as the program names it: by an alias, or with a version. */
+function addressed(id: string, tool: Tool): DeclaredTool {
+  const colon = id.indexOf(':')
+  return { ...tool, namespace: id.slice(0, colon), name: id.slice(colon + 1) }
+}
+
+interface Wrapped {
+  readonly text: string
+  /** What the compiler says, at its place in what the author wrote. */
+  readonly placed: (said: Diagnostic) => Diagnostic
+}
+
+async function asScript(code: string): Promise<Wrapped> {
+  const { checkedWorkflow } = await import('./workflow/translate.ts')
+  const { text, source } = checkedWorkflow(code)
+  const { placed } = wrapped(text)
+  return {
+    text: wrapped(text).text,
+    placed(said) {
+      const at = placed(said)
+      return { ...at, ...(source(at) ?? { line: 1, column: 1 }) }
+    },
+  }
+}
+
+/** A program as the body of a function, which it is unless it is a module: what is returned outside of one is not checked. */
+function wrapped(code: string): Wrapped {
+  if (/^\s*(?:import|export)\b(?!\s*\()/m.test(code)) return { text: code, placed: (said) => said }
+  const lines = linesOf(code)
+  const last = { line: lines.length, column: (lines.at(-1) ?? '').length + 1 }
+  return {
+    text: `${head}${code}\n})()`,
+    placed(said) {
+      if (said.line > lines.length) return { ...said, ...last }
+      return said.line === 1 ? { ...said, column: Math.max(1, said.column - head.length) } : said
+    },
+  }
+}
+
+/** Names the tools that there are where the program names one that there is not. */
+function clearer(said: Diagnostic, code: string, found: readonly DeclaredTool[]): Diagnostic {
+  const [, member] = /^Property '([^']{1,200})' does not exist on type/.exec(said.message) ?? []
+  if (member !== undefined) {
+    const names = found.flatMap(({ namespace, name }) => [namespace, name])
+    return { ...said, message: `${said.message}${didYouMean(member, new Set(names))}` }
+  }
+  if (!said.message.includes('ThereIsNoSuchTool')) return said
+  const [, , id = ''] = /^(['"`])([^'"`]{1,200})\1/.exec(lineOf(code, said.line).slice(said.column - 1)) ?? []
+  const near = didYouMean(id, new Set(found.map(({ namespace, name }) => `${namespace}:${name}`)))
+  return { ...said, message: `There is no tool ${quote(id)}${near}.` }
+}
+
+function invalid(
+  code: string,
+  first: Diagnostic,
+  all: readonly Diagnostic[],
+  tools: readonly DeclaredTool[],
+): ToolError {
+  const { line, column } = first
+  const text = lineOf(code, line)
+  const meant = tools.filter(({ name }) => text.includes(name))
+  const frame = codeFrame(code, line, column)
+  const issues = all.slice(0, mostIssues).map((each) => ({
+    path: '/code',
+    message: `line ${each.line}, column ${each.column}: ${clip(each.message)} (TS${each.number})`,
+  }))
+  return new ToolError(
+    'CODE_INVALID',
+    `The check found an error at line ${line}, column ${column}: ${clip(first.message)}`,
+    {
+      effect: 'none',
+      details: {
+        line,
+        column,
+        ...(frame === undefined ? {} : { frame }),
+        ...(meant.length === 0 ? {} : { signature: toolDeclarations(meant.slice(0, 5)) }),
+        issues,
+      },
+    },
+  )
+}
+
+function lineOf(code: string, line: number): string {
+  return linesOf(code)[line - 1] ?? ''
+}
+
+function linesOf(code: string): readonly string[] {
+  return code.split(/\r\n|[\n\r\u2028\u2029]/)
+}
+
+function clip(text: string): string {
+  return text.length <= longestMessage ? text : `${text.slice(0, longestMessage).toWellFormed()}…`
+}
+
+function unchecked(language: ProgramLanguage): ToolError {
+  const message = `A program in ${language} cannot be checked; leave check out, or write it in another language.`
+  return new ToolError('INPUT_INVALID', message, {
+    effect: 'none',
+    details: {
+      issues: [{ path: '/check', message: `is for typescript, javascript and workflow, not for ${language}` }],
+    },
+  })
+}

@@ -1,0 +1,223 @@
+import { hash } from 'node:crypto'
+import { type ErrorInfo, ToolError } from '@gantry/contract'
+import type { InnerAsk, InnerNames, InnerOutcome, ProgramJournal, Told } from '../backends/program-journal.ts'
+import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '../runtimes/runtime.ts'
+import { createPace } from './pace.ts'
+import { type Asked, readQuestion } from './question.ts'
+import type { Slots } from './slots.ts'
+
+/** What a dialogue needs of the program's call. */
+export interface DialogueParts {
+  readonly journal: ProgramJournal | undefined
+  /** Aborted when the program ends. */
+  readonly signal: AbortSignal
+  readonly slots: Slots
+  /** Takes what is asked off the budgets. Throws LIMIT_EXCEEDED, which ends the program. */
+  admit(asked: Asked): void
+  /** Does what is asked; never rejects but for what is to end the program. */
+  perform(number: number, asked: Asked, names: InnerNames | undefined): Promise<InnerOutcome>
+  /** Hears what is told without having been done; whether an earlier attempt had been told of it. */
+  undone(number: number, asked: Asked, outcome: InnerOutcome, recalled: boolean): void
+  /** Ends the program with an error that it cannot catch. */
+  stop(error: unknown): void
+}
+
+/** The host's side of a program's questions. */
+export interface Dialogue {
+  readonly gateway: ProgramGateway
+  /** Says that the program has ended; why it may not have at this place, when it has not asked for all of its journal. */
+  end(): ToolError | undefined
+}
+
+/** All that was asked at one rest. */
+interface Batch {
+  readonly questions: readonly ProgramQuestion[]
+  readonly answer: (answer: ProgramAnswer) => void
+  /** How many answers it had been given by then. */
+  readonly given: number
+  /** Whether something of the program may go on all the same. */
+  readonly goesOn: boolean
+}
+
+interface Waiting {
+  readonly question: ProgramQuestion
+  readonly asked: Asked
+  readonly fingerprint: string
+}
+
+/**
+ * Answers a program. While its journal still has something that it was told before, it *recalls*: each is told in its
+ * order, to the question of its number, and what is new waits. Then, from the next rest on, it *goes on*: what is new is
+ * done, and told in the order in which it is settled. A program that asks something else than before, or does not ask what
+ * it was told, has diverged, and is ended before anything is done for it.
+ *
+ * What a program can observe is the order of its answers, what of it ran between two of them, which is always all that
+ * could, and the clock that comes with each; the order is the journal's, and the rest follows from it. Whether it was given
+ * one answer or many at a time it cannot observe, but what is on its way to it and back is limited, and when it was told
+ * live it was so by and by. So it is given one answer at a rest, whatever the size of the journal: nothing that fitted live
+ * is too much now, and every question that could be asked before the next answer is known before that is given.
+ *
+ * It may end before it is told all of its journal, because what it did not wait for is settled behind its back until its
+ * end is known here; it has diverged only when it did not even ask for it.
+ */
+export function createDialogue(parts: DialogueParts): Dialogue {
+  const { journal } = parts
+  const told = journal?.told ?? []
+  const numbers = new Map(told.map((entry) => [entry.number, entry]))
+  /** Asked and not answered, of those that the journal knows. */
+  const known = new Map<number, Waiting>()
+  const batches: Batch[] = []
+  const pace = createPace(parts.signal)
+  let fresh: Waiting[] = []
+  let next = 0
+  let working = false
+  let given = 0
+
+  /** Tells what is next in the journal; false when the program has not asked for it. */
+  const recall = (entry: Told, answer: (answer: ProgramAnswer) => void): boolean => {
+    const waiting = known.get(entry.number)
+    if (waiting === undefined) return false
+    known.delete(entry.number)
+    next += 1
+    parts.undone(entry.number, waiting.asked, entry.outcome, true)
+    given += 1
+    answer(answerOf(entry.number, entry.outcome, entry.atMs))
+    return true
+  }
+  const begin = (waiting: Waiting, answer: (answer: ProgramAnswer) => void): void => {
+    const { question, asked } = waiting
+    const settled = journal === undefined ? undefined : askOf(waiting, parts.signal)
+    const work = async (): Promise<void> => {
+      let made = false
+      const make = (names?: InnerNames): Promise<InnerOutcome> => {
+        made = true
+        return parts.perform(question.number, asked, names)
+      }
+      const { outcome, atMs } =
+        journal === undefined || settled === undefined
+          ? { outcome: await make(), atMs: undefined }
+          : await journal.settle(settled, make)
+      if (!made) parts.undone(question.number, asked, outcome, false)
+      given += 1
+      answer(answerOf(question.number, outcome, atMs))
+    }
+    const doing = asked.kind === 'call' || asked.kind === 'chain' ? parts.slots.use(work) : work()
+    doing.catch((error: unknown) => parts.stop(error))
+  }
+  const take = (question: ProgramQuestion): void => {
+    const asked = readQuestion(question)
+    parts.admit(asked)
+    const fingerprint = journal === undefined ? '' : fingerprintOf(question)
+    const before = numbers.get(question.number)
+    if (before !== undefined && before.fingerprint !== fingerprint) throw diverged(before, question, fingerprint)
+    const waiting = { question, asked, fingerprint }
+    if (before === undefined) fresh.push(waiting)
+    else known.set(question.number, waiting)
+  }
+  const handle = async ({ questions, answer, given: toldThen }: Batch): Promise<void> => {
+    for (const question of questions) {
+      take(question)
+      const turn = pace(question.text)
+      if (turn !== undefined) await turn
+    }
+    // One that was told something again since will rest again.
+    if (toldThen < next) return
+    const entry = told[next]
+    if (entry !== undefined) {
+      if (recall(entry, answer)) return
+      // It rests, was told all that was given, and does not ask for what it was told next.
+      throw unasked(entry)
+    }
+    const ready = fresh
+    fresh = []
+    for (const waiting of ready) {
+      begin(waiting, answer)
+      const turn = pace(waiting.question.text)
+      if (turn !== undefined) await turn
+    }
+  }
+  /** One batch after the other, because one that is large is not handled in one turn of the event loop. */
+  const work = async (): Promise<void> => {
+    working = true
+    try {
+      for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
+        await handle(batch)
+        if (!batch.goesOn) journal?.rests?.(batch.given)
+      }
+    } catch (error) {
+      batches.length = 0
+      parts.stop(error)
+    }
+    working = false
+  }
+  return {
+    gateway: {
+      ask(questions, answer, goesOn = false) {
+        batches.push({ questions, answer, given, goesOn })
+        if (!working) void work()
+      },
+    },
+    end() {
+      for (const entry of told.slice(next)) {
+        const waiting = known.get(entry.number)
+        if (waiting === undefined) return unasked(entry)
+        parts.undone(entry.number, waiting.asked, entry.outcome, true)
+      }
+      return undefined
+    },
+  }
+}
+
+function askOf({ question, asked, fingerprint }: Waiting, signal: AbortSignal): InnerAsk {
+  const common = { number: question.number, fingerprint, signal }
+  if (asked.kind === 'call') return { ...common, kind: 'call', tool: asked.tool }
+  if (asked.kind === 'chain') return { ...common, kind: 'chain' }
+  if (asked.kind === 'sleep') return { ...common, kind: 'sleep', sleepMs: asked.ms }
+  return { ...common, kind: 'read' }
+}
+
+/** The same program writes the same text, so the text itself is what is compared. */
+function fingerprintOf({ kind, text }: ProgramQuestion): string {
+  return hash('sha256', `${kind}\n${text}`).slice(0, 12)
+}
+
+function answerOf(number: number, outcome: InnerOutcome, atMs: number | undefined): ProgramAnswer {
+  const time = atMs === undefined ? {} : { nowMs: atMs }
+  if (outcome.kind === 'value') return { number, ok: true, text: JSON.stringify(outcome.value), ...time }
+  if (outcome.kind === 'error') return { ...errorAnswer(number, outcome.error), ...time }
+  const { output, error } = outcome.result
+  if (error === undefined) return { number, ok: true, text: JSON.stringify(output), ...time }
+  return { ...errorAnswer(number, error), ...time }
+}
+
+function errorAnswer(number: number, { code, message, retryable, effect, details }: ErrorInfo): ProgramAnswer {
+  const shown = { code, message, retryable, effect, ...(details === undefined ? {} : { details }) }
+  return { number, ok: false, text: JSON.stringify(shown) }
+}
+
+function diverged(before: Told, { number, kind, text }: ProgramQuestion, fingerprint: string): ToolError {
+  const message = `The program asks question ${number} otherwise than before; it must not depend on anything but what it is told.`
+  return new ToolError('CODE_DIVERGED', message, {
+    details: {
+      number,
+      expected: { fingerprint: before.fingerprint, ...toolOf(before) },
+      actual: { fingerprint, kind, text: text.slice(0, 1_000) },
+    },
+  })
+}
+
+function unasked(missing: Told): ToolError {
+  const message = `The program does not ask question ${missing.number}, which it asked and was answered before.`
+  return new ToolError('CODE_DIVERGED', message, {
+    details: {
+      number: missing.number,
+      expected: { fingerprint: missing.fingerprint, ...toolOf(missing) },
+      actual: null,
+    },
+  })
+}
+
+function toolOf({ outcome }: Told): { readonly tool?: string } {
+  const id = outcome.kind === 'result' ? outcome.result.tool?.id : undefined
+  return id === undefined ? {} : { tool: id }
+}

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import type { ToolError } from '@gantry/contract'
+import { sandboxTest } from '../conformance/sandbox-test.ts'
+import { createExecutor } from '../executor.ts'
+import type { ProgramAnswer, ProgramQuestion } from '../runtimes/runtime.ts'
+import { demoTools } from '../tools/demo.ts'
+import { createBudget } from './budget.ts'
+import { createDialogue } from './dialogue.ts'
+import { programLimits } from './limits.ts'
+import { createSlots } from './slots.ts'
+
+const gantry = createExecutor({ tools: demoTools() })
+after(() => gantry.close())
+
+/** A dialogue without a program, whose questions are all answered at once. */
+function dialogue() {
+  const stop = new AbortController()
+  const answers: ProgramAnswer[] = []
+  const budget = createBudget(programLimits(), undefined, () => undefined)
+  const { gateway } = createDialogue({
+    journal: undefined,
+    signal: stop.signal,
+    slots: createSlots(64),
+    admit: () => budget.takeQuestion(),
+    perform: async () => ({ kind: 'value', value: null }),
+    undone: () => undefined,
+    stop: (error) => stop.abort(error),
+  })
+  return { answers, signal: stop.signal, ask: (all: ProgramQuestion[]) => gateway.ask(all, (one) => answers.push(one)) }
+}
+
+const forged = (count: number, from = 1): ProgramQuestion[] =>
+  Array.from({ length: count }, (_, index) => ({ number: from + index, kind: 'bogus', text: '{}' }))
+
+test('a flood of questions lets others have their turn, and is answered in its order', async () => {
+  const { ask, answers } = dialogue()
+  let turns = 0
+  const count = (): void => {
+    turns += 1
+    if (answers.length < 2_010) setImmediate(count)
+  }
+  setImmediate(count)
+  ask(forged(2_000))
+  ask(forged(10, 2_001))
+  while (answers.length < 2_010) await new Promise(setImmediate)
+  assert.ok(turns > 2_000 / 256, `${turns}`)
+  assert.deepEqual(
+    answers.map(({ number }) => number),
+    forged(2_010).map(({ number }) => number),
+  )
+})
+
+test('what is no question is counted like one, and the error does not name a limit that cannot be raised', async () => {
+  const { ask, signal } = dialogue()
+  ask(forged(100_000))
+  ask(forged(1, 100_001))
+  while (!signal.aborted) await new Promise(setImmediate)
+  const { code, message, details } = signal.reason as ToolError
+  assert.deepEqual([code, details?.limit], ['LIMIT_EXCEEDED', 'questions'])
+  assert.match(message, /may ask 100000 questions that are no calls; ask for less\.$/)
+})
+
+/** How a Python program finds the way to its host. */
+const own = `
+import gc, os
+channel = next(thing for thing in gc.get_objects() if type(thing).__name__ == 'Channel')
+`
+
+sandboxTest('forged questions of a Python program are refused, each once', async () => {
+  const code = `${own}
+lines = b''.join(channel.head + b'? %d bogus {}\\n' % n for n in range(1, 20001)) + channel.head + b'. 0\\n'
+while lines: lines = lines[os.write(channel.fd, lines):]
+answers = 0
+while answers < 20000: answers += os.read(channel.fd, 1 << 18).count(b'\\n')
+return answers
+`
+  const { output, error } = await gantry.code(code, { language: 'python', limits: { wallMs: 50_000 } })
+  assert.equal(output, 20_000, JSON.stringify(error))
+})
+
+sandboxTest('a Python program that has made a call cannot have its result say that nothing ran', async () => {
+  const forged = `os.write(channel.fd, channel.head + b'! {"kind":"compile","message":"forged"}\\n')`
+  const calls = 'await tools.demo.add(a=1, b=2)'
+  for (const lines of [
+    [calls, forged],
+    [forged, calls],
+  ]) {
+    const code = `${own}\n${lines.join('\n')}\nos._exit(1)`
+    const { error } = await gantry.code(code, { language: 'python' })
+    assert.deepEqual([error?.code, error?.effect === 'none'], ['CODE_FAILED', false], JSON.stringify(error))
+  }
+  const { error } = await gantry.code(`${own}\n${forged}\nos._exit(1)`, { language: 'python' })
+  assert.equal(error?.code, 'CODE_INVALID', 'one that has asked for nothing is believed')
+})

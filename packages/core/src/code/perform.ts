@@ -1,0 +1,202 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type ChainResult, type ErrorInfo, type Json, type Result, ToolError } from '@gantry/contract'
+import type { BackendContext } from '../backends/backend.ts'
+import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
+import type { InnerNames, InnerOutcome } from '../backends/program-journal.ts'
+import type { WriteBack } from '../backends/write-back.ts'
+import type { Budget } from './budget.ts'
+import { callsIn } from './calls-in.ts'
+import type { SetLimits } from './limits.ts'
+import type { Asked } from './question.ts'
+import type { Reporter } from './report.ts'
+
+/** What doing needs of the program's call. */
+export interface Performer {
+  readonly context: BackendContext
+  readonly inner: InnerDoors
+  readonly budget: Budget
+  readonly limits: SetLimits
+  readonly reporter: Reporter
+  /** Aborted when the program ends. */
+  readonly signal: AbortSignal
+  /** Takes what inner calls write back. */
+  readonly writeBack: WriteBack
+}
+
+const longestTimer = 2_147_483_647
+const mostReadBytes = 16_777_216
+const mostExamples = 20
+
+/** Does what a program asks for, in the name of its caller. What goes wrong is an outcome, not a rejection. */
+export async function perform(
+  performer: Performer,
+  number: number,
+  asked: Asked,
+  names: InnerNames = {},
+): Promise<InnerOutcome> {
+  const { depthLeft, takeCall } = performer.budget.place
+  let calls = 0
+  const place: ProgramPlace = {
+    depthLeft,
+    takeCall(count = 1) {
+      calls += count
+      takeCall(count)
+    },
+  }
+  const outcome = await performAt({ ...performer, place }, number, asked, names)
+  return calls === 0 ? outcome : { ...outcome, calls }
+}
+
+/** A performer for one question, whose calls are counted by its place. */
+type Placed = Performer & { readonly place: ProgramPlace }
+
+async function performAt(performer: Placed, number: number, asked: Asked, names: InnerNames): Promise<InnerOutcome> {
+  if (asked.kind === 'call') return { kind: 'result', result: await call(performer, number, asked, names) }
+  try {
+    return await other(performer, number, asked, names)
+  } catch (error) {
+    performer.signal.throwIfAborted()
+    if (!ToolError.is(error)) throw error
+    return { kind: 'error', error: shown(error) }
+  }
+}
+
+async function call(
+  { context, inner, place, reporter, signal, writeBack }: Placed,
+  number: number,
+  { tool, args }: Extract<Asked, { kind: 'call' }>,
+  names: InnerNames,
+): Promise<Result> {
+  const result = await inner.run(tool, args, {
+    identity: context.identity,
+    signal,
+    traceparent: context.traceparent,
+    place,
+    callId: names.callId ?? `${context.callId}.${number}`,
+    idempotencyKey: names.idempotencyKey,
+    writeBack: names.writeBack ?? writeBack,
+    program: names.program,
+  })
+  reporter.called(number, tool, result, false)
+  return result
+}
+
+async function other(
+  performer: Placed,
+  number: number,
+  asked: Exclude<Asked, { kind: 'call' }>,
+  names: InnerNames,
+): Promise<InnerOutcome> {
+  const { context, inner, signal } = performer
+  const { identity } = context
+  switch (asked.kind) {
+    case 'chain':
+      return chainOutcome(await runChain(performer, number, asked, names))
+    case 'search': {
+      const { items } = await inner.search(asked.words, { identity, signal, limit: asked.limit })
+      return value(items)
+    }
+    case 'describe':
+      return value(await inner.describe(asked.tool, { identity, level: asked.level }))
+    case 'examples': {
+      const doc = await inner.describe(asked.tool, { identity, level: 'full', examples: mostExamples })
+      return value(doc.examples ?? [])
+    }
+    case 'put':
+      return value(await keep(context, asked, signal))
+    case 'get':
+      return value(await read(context, asked.id, signal))
+    case 'sleep':
+      await delay(Math.min(asked.ms, longestTimer), undefined, { signal })
+      return value(null)
+    case 'wrong':
+      throw asked.error
+  }
+}
+
+async function runChain(
+  { context, inner, place, limits, reporter, signal, writeBack }: Placed,
+  number: number,
+  { steps, input }: Extract<Asked, { kind: 'chain' }>,
+  names: InnerNames,
+): Promise<ChainResult> {
+  return await inner.chain(steps, {
+    identity: context.identity,
+    signal,
+    traceparent: context.traceparent,
+    writeBack,
+    place,
+    chainId: names.callId ?? `${context.callId}.${number}`,
+    input,
+    limits: { steps: limits.chainSteps, parallel: limits.parallel },
+    around: listed(names, (tool, result, recalled) => {
+      place.takeCall(1 + callsIn({ kind: 'result', result }))
+      reporter.called(number, tool, result, recalled)
+    }),
+    onCall: (result) => reporter.called(number, result.tool?.id ?? '', result, false),
+  })
+}
+
+/** Also tells of the calls of a chain that are answered without being made. */
+function listed(
+  { around, recalls }: InnerNames,
+  undone: (tool: string, result: Result, recalled: boolean) => void,
+): InnerNames['around'] {
+  if (around === undefined) return undefined
+  return async (step, call) => {
+    let made = false
+    const result = await around(step, (names) => {
+      made = true
+      return call(names)
+    })
+    if (!made) undone(step.tool, result, recalls?.(step) ?? false)
+    return result
+  }
+}
+
+function chainOutcome({ output, error }: ChainResult): InnerOutcome {
+  return error === undefined ? { kind: 'value', value: output } : { kind: 'error', error }
+}
+
+/** Where the host keeps files they belong to the result; else they are kept as `files:*` keeps them. */
+async function keep(
+  context: BackendContext,
+  { name, content, mimeType }: Extract<Asked, { kind: 'put' }>,
+  signal: AbortSignal,
+): Promise<object> {
+  const type = mimeType ?? (typeof content === 'string' ? 'text/plain' : 'application/octet-stream')
+  if (context.keepsFiles) return await context.attach({ name, content, mimeType: type })
+  const { identity, callId, fence } = context
+  const bytes = typeof content === 'string' ? Buffer.from(content) : content
+  return await context.artifacts.put({ name, mimeType: type, content: bytes }, { identity, callId, fence }, signal)
+}
+
+/** A file as JSON can carry it: its text where it is one. */
+async function read({ artifacts, identity }: BackendContext, id: string, signal: AbortSignal): Promise<object> {
+  const { artifact, content } = await artifacts.read(id, identity, { start: 0, end: mostReadBytes }, signal)
+  const { name, mimeType, bytes } = artifact
+  if (bytes > mostReadBytes) {
+    throw new ToolError('RESULT_TOO_LARGE', `The file has ${bytes} bytes; a program can read ${mostReadBytes}.`)
+  }
+  const text = utf8(content)
+  const body = text === undefined ? { base64: Buffer.from(content).toString('base64') } : { content: text }
+  return { id, name, mimeType, bytes, ...body }
+}
+
+function utf8(content: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(content)
+  } catch {
+    return undefined
+  }
+}
+
+function value(of: unknown): InnerOutcome {
+  return { kind: 'value', value: of as Json }
+}
+
+function shown({ code, message, stage, retryable, effect, details }: ToolError): ErrorInfo {
+  const facts =
+    details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) as ErrorInfo['details'] & object }
+  return { code, message, stage, retryable, effect, ...facts }
+}

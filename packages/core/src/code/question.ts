@@ -1,0 +1,106 @@
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { quote } from '../ids/quote.ts'
+import type { ProgramQuestion } from '../runtimes/runtime.ts'
+
+/** A question of a program, read; what is in it is as hostile as the program. */
+export type Asked =
+  | { readonly kind: 'call'; readonly tool: string; readonly args: Json | undefined }
+  | { readonly kind: 'chain'; readonly steps: Json | undefined; readonly input: Json | undefined }
+  | { readonly kind: 'search'; readonly words: string; readonly limit: number | undefined }
+  | { readonly kind: 'describe'; readonly tool: string; readonly level: string | undefined }
+  | { readonly kind: 'examples'; readonly tool: string }
+  | { readonly kind: 'put'; readonly name: string; readonly content: string | Uint8Array; readonly mimeType?: string }
+  | { readonly kind: 'get'; readonly id: string }
+  | { readonly kind: 'sleep'; readonly ms: number }
+  /** No question at all; the program is told so in its turn, like any other outcome. */
+  | { readonly kind: 'wrong'; readonly error: ToolError }
+
+/** Longer ones are not even parsed, because that would keep everybody else waiting. */
+const longest = { artifact: 24_000_000, other: 4_194_304 }
+
+/** What is no question is `wrong`, with INPUT_INVALID. */
+export function readQuestion(question: ProgramQuestion): Asked {
+  try {
+    return read(question)
+  } catch (error) {
+    if (ToolError.is(error)) return { kind: 'wrong', error }
+    throw error
+  }
+}
+
+function read({ kind, text }: ProgramQuestion): Asked {
+  if (text.length > (kind === 'artifact' ? longest.artifact : longest.other)) {
+    throw new ToolError('INPUT_INVALID', 'What the program asks is too large.', { effect: 'none' })
+  }
+  const value = objectIn(text)
+  switch (kind) {
+    case 'call':
+      return { kind, tool: textOf(value.tool, 'tool'), args: value.args }
+    case 'chain':
+      return { kind, steps: value.steps, input: value.input }
+    case 'search':
+      return { kind, words: textOf(value.words, 'words'), limit: numberOf(value.limit, 'limit') }
+    case 'describe':
+      return { kind, tool: textOf(value.tool, 'tool'), level: optionalText(value.level, 'level') }
+    case 'examples':
+      return { kind, tool: textOf(value.tool, 'tool') }
+    case 'artifact':
+      return readArtifact(value)
+    case 'sleep':
+      return { kind, ms: timeOf(value.ms) }
+    default:
+      throw wrong('kind', `must not be ${quote(kind)}`)
+  }
+}
+
+/** The driver of a program writes JSON; the program itself may have found the way to its host and write anything. */
+function objectIn(text: string): JsonObject {
+  let value: Json | undefined
+  try {
+    value = JSON.parse(text) as Json
+  } catch {
+    // Said below.
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  throw wrong('question', 'must be a JSON object')
+}
+
+function readArtifact({ put, get }: JsonObject): Asked {
+  if (typeof get === 'string') return { kind: 'get', id: get }
+  const { name, content, base64, mimeType } = (put ?? {}) as JsonObject
+  const type = optionalText(mimeType, 'mimeType')
+  return {
+    kind: 'put',
+    name: textOf(name, 'name'),
+    content: base64 === undefined ? textOf(content, 'content') : Buffer.from(textOf(base64, 'base64'), 'base64'),
+    ...(type === undefined ? {} : { mimeType: type }),
+  }
+}
+
+function textOf(value: Json | undefined, name: string): string {
+  if (typeof value === 'string') return value
+  throw wrong(name, 'must be a text')
+}
+
+function optionalText(value: Json | undefined, name: string): string | undefined {
+  return value === undefined || value === null ? undefined : textOf(value, name)
+}
+
+function numberOf(value: Json | undefined, name: string): number | undefined {
+  if (value === undefined || value === null || typeof value === 'number') return value ?? undefined
+  throw wrong(name, 'must be a number')
+}
+
+/** JSON has numbers that are too large for one, which are read as infinite. */
+function timeOf(value: Json | undefined): number {
+  if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
+  throw wrong('ms', 'must be a finite number, 0 or more')
+}
+
+function wrong(name: string, message: string): ToolError {
+  const issues = [{ path: `/${name}`, message }]
+  return new ToolError('INPUT_INVALID', `What the program asks is wrong: ${name} ${message}.`, {
+    details: { issues },
+    effect: 'none',
+  })
+}

@@ -1,0 +1,192 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import type { Result } from '@gantry/contract'
+import { memoryArtifacts } from '../artifacts/memory.ts'
+import type { Told } from '../backends/program-journal.ts'
+import { sandboxTest } from '../conformance/sandbox-test.ts'
+import { createExecutor } from '../executor.ts'
+import type { ProgramAnswer } from '../runtimes/runtime.ts'
+import { defineTool } from '../tools/tool.ts'
+import { createDialogue } from './dialogue.ts'
+import { type MemoryJournal, memoryJournal } from './journal.fixture.ts'
+import { createSlots } from './slots.ts'
+
+/** How a program that is taken up again is told what it was told: as it was then, however much that is. */
+
+const read = defineTool({
+  namespace: 'test',
+  name: 'read',
+  description: 'Reads something.',
+  inputSchema: { type: 'object', properties: { id: { type: 'integer' } } },
+  run: () => ({ text: 'little' }),
+})
+const write = defineTool({
+  namespace: 'test',
+  name: 'write',
+  description: 'Takes a text.',
+  inputSchema: { type: 'object', properties: { text: { type: 'string' } } },
+  run: ({ text }) => String(text).length,
+})
+const gantry = createExecutor({ tools: [read, write], artifacts: memoryArtifacts() })
+after(() => gantry.close())
+
+const run = (code: string, journal: MemoryJournal, language: 'javascript' | 'python' = 'javascript'): Promise<Result> =>
+  gantry.code(code, { language, program: journal })
+
+/** What a program is told of its questions, by their numbers. */
+async function toldOf(code: string, language: 'javascript' | 'python' = 'javascript'): Promise<Told[]> {
+  const journal = memoryJournal()
+  const { status, error } = await run(code, journal, language)
+  assert.equal(status, 'ok', JSON.stringify(error))
+  return journal.entries.toSorted((one, other) => one.number - other.number)
+}
+
+/** As if each of them had been told a large text. */
+function enlarged(told: readonly Told[], characters: number): Told[] {
+  const text = 'x'.repeat(characters)
+  return told.map((entry) => {
+    assert.ok(entry.outcome.kind === 'result')
+    return { ...entry, outcome: { kind: 'result', result: { ...entry.outcome.result, output: { text } } } }
+  })
+}
+
+const reads = {
+  javascript: `const sizes = await Promise.all(Array.from({ length: 240 }, async (_, id) => (await tools.test.read({ id })).text.length))`,
+  python: `async def size(id):
+    return len((await tools.test.read(id=id))['text'])
+sizes = await asyncio.gather(*(size(id) for id in range(240)))`,
+}
+
+test('a program that was told more in one wave than may be on its way to it is taken up again', async () => {
+  const told = enlarged(await toldOf(reads.javascript), 500_000)
+  const code = `${reads.javascript}\nawait sleep(1)\nreturn sizes.reduce((sum, size) => sum + size, 0)`
+  const journal = memoryJournal({ told })
+  const { output, error } = await run(code, journal)
+  assert.deepEqual([output, journal.made], [120_000_000, [241]], JSON.stringify(error))
+})
+
+sandboxTest('a Python program that was told more in one wave than may be on its way to it, too', async () => {
+  const told = enlarged(await toldOf(reads.python, 'python'), 500_000)
+  const journal = memoryJournal({ told })
+  const { output, error } = await run(`${reads.python}\nawait sleep(1)\nreturn sum(sizes)`, journal, 'python')
+  assert.deepEqual([output, journal.made], [120_000_000, [241]], JSON.stringify(error))
+})
+
+test('what a program asks for after each answer that it is told again counts by itself', async () => {
+  const ids = 'Array.from({ length: 80 }, (_, id) => id)'
+  const told = await toldOf(`await Promise.all(${ids}.map((id) => tools.test.read({ id })))`)
+  const code = `
+    const copy = async (id) => {
+      await tools.test.read({ id })
+      return await tools.test.write({ text: 'x'.repeat(1_000_000) })
+    }
+    return (await Promise.all(${ids}.map(copy))).reduce((sum, size) => sum + size, 0)`
+  const { output, error } = await run(code, memoryJournal({ told }))
+  assert.equal(output, 80_000_000, JSON.stringify(error))
+})
+
+/** Ends with something that it does not wait for, which was settled after the last that it was told. */
+const careless = {
+  javascript: (asked: string) => `
+    const b = tools.test.read({ id: 2 })
+    await tools.test.read({ id: 1 })
+    void ${asked}
+    return (await b).text`,
+  python: (asked: string) => `
+b = tools.test.read(id=2)
+await tools.test.read(id=1)
+asyncio.ensure_future(${asked})
+return (await b)['text']`,
+}
+const all = {
+  javascript: (asked: string) =>
+    `await Promise.all([tools.test.read({ id: 2 }), tools.test.read({ id: 1 }), ${asked}])`,
+  python: (asked: string) => `await asyncio.gather(tools.test.read(id=2), tools.test.read(id=1), ${asked})`,
+}
+const left = {
+  javascript: ["artifacts.put('log', 'x')", "search('x')", 'sleep(5)'],
+  python: ["artifacts.put('log', 'x')", "search('x')", 'sleep(5)'],
+}
+
+async function endsAsBefore(language: 'javascript' | 'python'): Promise<void> {
+  for (const asked of left[language]) {
+    const [b, a, last] = await toldOf(all[language](asked), language)
+    assert.ok(a && b && last)
+    for (const told of [
+      [a, b, last],
+      [a, b],
+      [a, last, b],
+    ]) {
+      const journal = memoryJournal({ told })
+      const { output, error, artifacts } = await run(careless[language](asked), journal, language)
+      assert.deepEqual([output, journal.made], ['little', []], `${asked}: ${JSON.stringify(error)}`)
+      // What was put is on the result, whether the program was told of it or not.
+      const files: string[] = asked.includes('put') && told.includes(last) ? ['log'] : []
+      assert.deepEqual(
+        artifacts.map(({ name }) => name),
+        files,
+      )
+    }
+  }
+}
+
+test('a program that ends without waiting for what was settled after it has not diverged', () =>
+  endsAsBefore('javascript'))
+
+sandboxTest('a Python program that ends without waiting for what was settled after it has not diverged', () =>
+  endsAsBefore('python'),
+)
+
+test('a program that fails before it is told all that was settled fails as before', async () => {
+  const [a, b] = await toldOf('await tools.test.read({ id: 1 }); await tools.test.read({ id: 2 })')
+  assert.ok(a && b)
+  const code = `
+    const both = [tools.test.read({ id: 1 }).then(() => { throw new Error('enough') }), tools.test.read({ id: 2 })]
+    return await Promise.all(both)`
+  const { error } = await run(code, memoryJournal({ told: [a, b] }))
+  assert.deepEqual([error?.code, error?.message.includes('enough')], ['CODE_FAILED', true])
+})
+
+test('what a program need not be told to come to its end is not begun after it', async () => {
+  const [call] = await toldOf('await tools.test.read({ id: 1 })')
+  assert.ok(call)
+  const journal = memoryJournal({ told: [call] })
+  const { output, error } = await run(
+    'return (await Promise.race([tools.test.read({ id: 1 }), sleep(60_000)])).text',
+    journal,
+  )
+  assert.deepEqual([output, journal.asks], ['little', []], JSON.stringify(error))
+})
+
+test('a rest from before an answer was given says nothing of what is asked after it', async () => {
+  const sleeps = (from: number, to: number) =>
+    Array.from({ length: to - from + 1 }, (_, index) => ({ number: from + index, kind: 'sleep', text: '{"ms":1}' }))
+  const opened = (journal: MemoryJournal) => {
+    const answered: number[] = []
+    const stopped: unknown[] = []
+    const { gateway } = createDialogue({
+      journal,
+      signal: new AbortController().signal,
+      slots: createSlots(1),
+      admit: () => undefined,
+      perform: async () => ({ kind: 'value', value: null }),
+      undone: () => undefined,
+      stop: (error) => stopped.push(error),
+    })
+    const answer = ({ number }: ProgramAnswer): void => void answered.push(number)
+    return { answered, stopped, ask: (from: number, to: number) => gateway.ask(sleeps(from, to), answer) }
+  }
+  const first = memoryJournal()
+  opened(first).ask(1, 301)
+  while (first.entries.length < 301) await turn()
+  const told = first.entries.filter(({ number }) => number === 1 || number === 301)
+  const { ask, answered, stopped } = opened(memoryJournal({ told }))
+  // The first is not handled in one turn, and the program rests again meanwhile.
+  ask(1, 300)
+  ask(1, 0)
+  for (let left = 10; left > 0; left -= 1) await turn()
+  assert.deepEqual([answered, stopped], [[1], []])
+  ask(301, 301)
+  assert.deepEqual([answered, stopped], [[1, 301], []])
+})

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import type { JsonObject, Result } from '@gantry/contract'
+import { memoryArtifacts } from '../artifacts/memory.ts'
+import type { InnerOutcome } from '../backends/program-journal.ts'
+import { createExecutor } from '../executor.ts'
+import type { CodeOptions } from '../executor-interface.ts'
+import { defineTool } from '../tools/tool.ts'
+import { memoryJournal } from './journal.fixture.ts'
+
+let made = 0
+const count = defineTool({
+  namespace: 'test',
+  name: 'count',
+  description: 'Counts its calls.',
+  inputSchema: { type: 'object' },
+  run: () => {
+    made += 1
+    return made
+  },
+})
+const gantry = createExecutor({ tools: [count], artifacts: memoryArtifacts() })
+after(() => gantry.close())
+
+const run = (code: string, options: CodeOptions): Promise<Result> =>
+  gantry.code(code, { language: 'javascript', ...options })
+const endOf = ({ error, status }: Result): string =>
+  error === undefined ? status : `${error.code} ${error.details?.limit}`
+
+const five = 'for (let i = 0; i < 5; i++) await tools.test.count()'
+const nested = (code: string): string =>
+  `await tools.code.program({ language: 'javascript', code: ${JSON.stringify(code)} })`
+const chained = "await chain([1, 2, 3, 4, 5].map(() => ({ tool: 'test:count' })))"
+
+/** Each makes five calls and more in one question. */
+const parts = { 'a program inside': nested(five), 'one in that': nested(nested(five)), 'a chain': chained }
+
+for (const [name, part] of Object.entries(parts)) {
+  test(`the calls of ${name} count for the budget of a program that is taken up after it`, async () => {
+    const code = `${part}; ${part}`
+    const limits = { toolCalls: 9 }
+    const first = memoryJournal()
+    assert.equal(endOf(await run(code, { limits, program: first })), 'LIMIT_EXCEEDED toolCalls')
+    made = 0
+    const again = memoryJournal({ told: first.entries.slice(0, 1) })
+    assert.equal(endOf(await run(code, { limits, program: again })), 'LIMIT_EXCEEDED toolCalls')
+    assert.ok(made <= 4, `${made} more calls were made`)
+    const enough = memoryJournal({ told: first.entries.slice(0, 1) })
+    assert.equal(endOf(await run(code, { limits: { toolCalls: 14 }, program: enough })), 'ok')
+  })
+}
+
+test('what is on record of a program from before such numbers were kept counts by its list of calls', async () => {
+  const code = `${nested(five)}; ${nested(five)}`
+  const first = memoryJournal()
+  await run(code, { program: first })
+  const told = first.entries.slice(0, 1).map((entry) => {
+    const { calls: _calls, ...outcome } = entry.outcome
+    return { ...entry, outcome }
+  })
+  const again = memoryJournal({ told })
+  assert.equal(endOf(await run(code, { limits: { toolCalls: 9 }, program: again })), 'LIMIT_EXCEEDED toolCalls')
+})
+
+test('the calls of a chain that is taken up in its middle count all', async () => {
+  const done = new Map<string, Result>()
+  const within = (recalled: boolean) =>
+    memoryJournal({
+      around: (ask, make): Promise<InnerOutcome> =>
+        make(
+          ask.kind !== 'chain'
+            ? {}
+            : {
+                recalls: ({ stepId }) => done.has(stepId),
+                async around({ stepId }, call) {
+                  const result = (recalled ? done.get(stepId) : undefined) ?? (await call())
+                  done.set(stepId, result)
+                  return result
+                },
+              },
+        ),
+    })
+  const code = `${chained}; ${five}`
+  assert.equal(endOf(await run(code, { limits: { toolCalls: 10 }, program: within(false) })), 'ok')
+  assert.equal(endOf(await run(code, { limits: { toolCalls: 9 }, program: within(true) })), 'LIMIT_EXCEEDED toolCalls')
+})
+
+test('the files of a program that is taken up count with their bytes', async () => {
+  const code = "await artifacts.put('a', 'A'); await artifacts.put('b', 'B')"
+  const first = memoryJournal()
+  assert.equal(endOf(await run(code, { program: first })), 'ok')
+  for (const [bytes, message] of [
+    [67_108_863, undefined],
+    [67_108_864, /67108864 bytes/],
+  ] as const) {
+    const told = first.entries.slice(0, 1).map((entry) => {
+      const { value } = entry.outcome as { readonly value: JsonObject }
+      return { ...entry, outcome: { kind: 'value' as const, value: { ...value, bytes } } }
+    })
+    const { status, error } = await run(code, { program: memoryJournal({ told }) })
+    if (message === undefined) assert.equal(status, 'ok')
+    else assert.match(error?.message ?? '', message)
+  }
+})
+
+test('the members of groups are steps of the budget of chains, and all chains have one budget', async () => {
+  const group = "{ parallel: [{ tool: 'test:count' }, { tool: 'test:count' }, { tool: 'test:count' }] }"
+  const limits = { chainSteps: 5 }
+  assert.equal(endOf(await run(`await chain([${group}])`, { limits })), 'ok')
+  made = 0
+  const two = await run(`await chain([${group}]); await chain([${group}])`, { limits })
+  assert.deepEqual([endOf(two), made], ['LIMIT_EXCEEDED chainSteps', 3])
+})

@@ -1,0 +1,110 @@
+import { workflowPrelude } from './functions.ts'
+import { joinScript, type Piece, type Script } from './script.ts'
+import type { Block, Expression, Statement, Workflow } from './syntax.ts'
+
+type Of<Kind extends string, From> = Extract<From, { readonly kind: Kind }>
+
+/** Signs that JavaScript has too, some once both sides are what they must be. */
+const numeric: ReadonlySet<string> = new Set(['-', '*', '/', '%'])
+const plain: { readonly [sign: string]: string } = { '==': '===', '!=': '!==', '&&': '&&', '||': '||', '??': '??' }
+const helpers: { readonly [sign: string]: string } = {
+  '+': '$add',
+  '<': '$less',
+  '>': '$more',
+  '<=': '!$more',
+  '>=': '!$less',
+  in: '$in',
+}
+
+/** A workflow as JavaScript. Names of its author have `v$` before them, and so cannot be any of JavaScript's or ours. */
+export function writeWorkflow({ body, variables }: Workflow, prelude = workflowPrelude): Script {
+  const declared = [...variables].map((name) => `v$${name}=null`).join(',')
+  return joinScript([prelude, declared === '' ? '' : `let ${declared};`, block(body)])
+}
+
+function block(statements: Block): Piece {
+  return statements.map((statement) => [statement.at, written(statement)])
+}
+
+function written(statement: Statement): Piece {
+  switch (statement.kind) {
+    case 'set':
+      return [`v$${statement.name}=`, value(statement.value), ';']
+    case 'do':
+      return [value(statement.value), ';']
+    case 'return':
+      return statement.value === undefined ? 'return null;' : ['return(', value(statement.value), ');']
+    case 'break':
+    case 'continue':
+      return `${statement.kind} $l${statement.loop};`
+    case 'if':
+      return ['if(', value(statement.test), '){', block(statement.then), '}else{', block(statement.otherwise), '}']
+    case 'while':
+      return [`$l${statement.loop}:while(`, value(statement.test), '){', block(statement.body), '}']
+    case 'for':
+      return each(statement)
+    case 'retry':
+      return retry(statement)
+    case 'try': {
+      const kept = statement.name === undefined ? '' : `v$${statement.name}=$error($e);`
+      return ['try{', block(statement.body), `}catch($e){${kept}`, block(statement.caught), '}']
+    }
+  }
+}
+
+function each({ loop, index, name, list, body }: Of<'for', Statement>): Piece {
+  const head = `).entries()){${index === undefined ? '' : `v$${index}=$i;`}v$${name}=$x;`
+  return [`$l${loop}:for(const[$i,$x]of $list(`, value(list), head, block(body), '}']
+}
+
+function retry({ times, delay, body }: Of<'retry', Statement>): Piece {
+  const wait: Piece = delay === undefined ? '0' : ['$num(', value(delay), ')']
+  const again = 'break}catch($e){if($n>=$t)throw $e;await $retry($n,$d,$e)}}}'
+  return ['{const $t=$num(', value(times), '),$d=', wait, ';for(let $n=1;;$n++){try{', block(body), again]
+}
+
+function value(expression: Expression): Piece {
+  return [expression.at, bare(expression)]
+}
+
+function bare(made: Expression): Piece {
+  switch (made.kind) {
+    case 'constant':
+      return JSON.stringify(made.value)
+    case 'variable':
+      return `v$${made.name}`
+    case 'list':
+      return ['[', made.members.map((member) => [value(member), ',']), ']']
+    case 'object':
+      return ['({', made.members.map(({ at, key, value: inner }) => [at, `${keyText(key)}:`, value(inner), ',']), '})']
+    case 'member':
+      return ['$get(', value(made.of), ',', value(made.key), ')']
+    case 'call':
+      return called(made)
+    case 'not':
+      return ['(!', value(made.of), ')']
+    case 'minus':
+      return ['(-$num(', value(made.of), '))']
+    case 'pair':
+      return pair(made)
+    case 'choice':
+      return ['(', value(made.test), '?', value(made.then), ':', value(made.otherwise), ')']
+  }
+}
+
+/** In brackets where it is no plain word, and for __proto__, which would not be a member otherwise. */
+function keyText(key: string): string {
+  return key !== '__proto__' && /^[A-Za-z_]\w*$/.test(key) ? key : `[${JSON.stringify(key)}]`
+}
+
+function called({ name, args }: Of<'call', Expression>): Piece {
+  if (name !== 'all') return [`(await $f_${name}(`, args.map((each) => [value(each), ',']), '))']
+  return ['(await Promise.all([', args.map((each) => ['(async()=>(', value(each), '))(),']), ']))']
+}
+
+function pair({ sign, left, right }: Of<'pair', Expression>): Piece {
+  if (numeric.has(sign)) return ['($num(', value(left), `)${sign}$num(`, value(right), '))']
+  const same = plain[sign]
+  if (same !== undefined) return ['(', value(left), same, value(right), ')']
+  return [`${helpers[sign]}(`, value(left), ',', value(right), ')']
+}

@@ -1,0 +1,79 @@
+import { type ChainStep, type Identity, type Result, type Tool, ToolError } from '@gantry/contract'
+import type { InnerDoors } from './backends/inner-doors.ts'
+import type { DocLevel } from './catalogs/describe.ts'
+import type { ChainOptions } from './chain/chain.ts'
+import type { RunStep } from './chain/context.ts'
+import { countSteps } from './chain/identify.ts'
+import type { Executor } from './executor-interface.ts'
+import { closed, requestOf } from './executor-parts.ts'
+import { namespaceFault } from './ids/tool-id.ts'
+import { refuseCall, runCall } from './pipeline/pipeline.ts'
+import type { Ports } from './pipeline/ports.ts'
+
+/** What the doors for programs are made of. */
+export interface InnerParts extends Pick<Executor, 'search' | 'describe' | 'tools' | 'find'> {
+  readonly isClosed: () => boolean
+  runChain(steps: readonly ChainStep[], run: RunStep, options: ChainOptions): ReturnType<Executor['chain']>
+}
+
+/** The doors for programs: like those for callers, but that their options come from us and need no check. */
+export function createInner(ports: Ports, parts: InnerParts): InnerDoors {
+  const run: InnerDoors['run'] = async (tool, args, { identity, place, callId, ...options }): Promise<Result> => {
+    const request = requestOf(tool, args, options, callId, identity, { place })
+    return parts.isClosed() ? refuseCall(request, ports, closed()) : runCall(request, ports)
+  }
+  return {
+    run,
+    async chain(steps, { identity, place, writeBack, chainId, onCall, signal, traceparent, ...options }) {
+      let count = 0
+      const runStep: RunStep = async (tool, args, { stepId: _step, index: _index, decisive: _decisive, ...step }) => {
+        place.takeCall()
+        count += 1
+        const callId = step.callId ?? `${chainId}.${count}`
+        const request = { writeBack, traceparent, ...step }
+        const result = await runCall(requestOf(tool, args, request, callId, identity, { place }), ports)
+        onCall(result)
+        return result
+      }
+      // What is no list of steps is refused by the chain itself.
+      return parts.runChain(steps as readonly ChainStep[], runStep, { ...options, chainId, signal, traceparent })
+    },
+    countSteps,
+    search: (words, options) => parts.search(words, options),
+    describe: (tool, { level, ...how }) =>
+      parts.describe(tool, { ...how, ...(level === undefined ? {} : { level: level as DocLevel }) }),
+    async named({ namespaces, ids }, { identity, signal }) {
+      // A search asks every backend for its tools, so that those are there too.
+      await parts.search('', { identity, signal, limit: 1 })
+      const named = new Map<string, Tool>()
+      for (const namespace of namespaces) {
+        for (const tool of toolsIn(parts, namespace, identity)) named.set(`${namespace}:${tool.name}`, tool)
+      }
+      for (const id of ids) {
+        if (!named.has(id) && (await isShown(parts, id, identity))) named.set(id, parts.find(id, { identity }).tool)
+      }
+      return [...named].map(([id, tool]) => ({ id, tool }))
+    },
+  }
+}
+
+const pageSize = 1_000
+
+function* toolsIn({ tools }: InnerParts, namespace: string, identity: Identity): Generator<Tool> {
+  if (namespaceFault(namespace) !== undefined) return
+  for (let cursor: string | undefined, more = true; more; more = cursor !== undefined) {
+    const page = tools({ namespace, identity, limit: pageSize, cursor })
+    for (const { tool } of page.items) yield tool
+    cursor = page.cursor
+  }
+}
+
+async function isShown({ describe }: InnerParts, id: string, identity: Identity): Promise<boolean> {
+  try {
+    await describe(id, { identity })
+    return true
+  } catch (error) {
+    if (ToolError.is(error)) return false
+    throw error
+  }
+}

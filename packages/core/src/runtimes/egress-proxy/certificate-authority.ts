@@ -1,0 +1,130 @@
+import { createHash, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
+import { isIP } from 'node:net'
+import { createSecureContext, type SecureContext } from 'node:tls'
+import { bits, der, integer, oid, sequence, tags, text } from './certificate-der.ts'
+
+/**
+ * Certificates for the hosts that one sandbox is shown us in place of. Its keys never leave this process, and nobody but
+ * the sandbox trusts it.
+ */
+export interface CertificateAuthority {
+  /** Its own certificate, as PEM. */
+  readonly certificate: string
+  /** What a server for a host in its usual form shows; made when it is first asked for. */
+  contextFor(host: string): SecureContext
+  /** The certificate for a host, and its key, as PEM. */
+  pairFor(host: string): { readonly certificate: string; readonly key: string }
+}
+
+/** Hosts whose certificate is kept; below a wildcard a program can name any number of them. */
+const mostContexts = 64
+
+/** Makes keys and a certificate of its own; a millisecond. */
+export function createCertificateAuthority(): CertificateAuthority {
+  const own = keyPair()
+  // One key serves all hosts: whoever had it could as well ask us.
+  const shown = keyPair()
+  const issuer = nameOf(`Gantry sandbox ${randomBytes(6).toString('hex')}`)
+  const certificate = signed(own, { issuer, subject: issuer, key: own, extensions: authorityExtensions(own) })
+  const contexts = new Map<string, SecureContext>()
+  const pairFor = (host: string): ReturnType<CertificateAuthority['pairFor']> => {
+    const subject = nameOf('Gantry sandbox')
+    const extensions = hostExtensions(host, shown, own)
+    const key = String(shown.privateKey.export({ type: 'pkcs8', format: 'pem' }))
+    return { certificate: signed(own, { issuer, subject, key: shown, extensions }), key }
+  }
+  const make = (host: string): SecureContext => {
+    const pair = pairFor(host)
+    const context = createSecureContext({ key: pair.key, cert: pair.certificate, minVersion: 'TLSv1.2' })
+    if (contexts.size >= mostContexts) contexts.clear()
+    contexts.set(host, context)
+    return context
+  }
+  return { certificate, pairFor, contextFor: (host) => contexts.get(host) ?? make(host) }
+}
+
+interface Keys {
+  readonly privateKey: KeyObject
+  /** The public key as a certificate holds it. */
+  readonly spki: Buffer
+  /** Names it within certificates. */
+  readonly id: Buffer
+}
+
+function keyPair(): Keys {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
+  const spki = publicKey.export({ type: 'spki', format: 'der' })
+  return { privateKey, spki, id: createHash('sha256').update(spki).digest().subarray(0, 20) }
+}
+
+interface Content {
+  readonly issuer: Buffer
+  readonly subject: Buffer
+  readonly key: Keys
+  readonly extensions: Buffer
+}
+
+const ecdsaWithSha256 = sequence(oid('1.2.840.10045.4.3.2'))
+/** All of the time that this form of date knows from 1970 on: the authority ends with its sandbox, whose clock may be any. */
+const validity = sequence(text(tags.utcTime, '700101000000Z'), text(tags.utcTime, '491231235959Z'))
+const version3 = der(0xa0, integer(Uint8Array.of(2)))
+
+function signed({ privateKey }: Keys, { issuer, subject, key, extensions }: Content): string {
+  const serial = integer(randomBytes(16))
+  const content = sequence(version3, serial, ecdsaWithSha256, issuer, validity, subject, key.spki, extensions)
+  const whole = sequence(content, ecdsaWithSha256, bits(sign('sha256', content, privateKey)))
+  const lines = whole.toString('base64').match(/.{1,64}/g) ?? []
+  return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n')
+}
+
+function nameOf(commonName: string): Buffer {
+  return sequence(der(tags.set, sequence(oid('2.5.4.3'), text(tags.utf8, commonName))))
+}
+
+const critical = der(tags.boolean, Buffer.of(0xff))
+
+function extension(id: string, value: Buffer, ...marks: readonly Buffer[]): Buffer {
+  return sequence(oid(id), ...marks, der(tags.octets, value))
+}
+
+function listOf(...extensions: readonly Buffer[]): Buffer {
+  return der(0xa3, sequence(...extensions))
+}
+
+/** It may sign for hosts, and no other authority. */
+function authorityExtensions({ id }: Keys): Buffer {
+  return listOf(
+    extension('2.5.29.19', sequence(der(tags.boolean, Buffer.of(0xff)), integer(Uint8Array.of(0))), critical),
+    extension('2.5.29.15', bits(Buffer.of(0b0000_0110), 1), critical),
+    extension('2.5.29.14', der(tags.octets, id)),
+  )
+}
+
+function hostExtensions(host: string, { id }: Keys, authority: Keys): Buffer {
+  return listOf(
+    extension('2.5.29.19', sequence(), critical),
+    extension('2.5.29.15', bits(Buffer.of(0b1000_0000), 7), critical),
+    extension('2.5.29.37', sequence(oid('1.3.6.1.5.5.7.3.1'))),
+    extension('2.5.29.17', sequence(alternativeName(host))),
+    extension('2.5.29.14', der(tags.octets, id)),
+    extension('2.5.29.35', sequence(der(0x80, authority.id))),
+  )
+}
+
+/** A name, or the bytes of an address. */
+function alternativeName(host: string): Buffer {
+  const plain = host.replace(/^\[|\]$/g, '')
+  const family = isIP(plain)
+  if (family === 0) return text(0x82, plain)
+  return der(0x87, family === 4 ? Buffer.from(plain.split('.').map(Number)) : ipv6Bytes(plain))
+}
+
+/** Of an address in the form that URLs give it: hexadecimal groups, and at most one gap. */
+function ipv6Bytes(address: string): Buffer {
+  const [front = '', back] = address.split('::')
+  const groups = (half = ''): number[] =>
+    half === '' ? [] : half.split(':').map((group) => Number.parseInt(group, 16))
+  const [before, after] = [groups(front), groups(back)]
+  const gap = Array<number>(8 - before.length - after.length).fill(0)
+  return Buffer.from([...before, ...gap, ...after].flatMap((group) => [group >> 8, group & 0xff]))
+}

@@ -1,0 +1,127 @@
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { ToolError } from '@gantry/contract'
+import { type Standing, standingFor } from './credential.ts'
+import { headersOf, targetOf } from './forward.ts'
+import { counted } from './limits.ts'
+import type { Passage, ProxyPorts } from './line.ts'
+import { beginningAtEnd, putIntoHeaders, putIntoQuery } from './put-in.ts'
+import { badRequest } from './refusal.ts'
+import { takeOutOfHeaders } from './take-out.ts'
+
+const mostHeadBytes = 16_384
+
+/**
+ * Turns a connection into a WebSocket: secrets go into the request that asks for it, and behind its answer bytes go
+ * through. Nobody can take a secret out of frames without breaking them, so one that comes back cuts the connection;
+ * compression, which would hide it, is not asked for. Throws what the client is to be told while it was not answered.
+ */
+export async function upgrade(
+  ports: ProxyPorts,
+  passage: Passage,
+  request: IncomingMessage,
+  socket: Socket,
+  head: Buffer,
+): Promise<void> {
+  const { egress, owner, only } = ports
+  const { signal, meter } = passage
+  const { url, authority } = targetOf(request, passage)
+  if (request.method !== 'GET' || !/^websocket$/i.test(request.headers.upgrade ?? '')) {
+    throw new ToolError('EGRESS_DENIED', 'A connection may be turned into a WebSocket only.')
+  }
+  if (request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0) {
+    throw badRequest('A request for a WebSocket has no body.')
+  }
+  const standing = standingFor(ports.standing, 'https', authority)
+  const tls = { alpn: ['http/1.1'] }
+  const remote = await egress.connect({ host: authority.host, port: authority.port, owner, only, signal, tls })
+  try {
+    remote.write(requestHead(request, putIntoQuery(url, standing), standing))
+    const answer = await headOf(remote, signal)
+    socket.write(answerHead(answer.lines, standing))
+    if (head.length > 0) socket.unshift(head)
+    const down = withoutSecrets(followed(answer.rest, remote), standing)
+    const up = counted(socket.iterator({ destroyOnReturn: false }), meter.up)
+    // Behind the answer there is no room for a reason: whatever fails there cuts the connection.
+    await Promise.all([
+      pipeline(up, remote, { signal }),
+      pipeline(counted(down, meter.down), socket, { signal }),
+    ]).catch(() => socket.destroy())
+  } finally {
+    remote.destroy()
+  }
+}
+
+/** Of all that a client says, what it says of its wish is written anew, so that nothing else is agreed on. */
+function requestHead(request: IncomingMessage, url: URL, standing: readonly Standing[]): Buffer {
+  const { 'sec-websocket-extensions': _extensions, ...headers } = headersOf(request)
+  const filled = Object.entries(putIntoHeaders(headers, standing))
+  const lines = [
+    `GET ${url.pathname}${url.search} HTTP/1.1`,
+    `host: ${url.host}`,
+    ...filled.map(([name, value]) => `${name}: ${value}`),
+    'connection: Upgrade',
+    'upgrade: websocket',
+  ]
+  return Buffer.from([...lines, '', ''].join('\r\n'), 'latin1')
+}
+
+interface AnswerHead {
+  readonly lines: readonly string[]
+  readonly rest: Buffer
+}
+
+/** The head of the answer, which must agree, and what came behind it. */
+async function headOf(remote: Duplex, signal: AbortSignal): Promise<AnswerHead> {
+  let bytes = Buffer.alloc(0)
+  for await (const piece of remote.iterator({ destroyOnReturn: false })) {
+    signal.throwIfAborted()
+    bytes = Buffer.concat([bytes, piece])
+    const end = bytes.indexOf('\r\n\r\n')
+    if (end < 0 && bytes.length <= mostHeadBytes) continue
+    const lines = bytes.toString('latin1', 0, Math.max(end, 0)).split('\r\n')
+    if (end >= 0 && /^HTTP\/1\.1 101 /.test(lines[0] ?? '')) return { lines, rest: bytes.subarray(end + 4) }
+    break
+  }
+  const status = /^HTTP\/1\.1 (\d{3}) /.exec(bytes.toString('latin1', 0, 32))?.[1] ?? 'nothing that is HTTP'
+  throw new ToolError('BACKEND_FAILED', `The server answered with ${status}, and not with a WebSocket.`)
+}
+
+function answerHead(lines: readonly string[], standing: readonly Standing[]): Buffer {
+  return Buffer.from([...takeOutOfHeaders(lines, standing), '', ''].join('\r\n'), 'latin1')
+}
+
+async function* followed(first: Buffer, rest: Duplex): AsyncGenerator<Uint8Array, void, undefined> {
+  if (first.length > 0) yield first
+  yield* rest.iterator({ destroyOnReturn: false })
+}
+
+/** So many characters of a secret may be an accident, which is no reason to hold a frame back. */
+const fewest = 4
+
+/**
+ * Passes bytes on as long as no secret is in them. What could be the beginning of one is held back until it is known, also
+ * when it comes in many pieces.
+ */
+async function* withoutSecrets(
+  pieces: AsyncIterable<Uint8Array>,
+  standing: readonly Standing[],
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const longest = Math.max(...standing.map(({ secret }) => secret.length * 4))
+  let [before, held] = ['', '']
+  for await (const piece of pieces) {
+    const fresh = held + Buffer.from(piece).toString('latin1')
+    const text = before + fresh
+    if (standing.some(({ redactor }) => redactor.text(text) !== text)) {
+      throw new ToolError('EGRESS_DENIED', 'The server sent a secret back.')
+    }
+    const open = Math.max(...standing.map(({ secret }) => beginningAtEnd(text, secret)))
+    const kept = open < fewest ? 0 : Math.min(open, fresh.length)
+    held = fresh.slice(fresh.length - kept)
+    before = text.slice(0, text.length - kept).slice(-longest)
+    if (fresh.length > kept) yield Buffer.from(fresh.slice(0, fresh.length - kept), 'latin1')
+  }
+  if (held !== '') yield Buffer.from(held, 'latin1')
+}

@@ -1,0 +1,103 @@
+import type { QuickJSHandle } from 'quickjs-emscripten-core'
+import type { ProgramFault } from '../../runtime.ts'
+import type { Line, LineAnswer } from '../thread/line.ts'
+import type { GuestClock } from './clock.ts'
+import { readFault } from './fault.ts'
+import type { Guest } from './guest.ts'
+import { killedCode, type Run } from './run.ts'
+
+const jobsAtOnce = 1_000
+
+/**
+ * Runs a program over tools to its end. It *runs* while promise jobs wait; then it *rests*, and is told one answer, or
+ * waits for one, and runs again. It is *over* when its promise is rejected, when it is fulfilled and every call was
+ * answered, or when nothing is left that could wake it.
+ *
+ * Between two answers it always comes to rest, also when the next one is there already: what it asked is taken off it, and
+ * it is seen whether it is over. So where it ends, and what is too much to ask at once, follow from the order of its
+ * answers alone, and not from the time at which they came.
+ */
+export function converse(promise: QuickJSHandle, guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  guest.call('watch', promise)
+  while (!run.over) {
+    drain(guest, run)
+    if (!run.over) rest(guest, run, line, clock)
+  }
+}
+
+/** Does what promises wait for, which can be without end. */
+function drain({ conversation, engine }: Guest, run: Run): void {
+  while (!run.over && conversation.pending) {
+    const went = conversation.work(jobsAtOnce)
+    run.look()
+    if (!went) broken(run, engine.refused)
+  }
+}
+
+function rest(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  const said = guest.conversation.rest() ?? ''
+  const state = said[0]
+  line.take(said)
+  if (state === undefined) broken(run, guest.engine.refused)
+  else if (state === 'r') run.fault(readFault(lastWords(guest)), guest.engine.refused)
+  else if (state === 'f' && line.owed === 0) end(guest, run)
+  else if (line.open === 0) run.fault(unsettled, guest.engine.refused)
+  else hear(guest, run, line, clock)
+}
+
+/** Tells it the answer that is there, or waits for one. */
+function hear(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  const answer = line.next() ?? run.rest(line)
+  if (line.stopped) run.end(killedCode)
+  else if (answer !== undefined && !run.over) tell(answer, guest, run, clock)
+}
+
+function tell(
+  { number, ok, text, nowMs }: LineAnswer,
+  { conversation, engine }: Guest,
+  run: Run,
+  clock: GuestClock,
+): void {
+  if (nowMs !== undefined) clock.advance(nowMs)
+  if (!conversation.tell(number, ok, text)) broken(run, engine.refused)
+  run.look()
+}
+
+/** The interpreter stopped short: a limit was reached, which the run then knows, or there is no memory. */
+function broken(run: Run, refusedMemory: boolean): void {
+  run.host.interrupt()
+  run.fault(speechless, refusedMemory)
+}
+
+const speechless: ProgramFault = { kind: 'run', name: 'InternalError', message: 'out of memory' }
+const unsettled: ProgramFault = {
+  kind: 'run',
+  name: 'Error',
+  message: 'The program waits for something that never comes; await what you call, and settle your own promises.',
+}
+
+/** What it returned, or what it failed with. */
+function lastWords(guest: Guest): string {
+  const { context, call, allow } = guest
+  allow(spareBytes)
+  const said = call('end')
+  if (said.error !== undefined || context.typeof(said.value) !== 'string') return JSON.stringify(speechless)
+  return context.getString(said.value)
+}
+
+/** Room to say what went wrong when all the memory is used up. */
+const spareBytes = 1_048_576
+
+function end(guest: Guest, run: Run): void {
+  const { context, call } = guest
+  const said = call('end')
+  if (said.error === undefined) {
+    const text = context.getString(said.value)
+    run.returned(text.slice(text.indexOf(' ') + 1), Number.parseInt(text, 10))
+  } else {
+    const why = call('fault', said.error)
+    const { name, message } = why.error === undefined ? readFault(context.getString(why.value)) : speechless
+    const text = `The value that was returned is not JSON: ${message}`
+    run.fault({ kind: 'run', name, message: text }, guest.engine.refused)
+  }
+}

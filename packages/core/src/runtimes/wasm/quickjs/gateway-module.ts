@@ -1,0 +1,163 @@
+/**
+ * What a program over tools finds besides: `tools`, `run`, `chain`, `search`, `describe`, `examples`, `artifacts`, `print`
+ * and `sleep`, written in the guest's own JavaScript. Only texts cross: what is asked is JSON text on its way out, and
+ * what is told on its way in, and no program holds what makes those texts. A rest gives the state (`p`ending,
+ * `f`ulfilled, `r`ejected) and a line for each question, in the order of their numbers; an answer is told by the number
+ * of its question, below nought when it is an error. Each step is written to be quick,
+ * because a program may take it thousands of times.
+ */
+export const gatewayModule = String.raw`(given) => {
+  'use strict'
+  const { host, out, give, stringify, parse, strict, bytesOf, faultOf, ended } = given
+  /** By number; what was answered is undefined again. */
+  const open = [undefined]
+  const then = Promise.prototype.then
+  const OwnError = Error
+  const most = { questions: 20000, characters: 67108864 }
+  let asked = []
+  let [count, characters, state, last] = [0, 0, 'p', undefined]
+  const settle = (how) => (value) => {
+    if (state === 'p') [state, last] = [how, value]
+  }
+
+  class ToolError extends Error {
+    constructor({ code, message, retryable, details }, place) {
+      super(message)
+      this.code = code
+      this.retryable = retryable === true
+      if (details !== undefined) this.details = details
+      if (place !== undefined) this.stack = place.stack
+    }
+  }
+  Object.defineProperty(ToolError.prototype, 'name', { value: 'ToolError', writable: true, configurable: true })
+
+  const ask = (kind, text, place = placeOf()) => {
+    characters += text.length
+    if (asked.length >= most.questions || characters > most.characters) throw new RangeError('too much is asked at once')
+    asked.push(kind + ' ' + text)
+    const number = ++count
+    return new Promise((resolve, reject) => {
+      open[number] = { resolve, reject, place }
+    })
+  }
+  /** Where the program asks; more of its stack would take longer than all the rest of a call. */
+  const placeOf = () => {
+    const limit = OwnError.stackTraceLimit
+    OwnError.stackTraceLimit = 4
+    const place = new OwnError()
+    OwnError.stackTraceLimit = limit
+    return place
+  }
+  const { getPrototypeOf, keys } = Object
+  const plain = Object.prototype
+  const heads = Object.create(null)
+  /** Writes an object of texts and numbers, as most arguments are, in a third of the time; undefined for any other. */
+  const flatText = (value) => {
+    if (typeof value !== 'object' || value === null || getPrototypeOf(value) !== plain) return undefined
+    let text = ''
+    const names = keys(value)
+    const { length } = names
+    for (let index = 0; index < length; index++) {
+      const key = names[index]
+      const member = value[key]
+      const kind = typeof member
+      let head = heads[key]
+      if (head === undefined) heads[key] = head = ',' + stringify(key) + ':'
+      if (kind === 'number' && member - member === 0 || kind === 'boolean') text += head + member
+      else if (kind === 'string') text += head + stringify(member)
+      else return undefined
+    }
+    return length === 0 ? '{}' : '{' + text.slice(1) + '}'
+  }
+  const textOf = (value, what) => {
+    const text = flatText(value) ?? stringify(value, strict)
+    if (text === undefined) throw new TypeError(what + ' must be JSON')
+    return text
+  }
+  const call = (quoted, args, place) => ask('call', '{"tool":' + quoted + ',"args":' + textOf(args === undefined ? {} : args, 'the arguments') + '}', place)
+  const run = (tool, args) => call(textOf(String(tool)), args, placeOf())
+  const reserved = new Set(['then', 'toJSON'])
+  const named = (make) => {
+    const made = Object.create(null)
+    return new Proxy(Object.freeze(Object.create(null)), {
+      get(_, name) {
+        const known = made[name]
+        if (known !== undefined || typeof name !== 'string' || reserved.has(name)) return known
+        made[name] = make(name)
+        return made[name]
+      },
+    })
+  }
+  const tools = named((namespace) => named((name) => {
+    const quoted = stringify(namespace + ':' + name)
+    return (args) => call(quoted, args, placeOf())
+  }))
+  const timeText = (ms) => '{"ms":' + Math.min(ms, Number.MAX_SAFE_INTEGER) + '}'
+  const sleep = (ms) => {
+    if (typeof ms !== 'number' || !(ms >= 0 && ms < Infinity)) {
+      throw new TypeError('sleep takes a number of milliseconds that is finite and not below 0')
+    }
+    return ask('sleep', timeText(ms)).then(() => undefined)
+  }
+
+  const timers = new Map()
+  let lastTimer = 0
+  const start = (repeat) => (work, ms = 0, ...values) => {
+    if (typeof work !== 'function') throw new TypeError('The callback must be a function')
+    const id = ++lastTimer
+    // Timers take anything for a time, as everywhere.
+    const wait = () => void ask('sleep', timeText(Number(ms) > 0 ? Number(ms) : 0)).then(() => {
+      if (!timers.has(id)) return
+      if (!repeat) timers.delete(id)
+      work(...values)
+      if (timers.has(id)) wait()
+    }).catch(settle('r'))
+    timers.set(id, true)
+    wait()
+    return id
+  }
+  const stop = (id) => void timers.delete(Number(id))
+
+  const names = {
+    ToolError, tools, run, sleep, print: out,
+    chain: (steps, { input } = {}) => ask('chain', textOf({ steps, ...(input === undefined ? {} : { input }) })),
+    search: (words, { limit } = {}) => ask('search', textOf({ words: String(words), ...(limit === undefined ? {} : { limit }) })),
+    describe: (tool, { level } = {}) => ask('describe', textOf({ tool: String(tool), ...(level === undefined ? {} : { level }) })),
+    examples: (tool) => ask('examples', textOf({ tool: String(tool) })),
+    artifacts: Object.freeze({
+      put: (name, content, { mimeType } = {}) => ask('artifact', textOf({ put: { name: String(name), ...contentOf(content), ...(mimeType === undefined ? {} : { mimeType: String(mimeType) }) } })),
+      get: (id) => ask('artifact', textOf({ get: String(id) })),
+    }),
+    setTimeout: start(false), setInterval: start(true), setImmediate: (work, ...values) => start(false)(work, 0, ...values),
+    clearTimeout: stop, clearInterval: stop, clearImmediate: stop,
+  }
+  const contentOf = (content) => {
+    if (ArrayBuffer.isView(content) || content instanceof ArrayBuffer) return { base64: host.base64(bytesOf(content)) }
+    return { content: typeof content === 'string' ? content : textOf(content, 'the content') }
+  }
+  return {
+    begin() {
+      for (const [name, value] of Object.entries(names)) give(name, value)
+    },
+    watch(promise) {
+      then.call(promise, settle('f'), settle('r'))
+    },
+    tell(signed, text) {
+      const number = signed < 0 ? -signed : signed
+      const waiting = open[number]
+      open[number] = undefined
+      const value = parse(text)
+      if (signed > 0) waiting.resolve(value)
+      else waiting.reject(new ToolError(value, waiting.place))
+    },
+    rest() {
+      if (asked.length === 0) return state
+      const said = state + '\n' + (asked.length === 1 ? asked[0] : asked.join('\n'))
+      asked = []
+      characters = 0
+      return said
+    },
+    end: () => (state === 'f' ? ended(last) : faultOf(last)),
+    errorOf: (error) => (error instanceof ToolError ? { code: error.code, message: error.message, retryable: error.retryable, details: error.details } : undefined),
+  }
+}`

@@ -1,0 +1,52 @@
+import type { QuickJSHandle } from 'quickjs-emscripten-core'
+import type { ProgramFault } from '../../runtime.ts'
+import { faultOf } from './fault.ts'
+import { bodyHead } from './forms.ts'
+import type { Guest } from './guest.ts'
+import type { Run } from './run.ts'
+import { type Place, type Stripped, stripTypesMapped, syntaxFault, TypeScriptError } from './strip-types.ts'
+
+/** Starts a program over tools, which is the body of an async function; undefined when it does not compile. */
+export function startProgram(
+  { code, language }: { readonly code: string; readonly language: string },
+  guest: Guest,
+  run: Run,
+): QuickJSHandle | undefined {
+  const whole = `${bodyHead}${code.replace(/^\uFEFF/, ' ').replace(/^#!/, '//')}\n})()`
+  try {
+    const { text, original }: Stripped = language === 'typescript' ? stripTypesMapped(whole) : { text: whole }
+    if (original !== undefined) {
+      guest.place(0)
+      run.places = (place) => inBody(original(place))
+    }
+    const result = guest.context.evalCode(text, 'main.js', { type: 'global' })
+    if (result.error === undefined) return result.value
+    run.fault(sharper(faultOf(guest, result.error, 'compile'), whole), guest.engine.refused)
+  } catch (error) {
+    if (!(error instanceof TypeScriptError)) throw error
+    run.fault(syntaxError(error.message, error.place, whole), false)
+  }
+  return undefined
+}
+
+/** QuickJS tells the line of a syntax error and not its column; another parser does, where it sees one too. */
+function sharper(fault: ProgramFault, whole: string): ProgramFault {
+  const found = fault.name === 'SyntaxError' ? syntaxFault(whole) : undefined
+  if (found === undefined) return fault
+  return syntaxError(found.message, found.place, whole)
+}
+
+/** What the parser misses in our own last line is missing at the end of the program. */
+function syntaxError(message: string, place: Place | undefined, whole: string): ProgramFault {
+  const common = { kind: 'compile', name: 'SyntaxError' } as const
+  if (place === undefined) return { ...common, message }
+  const lines = whole.split('\n')
+  if (place.line < lines.length) return { ...common, message, ...inBody(place) }
+  const end = { line: lines.length - 1, column: (lines.at(-2)?.length ?? 0) + 1 }
+  return { ...common, message: 'Unexpected end of the program: something is not closed', ...inBody(end) }
+}
+
+/** A place in the whole text as one in the program. */
+function inBody({ line, column }: Place): Place {
+  return { line, column: line === 1 ? Math.max(1, column - bodyHead.length) : column }
+}

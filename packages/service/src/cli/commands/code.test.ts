@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { runCommandLine } from '../cli.ts'
+import { keptIo } from '../io.fixture.ts'
+
+test('gantry code', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'gantry-code-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  mkdirSync(join(folder, '.git'))
+  const gantry = async (...words: string[]) => {
+    const io = keptIo({ folder, readInput: async () => 'return 7' })
+    const code = await runCommandLine(['code', ...words, '--local'], io)
+    return { code, ...io.printed }
+  }
+
+  await t.test('prints what the program returns, and on stderr what it prints', async () => {
+    const { code, out, err } = await gantry(
+      '-e',
+      'print("on the way"); return (await tools.demo.add({ a: 5, b: 3 })).result',
+    )
+    assert.deepEqual([code, out, err], [0, '8\n', 'on the way\n'])
+  })
+
+  await t.test('takes the program from a file, whose ending says the language, or from stdin', async () => {
+    writeFileSync(join(folder, 'sum.js'), 'return [1, 2].length')
+    writeFileSync(join(folder, 'sum.workflow'), 'sum := run("demo:add", {a: 1, b: 2})\nreturn sum.result')
+    const results = [
+      await gantry('sum.js', '--json'),
+      await gantry('sum.workflow', '--json'),
+      await gantry('-', '--json'),
+    ]
+    const shown = results.map(({ out }) => JSON.parse(out)).map(({ output, program }) => [output, program.language])
+    assert.deepEqual(shown, [
+      [2, 'javascript'],
+      [3, 'workflow'],
+      [7, 'typescript'],
+    ])
+  })
+
+  await t.test('shows the place of a mistake, and ends with the exit code of what went wrong', async () => {
+    const { code, err } = await gantry('-e', 'const a = 1\nreturn a +')
+    assert.equal(code, 2)
+    assert.match(err, /CODE_INVALID/)
+    assert.match(err, /2 \| return a \+/)
+    assert.equal((await gantry('-e', 'throw new Error("no")')).code, 1)
+  })
+
+  await t.test('passes limits on, and refuses a command line without one program', async () => {
+    const limited = await gantry(
+      '-e',
+      'await tools.demo.add({ a: 1, b: 1 }); await tools.demo.add({ a: 1, b: 1 })',
+      '--limits',
+      '{"toolCalls":1}',
+      '--json',
+    )
+    assert.equal(JSON.parse(limited.out).error.details.limit, 'toolCalls')
+    for (const words of [[], ['sum.js', '-e', 'return 1']]) {
+      const { code, err } = await gantry(...words)
+      assert.deepEqual([code, /as a file, as - for stdin, or as -e CODE/.test(err)], [2, true])
+    }
+  })
+})

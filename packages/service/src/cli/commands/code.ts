@@ -1,0 +1,59 @@
+import { extname } from 'node:path'
+import type { JsonObject, Result } from '@gantry/contract'
+import type { Command, Io } from '../io.ts'
+import { readJson, readTextFile, textLimit } from '../json-operand.ts'
+import type { OptionValues } from '../option-table.ts'
+import { printOutcome } from '../print.ts'
+import { createProgress } from '../progress.ts'
+import { withCaller } from '../session.ts'
+import { safeBlock } from '../terminal.ts'
+import { usageError } from '../usage.ts'
+import { callSettings } from './run.ts'
+
+const programTool = 'code:program'
+const languages: { readonly [extension: string]: string } = {
+  ...{ '.ts': 'typescript', '.mts': 'typescript', '.js': 'javascript', '.mjs': 'javascript' },
+  ...{ '.py': 'python', '.workflow': 'workflow' },
+}
+
+/** Runs a program over tools; what it prints goes to stderr as it comes, what it returns to stdout. */
+export const execute: Command = async ({ operands: [file], options }, io) => {
+  const args = await readProgram(file, options, io)
+  return withCaller(options, io, async (caller) => {
+    const progress = createProgress(io, options)
+    let result: Result | undefined
+    for await (const event of caller.stream(programTool, args, callSettings(options, io))) {
+      if (event.kind === 'done' || event.kind === 'error') result = event.result
+      else if (event.kind === 'chunk') {
+        progress.clear()
+        io.err(safeBlock(printedText(event.data)))
+      } else progress.report(event)
+    }
+    progress.clear()
+    if (result === undefined) throw new Error('The stream ended without a result.')
+    const code = await printOutcome(result, options.json, io)
+    const frame = result.error?.details?.frame
+    if (typeof frame === 'string') io.err(`${safeBlock(frame)}\n`)
+    return code
+  })
+}
+
+async function readProgram(file: string | undefined, options: OptionValues, io: Io): Promise<JsonObject> {
+  const { eval: inline, language = languages[extname(file ?? '')], check } = options
+  if ((file === undefined) === (inline === undefined)) {
+    throw usageError('<file>', 'Give the program as a file, as - for stdin, or as -e CODE.')
+  }
+  const limits = options.limits === undefined ? {} : { limits: await readJson('--limits', options.limits, io) }
+  return {
+    code: inline ?? (file === '-' ? await io.readInput(textLimit) : readTextFile('<file>', file ?? '', io)),
+    ...(language === undefined ? {} : { language }),
+    ...(check === true ? { check } : {}),
+    ...limits,
+  }
+}
+
+/** A chunk of a program is what it wrote to a stream. */
+function printedText(data: unknown): string {
+  const { text } = (typeof data === 'object' && data !== null ? data : {}) as { readonly text?: unknown }
+  return typeof text === 'string' ? text : ''
+}

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { folderWith } from './config.fixture.ts'
+import { loadConfig } from './load.ts'
+
+const signal = new AbortController().signal
+
+async function load(config: object) {
+  using folder = folderWith({ 'gantry.config.json': JSON.stringify(config) })
+  return await loadConfig({ folder: folder.path, environment: {}, signal })
+}
+
+async function paths(config: object): Promise<readonly string[]> {
+  const error = await load(config).then(
+    () => assert.fail('it was accepted'),
+    (thrown: unknown) => thrown,
+  )
+  assert.ok(ToolError.is(error) && error.code === 'CONFIG_INVALID', String(error))
+  return (error.details?.issues ?? []).map(({ path }) => path)
+}
+
+test('the list of callbacks is read, and without one there is none', async () => {
+  const callbackOrigins = ['https://*.example.com', { origin: 'http://127.0.0.1:8080', private: true }]
+  assert.deepEqual((await load({ service: { callbackOrigins } })).service.callbackOrigins, callbackOrigins)
+  assert.deepEqual((await load({ service: { callbackOrigins: [] } })).service.callbackOrigins, [])
+  assert.equal((await load({})).service.callbackOrigins, undefined)
+})
+
+test('what is no origin is refused at its path', async () => {
+  const at = async (...callbackOrigins: readonly unknown[]) => await paths({ service: { callbackOrigins } })
+  assert.deepEqual(await at('https://a.example', 'a.example'), ['/service/callbackOrigins/1/origin'])
+  assert.deepEqual(await at({ origin: 'https://a.example/path' }), ['/service/callbackOrigins/0/origin'])
+  assert.deepEqual(await at({ origin: 'https://a.example', private: 'yes' }), ['/service/callbackOrigins/0/private'])
+  assert.deepEqual(await at({ origin: 'https://a.example', methods: ['GET'] }), ['/service/callbackOrigins/0/methods'])
+  assert.deepEqual(await at(5), ['/service/callbackOrigins/0'])
+})
+
+test('a callback of a tenant to where none may go is refused at the start, not with each of its calls', async () => {
+  const callbacks = { 'a/b': 'http://127.0.0.1:8080/hook', acme: 'https://hooks.example.com/' }
+  const at = ['/service/callbacks/a~1b']
+  assert.deepEqual(await paths({ service: { callbacks } }), at)
+  const allow = [{ origin: 'http://127.0.0.1:8080', private: true }, 'https://hooks.example.com']
+  assert.deepEqual(await paths({ service: { callbacks }, egress: { allow } }), at, 'rules of tools are not for it')
+  assert.deepEqual(await paths({ service: { callbacks: { acme: callbacks.acme } }, egress: { allow: [] } }), [
+    '/service/callbacks/acme',
+  ])
+  assert.ok(await load({ service: { callbacks, callbackOrigins: allow } }))
+  assert.deepEqual(await paths({ service: { callbacks: { acme: 'https://user:word@a.example/' } } }), [
+    '/service/callbacks/acme',
+  ])
+})

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type TestContext, test } from 'node:test'
+import { bridge } from './bridge.ts'
+import { lineClient } from './stdio.fixture.ts'
+
+interface Said {
+  readonly id?: unknown
+  readonly method: string
+}
+type Reply = (said: Said, response: ServerResponse) => void
+
+/** A service whose sessions end when it is told, and which answers within one as `reply` does. */
+async function forgetful(t: TestContext, reply: Reply) {
+  let [opened, refusing] = [0, false]
+  let current = ''
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.method !== 'POST') return void response.writeHead(405).end()
+    const said = JSON.parse(await new Response(request as never).text()) as Said
+    if (said.method === 'initialize') {
+      if (refusing) return json(response, { error: { message: 'Not yet.' } }, 503)
+      opened += 1
+      current = `s${opened}`
+      response.setHeader('mcp-session-id', current)
+      json(response, { jsonrpc: '2.0', id: said.id, result: {} })
+    } else if (request.headers['mcp-session-id'] !== current) {
+      json(response, { jsonrpc: '2.0', id: null, error: { code: -32_001, message: 'Session not found' } }, 404)
+    } else if (said.id === undefined) response.writeHead(202).end()
+    else reply(said, response)
+  }
+  const server = createServer((request, response) => void answer(request, response))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return {
+    client: lineClient(t, (ends) => bridge({ url, ...ends })),
+    opened: () => opened,
+    forget: () => {
+      current = 'none'
+    },
+    refuse: (yes: boolean) => {
+      refusing = yes
+    },
+  }
+}
+
+function json(response: ServerResponse, body: object, status = 200): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+
+const echo: Reply = ({ id, method }, response) => json(response, { jsonrpc: '2.0', id, result: { method } })
+
+test('requests that find their session gone at the same time are all answered, in one new session', async (t) => {
+  const { client, opened, forget } = await forgetful(t, echo)
+  await client.open()
+  for (const round of [1, 2]) {
+    forget()
+    const answers = await Promise.all(Array.from({ length: 8 }, () => client.request('ping')))
+    assert.ok(answers.every(({ result }) => result?.method === 'ping'))
+    assert.equal(opened(), 1 + round)
+  }
+})
+
+test('a session that cannot be opened again yet fails those who wait, and is tried again for the next', async (t) => {
+  const { client, forget, refuse } = await forgetful(t, echo)
+  await client.open()
+  forget()
+  refuse(true)
+  const failed = await Promise.all(Array.from({ length: 4 }, () => client.request('ping')))
+  assert.ok(failed.every(({ error }) => error?.message === 'Not yet.'))
+  refuse(false)
+  assert.deepEqual((await client.request('ping')).result, { method: 'ping' })
+})
+
+test('whatever a service answers, a request is answered under its own id', async (t) => {
+  const stream = { 'content-type': 'text/event-stream' }
+  const told = { jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 1, progress: 1 } }
+  const replies: { readonly [method: string]: (response: ServerResponse) => void } = {
+    nobody: (response) => json(response, { jsonrpc: '2.0', id: null, error: { code: -32_600, message: 'No.' } }, 400),
+    streamed: (response) =>
+      response.writeHead(200, stream).end('data: {"jsonrpc":"2.0","id":null,"error":{"code":1}}\n\n'),
+    unanswered: (response) => response.writeHead(200, stream).end(`data: ${JSON.stringify(told)}\n\n`),
+    accepted: (response) => response.writeHead(202).end(),
+    html: (response) => response.writeHead(502, { 'content-type': 'text/html' }).end('<p>'),
+    broken: (response) => response.writeHead(200, { 'content-type': 'application/json' }).end('{'),
+    gone: (response) => response.destroy(),
+    lost: (response) => json(response, { jsonrpc: '2.0', id: null, error: { code: -32_001, message: 'Lost.' } }, 404),
+  }
+  const { client } = await forgetful(t, ({ method }, response) => replies[method]?.(response))
+  await client.open()
+  for (const method of Object.keys(replies)) {
+    const { error, result } = await client.request(method)
+    assert.ok(error !== undefined && result === undefined, method)
+  }
+})

@@ -1,0 +1,226 @@
+import { pipeline, type Readable, type Writable } from 'node:stream'
+import type { JSONRPCMessage, JSONRPCRequest } from '@modelcontextprotocol/server'
+import { messageLines, mostLineBytes } from './message-lines.ts'
+import { sseData } from './sse.ts'
+
+export interface BridgeOptions {
+  /** Of the service, without a slash at its end. */
+  readonly url: string
+  readonly key?: string | undefined
+  readonly input: Readable
+  readonly output: Writable
+  /** For whoever looks after it; never for the client. */
+  readonly note: (text: string) => void
+  readonly signal: AbortSignal
+}
+
+const versionMeta = 'io.modelcontextprotocol/protocolVersion'
+const named: { readonly [method: string]: string } = {
+  'tools/call': 'name',
+  'prompts/get': 'name',
+  'resources/read': 'uri',
+  'tasks/get': 'taskId',
+  'tasks/update': 'taskId',
+  'tasks/cancel': 'taskId',
+}
+
+type Id = string | number
+
+/**
+ * Carries MCP between a client that speaks over stdio and the endpoint of a service, so that both see what they would see
+ * without it. Every request is answered under its own id, also where the service does not say whom it answers, or does not
+ * answer. A session that the service has lost, because it was started anew or nothing moved in it, is opened again under
+ * the eyes of nobody: once for all requests that found it gone, and each of them is then sent once more, which is safe
+ * because none of them was looked at. Resolves when the client has left or the signal aborts.
+ */
+export async function bridge({ url, key, input, output, note, signal }: BridgeOptions): Promise<void> {
+  const { StdioServerTransport } = await import('@modelcontextprotocol/server/stdio')
+  const lines = messageLines((answer) => void stdio.send(answer as never).catch(() => undefined))
+  const stdio = new StdioServerTransport(lines, output, { maxBufferSize: mostLineBytes })
+  const life = new AbortController()
+  const running = new Map<Id, AbortController>()
+  let session: string | undefined
+  let opening: JSONRPCRequest | undefined
+  let opened: Promise<unknown> = Promise.resolve()
+  let reopening: Promise<void> | undefined
+
+  const ask = (message: JSONRPCMessage | undefined, method: string, stop: AbortSignal): Promise<Response> =>
+    fetch(`${url}/mcp`, {
+      method,
+      signal: stop,
+      redirect: 'error',
+      headers: {
+        accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
+        ...(message === undefined ? {} : { 'content-type': 'application/json', ...bodyHeaders(message) }),
+        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+        ...(session === undefined || isOpening(message) ? {} : { 'mcp-session-id': session }),
+      },
+      ...(message === undefined ? {} : { body: JSON.stringify(message) }),
+    })
+  /** Hands on what came back for a request, or for what has no id; throws when that is no answer to it. */
+  const deliver = async (response: Response, id: Id | undefined): Promise<void> => {
+    let answered = false
+    for await (const message of messagesIn(response)) {
+      const whole = id === undefined ? message : addressed(message, id)
+      answered ||= isAnswer(whole) && whole.id === id
+      await stdio.send(whole)
+    }
+    if (id !== undefined && !answered) throw new Error(`The service ended without an answer (${response.status}).`)
+  }
+  /** What the service tells outside of requests; a stream that ends is not missed. */
+  const hear = async (): Promise<void> => {
+    const response = await ask(undefined, 'GET', life.signal)
+    if (response.ok) await deliver(response, undefined)
+    else await response.body?.cancel()
+  }
+  const open = async (message: JSONRPCRequest, stop: AbortSignal): Promise<Response> => {
+    opening = message
+    const response = await ask(message, 'POST', stop)
+    // One that is refused leaves the lost session in its place, so that the next request tries again.
+    if (response.ok) session = response.headers.get('mcp-session-id') ?? undefined
+    return response
+  }
+  const openAgain = async (message: JSONRPCRequest): Promise<void> => {
+    const response = await open(message, life.signal)
+    if (!response.ok) throw new Error(await refusalIn(response))
+    await response.body?.cancel()
+    const told = await ask({ jsonrpc: '2.0', method: 'notifications/initialized' }, 'POST', life.signal)
+    await told.body?.cancel()
+    void hear().catch(() => undefined)
+  }
+  /** Resolves when there is another session than the lost one; whoever comes while it is being opened waits for it. */
+  const reopened = async (lost: string, message: JSONRPCRequest): Promise<void> => {
+    if (session === lost) {
+      reopening ??= openAgain(message).finally(() => {
+        reopening = undefined
+      })
+    }
+    await reopening
+  }
+  const post = async (message: JSONRPCMessage, stop: AbortSignal): Promise<Response> => {
+    if (isOpening(message)) {
+      const first = open(message, stop)
+      opened = first.catch(() => undefined)
+      return first
+    }
+    // What a client sends before it has its session belongs to that session all the same.
+    await opened
+    await reopening
+    const sentIn = session
+    const response = await ask(message, 'POST', stop)
+    if (response.status !== 404 || sentIn === undefined || opening === undefined || isModern(message)) return response
+    await response.body?.cancel()
+    await reopened(sentIn, opening)
+    return ask(message, 'POST', stop)
+  }
+  const carry = async (message: JSONRPCMessage): Promise<void> => {
+    const id = 'method' in message && 'id' in message ? message.id : undefined
+    const own = new AbortController()
+    if (id !== undefined) running.set(id, own)
+    try {
+      const response = await post(message, AbortSignal.any([life.signal, own.signal]))
+      if (id === undefined && !response.ok) throw new Error(await refusalIn(response))
+      await deliver(response, id)
+      if ('method' in message && message.method === 'notifications/initialized') void hear().catch(() => undefined)
+    } catch (error) {
+      if (life.signal.aborted || own.signal.aborted) return
+      const text = error instanceof Error ? error.message : 'The service does not answer.'
+      note(`The service at ${url} could not be asked: ${text}`)
+      // Nobody waits for one that was cancelled.
+      if (id === undefined || running.get(id) !== own) return
+      await stdio.send({ jsonrpc: '2.0', id, error: { code: -32_000, message: text } })
+    } finally {
+      if (id !== undefined && running.get(id) === own) running.delete(id)
+    }
+  }
+  const take = (message: JSONRPCMessage): void => {
+    const gone = cancelledId(message)
+    // A client of 2026-07-28 cancels over HTTP by leaving, which is what the service then sees.
+    if (gone !== undefined && (isModern(message) || session === undefined)) running.get(gone)?.abort()
+    else {
+      if (gone !== undefined) running.delete(gone)
+      carry(message).catch((error: unknown) => note(String(error)))
+    }
+  }
+  await new Promise<void>((resolve) => {
+    stdio.onclose = resolve
+    stdio.onerror = (error) => note(error.message)
+    stdio.onmessage = take
+    signal.addEventListener('abort', () => void stdio.close(), { once: true })
+    pipeline(input, lines, () => undefined)
+    void stdio.start()
+  })
+  life.abort()
+  lines.destroy()
+  if (session !== undefined) await ask(undefined, 'DELETE', AbortSignal.timeout(2_000)).catch(() => undefined)
+}
+
+/** The messages of an answer, whichever form it has; throws what the service says where it does not speak JSON-RPC. */
+async function* messagesIn(response: Response): AsyncGenerator<JSONRPCMessage, void> {
+  const type = response.headers.get('content-type') ?? ''
+  if (type.startsWith('text/event-stream') && response.body !== null) {
+    for await (const data of sseData(response.body, mostLineBytes)) yield JSON.parse(data) as JSONRPCMessage
+  } else if (type.startsWith('application/json')) {
+    const body = (await response.json()) as JSONRPCMessage & Refusal
+    if (body.jsonrpc !== '2.0') throw new Error(textOf(body, response))
+    yield body
+  } else await response.body?.cancel()
+}
+
+interface Refusal {
+  readonly error?: { readonly message?: string }
+}
+
+async function refusalIn(response: Response): Promise<string> {
+  return textOf((await response.json().catch(() => ({}))) as Refusal, response)
+}
+
+function textOf({ error }: Refusal, { status }: Response): string {
+  return error?.message ?? `The service answered ${status}.`
+}
+
+/** An answer that says of no request that it is its answer, as that of the one that was asked. */
+function addressed(message: JSONRPCMessage, id: Id): JSONRPCMessage {
+  return isAnswer(message) && (message.id ?? null) === null ? ({ ...message, id } as JSONRPCMessage) : message
+}
+
+function isAnswer(message: JSONRPCMessage): message is Exclude<JSONRPCMessage, { readonly method: string }> {
+  return !('method' in message)
+}
+
+function isOpening(message: JSONRPCMessage | undefined): message is JSONRPCRequest {
+  return message !== undefined && 'method' in message && 'id' in message && message.method === 'initialize'
+}
+
+function metaOf(message: JSONRPCMessage): { readonly [name: string]: unknown } {
+  const params = 'params' in message ? message.params : undefined
+  return ((params as { readonly _meta?: unknown } | undefined)?._meta ?? {}) as { readonly [name: string]: unknown }
+}
+
+function isModern(message: JSONRPCMessage): boolean {
+  return typeof metaOf(message)[versionMeta] === 'string'
+}
+
+function cancelledId(message: JSONRPCMessage): Id | undefined {
+  if (!('method' in message) || message.method !== 'notifications/cancelled') return undefined
+  return (message.params as { readonly requestId?: Id } | undefined)?.requestId
+}
+
+/** What 2026-07-28 wants in the headers of a request besides its body. */
+function bodyHeaders(message: JSONRPCMessage): { readonly [name: string]: string } {
+  const version = metaOf(message)[versionMeta]
+  if (typeof version !== 'string' || !('method' in message)) return {}
+  const member = named[message.method]
+  const name = member === undefined ? undefined : (message.params as { readonly [name: string]: unknown })[member]
+  return {
+    'mcp-protocol-version': version,
+    'mcp-method': message.method,
+    ...(typeof name === 'string' ? { 'mcp-name': headerText(name) } : {}),
+  }
+}
+
+/** A text as a header holds it: as it is, or in the form that MCP has for what a header cannot hold. */
+function headerText(text: string): string {
+  const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?.*\?=$/.test(text)
+  return plain ? text : `=?base64?${Buffer.from(text, 'utf8').toString('base64')}?=`
+}

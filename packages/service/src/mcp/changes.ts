@@ -1,0 +1,51 @@
+import type { Identity } from '@gantry/contract'
+import type { Surface } from './surface.ts'
+
+/**
+ * Tells those who listen when what they would be shown has changed, each by what he may see, so that nobody hears of
+ * tools that are not there for him. It looks by itself, because tools change with backends, configuration and policy.
+ */
+export interface Changes {
+  /** Returns the function that ends it. */
+  listen(identity: Identity, changed: () => void): () => void
+  close(): void
+}
+
+const everyMs = 1_000
+
+export function createChanges(
+  { hashFor, state }: Pick<Surface, 'hashFor' | 'state'>,
+  lookMs: number = everyMs,
+): Changes {
+  const listening = new Set<{ readonly identity: Identity; readonly changed: () => void; hash: string }>()
+  let timer: NodeJS.Timeout | undefined
+  let before: readonly unknown[] = []
+  const look = (): void => {
+    const now = state()
+    if (now.length === before.length && now.every((one, at) => one === before[at])) return
+    before = now
+    for (const one of listening) {
+      const hash = hashFor(one.identity)
+      if (hash === one.hash) continue
+      one.hash = hash
+      one.changed()
+    }
+  }
+  return {
+    listen(identity, changed) {
+      const one = { identity, changed, hash: hashFor(identity) }
+      listening.add(one)
+      timer ??= setInterval(look, lookMs).unref()
+      return () => {
+        listening.delete(one)
+        if (listening.size > 0) return
+        clearInterval(timer)
+        timer = undefined
+      }
+    },
+    close() {
+      clearInterval(timer)
+      listening.clear()
+    },
+  }
+}

@@ -1,0 +1,92 @@
+import { type Identity, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { compactTools } from './compact-tools.ts'
+import type { McpHost } from './host.ts'
+import type { Prepared, Surface } from './surface.ts'
+import type { CalledTool } from './tool-result.ts'
+
+const pageSize = 1_000
+const mostTools = 100_000
+
+type Answering = (args: JsonObject, identity: Identity, signal: AbortSignal) => Promise<Json>
+
+/** Seven tools in place of all: a model that has many finds, reads and runs only those that it needs. */
+export function compactSurface(host: McpHost): Surface {
+  const answers: { readonly [name: string]: Answering } = {
+    async search_tools({ query, ...filter }, identity, signal) {
+      const { items, cursor } = await host.executor.search(String(query), { ...filter, identity, signal })
+      return { tools: items, ...(cursor === undefined ? {} : { cursor }) } as unknown as Json
+    },
+    async describe_tool({ tool, level = 'schema' }, identity) {
+      return (await host.executor.describe(String(tool), { level: level as 'schema', identity })) as unknown as Json
+    },
+    list_namespaces: async (_args, identity) => ({ namespaces: await namespacesFor(host, identity) }),
+    async list_tool_examples({ tool }, identity) {
+      const doc = await host.executor.describe(String(tool), { level: 'full', examples: 20, identity })
+      return { tool: doc.id, examples: doc.examples ?? [] } as unknown as Json
+    },
+  }
+  const runs: { readonly [name: string]: (args: JsonObject) => Prepared } = {
+    run_tool: ({ tool, args = {} }) => ({ kind: 'run', input: { kind: 'call', tool: String(tool), args } }),
+    run_chain: ({ steps, input }) => ({
+      kind: 'run',
+      input: { kind: 'chain', args: { steps, ...(input === undefined ? {} : { input }) } },
+    }),
+    run_code: (args) => ({ kind: 'run', input: { kind: 'call', tool: 'code:program', args } }),
+  }
+  return {
+    list: async () => ({ tools: compactTools }),
+    prepare(name, args, identity) {
+      checkArgs(name, args)
+      if (Object.hasOwn(runs, name)) return runs[name]?.(args) as Prepared
+      const answer = answers[name]
+      return { kind: 'answer', answer: async (signal) => told(await (answer as Answering)(args, identity, signal)) }
+    },
+    hashFor: () => 'compact',
+    state: () => [],
+  }
+}
+
+/** Refuses what the schema of a tool does not say; what its members hold is checked by whoever uses them. */
+function checkArgs(name: string, args: JsonObject): void {
+  const tool = compactTools.find((one) => one.name === name)
+  if (tool === undefined) throw new ToolError('TOOL_NOT_FOUND', 'No tool has this name.')
+  const { properties, required = [] } = tool.inputSchema as {
+    readonly properties: { readonly [name: string]: { readonly type?: string } }
+    readonly required?: readonly string[]
+  }
+  const faults = new Map(required.filter((key) => !Object.hasOwn(args, key)).map((key) => [key, 'is missing']))
+  for (const [key, value] of Object.entries(args)) {
+    const known = Object.hasOwn(properties, key) ? properties[key] : undefined
+    if (known === undefined) faults.set(key, 'is not known')
+    else if (known.type !== undefined && !fits(known.type, value)) faults.set(key, `must be ${known.type}`)
+  }
+  const issues = [...faults].map(([key, message]) => ({ path: `/${key.slice(0, 100)}`, message }))
+  if (issues.length === 0) return
+  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
+  throw new ToolError('INPUT_INVALID', `The arguments of ${name} do not fit: ${text}.`, { details: { issues } })
+}
+
+function fits(type: string, value: Json | undefined): boolean {
+  if (type === 'array') return Array.isArray(value)
+  if (type === 'integer') return Number.isSafeInteger(value)
+  if (type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return typeof value === type
+}
+
+function told(output: Json): CalledTool {
+  return { content: [{ type: 'text', text: JSON.stringify(output) }], structuredContent: output }
+}
+
+/** The namespaces that a caller sees tools of, with how many. */
+async function namespacesFor({ executor }: McpHost, identity: Identity): Promise<Json[]> {
+  await executor.ready()
+  const counts = new Map<string, number>()
+  let seen = 0
+  for (let cursor: string | undefined, more = true; more && seen < mostTools; more = cursor !== undefined) {
+    const page = executor.tools({ identity, limit: pageSize, ...(cursor === undefined ? {} : { cursor }) })
+    for (const { tool } of page.items) counts.set(tool.namespace, (counts.get(tool.namespace) ?? 0) + 1)
+    seen += page.items.length
+    cursor = page.cursor
+  }
+  return [...counts].map(([namespace, tools]) => ({ namespace, tools }))
+}

@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { test } from 'node:test'
+import { owner } from '../http/http.fixture.ts'
+import type { Arrival } from '../http/serve.ts'
+import { directCall } from './direct-call.ts'
+import type { McpParts } from './server.ts'
+
+test('a request that ends by a fault of ours leaves nothing behind that writes into its answer', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  const written: string[] = []
+  const response = {
+    writeHead: () => response,
+    write: (text: string) => written.push(text),
+  } as unknown as ServerResponse
+  const begun = Promise.withResolvers<never>()
+  const parts = {
+    surface: { prepare: () => ({ kind: 'answer', answer: () => begun.promise }) },
+  } as unknown as McpParts
+  const { signal } = new AbortController()
+  const answer = directCall(parts, {})(
+    { response } as unknown as Arrival,
+    { stop: signal, gone: signal },
+    { id: 1, params: { name: 'demo__add' } },
+    owner,
+  )
+  t.mock.timers.tick(10_000)
+  assert.equal(written.length, 1, 'a client that waits is told so')
+  begun.reject(new TypeError('a fault'))
+  await assert.rejects(answer, TypeError)
+  t.mock.timers.tick(60_000)
+  assert.equal(written.length, 1)
+})

@@ -1,0 +1,61 @@
+import type { IncomingMessage } from 'node:http'
+import { ToolError } from '@gantry/contract'
+import { json } from '../http/answer.ts'
+import type { Mount } from '../http/mount.ts'
+import { problem } from '../http/problems.ts'
+
+/** What clients are told of how to be let in. */
+export interface ResourceSettings {
+  /** Where the endpoint is for those outside, when that is not the address that they ask, because of a proxy. */
+  readonly url?: string | undefined
+  /** Whose tokens are taken now; without any there is nothing to tell. */
+  readonly issuers: () => readonly string[]
+  /** What those need who may use it. */
+  readonly permission?: string | undefined
+}
+
+const wellKnown = '/.well-known/oauth-protected-resource'
+
+/** The documents of RFC 9728, at the address that belongs to `/mcp` and at the one for the whole server. */
+export function resourceMounts(settings: ResourceSettings): readonly Mount[] {
+  return [`${wellKnown}/mcp`, wellKnown].map((path) => ({
+    path,
+    async handle({ request }) {
+      const issuers = settings.issuers()
+      if (issuers.length === 0) return problem(new ToolError('NOT_FOUND', 'Tokens of no issuer are taken here.'))
+      if (request.method !== 'GET' && request.method !== 'HEAD') {
+        return problem(new ToolError('NOT_FOUND', 'This takes GET, HEAD.'), 405, { allow: 'GET, HEAD' })
+      }
+      const resource = resourceUrl(settings, request)
+      if (resource === null) return problem(new ToolError('PAYLOAD_INVALID', 'The Host of the request is no address.'))
+      return json({
+        resource: settings.url ?? resource.href,
+        authorization_servers: issuers,
+        bearer_methods_supported: ['header'],
+        resource_name: 'Gantry',
+        ...(settings.permission === undefined ? {} : { scopes_supported: [settings.permission] }),
+      })
+    },
+  }))
+}
+
+/** What `WWW-Authenticate` says to one who was not let in, or undefined when a credential would not help. */
+export function challengeOf(error: unknown, settings: ResourceSettings, request: IncomingMessage): string | undefined {
+  if (!ToolError.is(error)) return undefined
+  const url = resourceUrl(settings, request)
+  const told = url === null || settings.issuers().length === 0 ? [] : [`resource_metadata="${metadataOf(url)}"`]
+  const scope = settings.permission === undefined ? [] : [`scope="${settings.permission}"`]
+  if (error.code === 'DENIED') return ['Bearer error="insufficient_scope"', ...scope, ...told].join(', ')
+  if (error.code !== 'UNAUTHENTICATED') return undefined
+  const shown = request.headers.authorization === undefined ? [] : ['error="invalid_token"']
+  return ['Bearer realm="gantry"', ...shown, ...scope, ...told].join(', ')
+}
+
+function metadataOf({ protocol, host, pathname }: URL): string {
+  return `${protocol}//${host}${wellKnown}${pathname}`
+}
+
+/** The address of the endpoint: the one that is configured, or else the one that was asked; null when that is none. */
+function resourceUrl({ url }: ResourceSettings, { headers, socket }: IncomingMessage): URL | null {
+  return URL.parse(url ?? `${'encrypted' in socket ? 'https' : 'http'}://${headers.host ?? 'localhost'}/mcp`)
+}

@@ -1,0 +1,150 @@
+import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import type {
+  CallToolRequestParams,
+  CallToolResult,
+  InputRequiredResult,
+  Server,
+  ServerCapabilities,
+  ServerContext,
+  ServerOptions,
+} from '@modelcontextprotocol/server'
+import { callTool, type Hearing, traceOf } from './call-tool.ts'
+import type { McpHost } from './host.ts'
+import { refusing } from './refusing.ts'
+import { serveResources } from './resources.ts'
+import type { McpSdk } from './sdk.ts'
+import { createSurface, type Surface, type SurfaceOptions } from './surface.ts'
+import { serveTasks, tasksExtension } from './tasks.ts'
+import type { McpTool, Revision } from './tool-list.ts'
+import { type CalledTool, createResultWriter, type ResultWriter } from './tool-result.ts'
+
+/** What somebody adds to the tools of Gantry: prompts, say, or tools that ask their client back. */
+export interface McpExtension {
+  capabilities?(era: Era): ServerCapabilities
+  readonly options?: Pick<ServerOptions, 'requestState'>
+  /** Tools of its own, listed before all others. */
+  readonly tools?: readonly McpTool[]
+  /** Calls one of them. */
+  call?(params: CallToolRequestParams, ctx: ServerContext): Promise<CallToolResult | InputRequiredResult>
+  /** Puts further handlers onto a server, in the place of those of Gantry if need be. */
+  extend?(server: Server, era: Era): void
+}
+
+/** Clients of 2026-07-28, and all before. */
+export type Era = 'legacy' | 'modern'
+
+export interface McpServerOptions extends SurfaceOptions {
+  readonly host: McpHost
+  readonly version: string
+  /** Who calls, where no request says so. */
+  readonly identity?: Identity
+  readonly extension?: McpExtension
+}
+
+/** Everything that the servers of one host share. */
+export interface McpParts {
+  readonly host: McpHost
+  readonly surface: Surface
+  readonly write: ResultWriter
+  readonly info: { readonly name: string; readonly title: string; readonly version: string }
+  readonly extension?: McpExtension | undefined
+  readonly identityOf: (ctx: Pick<ServerContext, 'http'>) => Identity
+}
+
+export function createMcpParts({ host, version, identity, extension, ...shown }: McpServerOptions): McpParts {
+  return {
+    host,
+    surface: createSurface(host, shown),
+    write: createResultWriter(),
+    info: { name: 'gantry', title: 'Gantry', version },
+    extension,
+    identityOf(ctx) {
+      const found = (ctx.http?.authInfo?.extra?.identity as Identity | undefined) ?? identity
+      // Every door says who asks before a server hears of it.
+      if (found === undefined) throw new ToolError('UNAUTHENTICATED', 'The caller is not known.')
+      return found
+    },
+  }
+}
+
+/** A server for one connection, or one request; everything it does is in the name of whoever asks. */
+export function createMcpServer(sdk: McpSdk, parts: McpParts, era: Era): Server {
+  const { host, surface, write, info, extension, identityOf } = parts
+  const revision: Revision = era === 'modern' ? '2026-07-28' : '2025-11-25'
+  const server = new sdk.Server({ ...info }, { ...extension?.options, capabilities: capabilitiesOf(parts, era) })
+  let level: LoggingLevel | undefined
+  if (era === 'legacy') {
+    server.setRequestHandler('logging/setLevel', ({ params }) => {
+      level = params.level
+      return {}
+    })
+  }
+  server.setRequestHandler('tools/list', async ({ params }, ctx) => {
+    const { tools, nextCursor } = await refusing(sdk, () => surface.list(params?.cursor, identityOf(ctx), revision))
+    const own = params?.cursor === undefined ? (extension?.tools ?? []) : []
+    return { tools: [...own, ...tools] as never, ...(nextCursor === undefined ? {} : { nextCursor }) }
+  })
+  server.setRequestHandler('tools/call', async ({ params }, ctx) => {
+    if (extension?.call !== undefined && isOwn(extension, params.name)) return extension.call(params, ctx)
+    const args = (params.arguments ?? {}) as JsonObject
+    const call = { name: params.name, args, identity: identityOf(ctx), revision, signal: ctx.mcpReq.signal }
+    const called: CalledTool = await refusing(sdk, () =>
+      callTool({ surface, host, write }, { ...call, ...traceOf(params._meta), hearing: hearingOf(ctx, level) }),
+    )
+    return called as never
+  })
+  if (host.artifact !== undefined) serveResources(sdk, server, parts)
+  if (host.durable !== undefined) serveTasks(sdk, server, parts, era)
+  extension?.extend?.(server, era)
+  return server
+}
+
+function capabilitiesOf({ host, extension }: McpParts, era: Era): ServerCapabilities {
+  const tasks =
+    era === 'modern'
+      ? { extensions: { [tasksExtension]: {} } }
+      : { tasks: { list: {}, cancel: {}, requests: { tools: { call: {} } } } }
+  return {
+    tools: { listChanged: true },
+    logging: {},
+    ...(host.artifact === undefined ? {} : { resources: {} }),
+    ...(host.durable === undefined ? {} : tasks),
+    ...extension?.capabilities?.(era),
+  }
+}
+
+/** Whether a call of this name is the extension's. */
+export function isOwn({ tools }: McpExtension, name: string): boolean {
+  return tools?.some((tool) => tool.name === name) === true
+}
+
+type LoggingLevel = Parameters<ServerContext['mcpReq']['log']>[0]
+
+const severities: readonly LoggingLevel[] = [
+  ...(['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const),
+]
+const logLevelMeta = 'io.modelcontextprotocol/logLevel'
+
+/**
+ * What one who asks wants to hear while his call runs: with nothing of it, the call costs less. A client of 2026-07-28
+ * says from which level on it wants log lines with each request, one of an earlier revision once for its session.
+ */
+function hearingOf({ mcpReq }: ServerContext, level: LoggingLevel | undefined): Hearing | undefined {
+  const token = mcpReq._meta?.progressToken
+  const asked = (mcpReq.envelope as { readonly [name: string]: unknown } | undefined)?.[logLevelMeta] ?? level
+  const from = severities.indexOf(asked as LoggingLevel)
+  if (token === undefined && from === -1) return undefined
+  const log: Hearing['log'] = async (one, data) => {
+    if (severities.indexOf(one) >= from) await mcpReq.log(one, data)
+  }
+  const progress: Hearing['progress'] = (done, total, message) =>
+    mcpReq.notify({
+      method: 'notifications/progress',
+      params: {
+        ...{ progressToken: token, progress: done },
+        ...(total === undefined ? {} : { total }),
+        ...(message === undefined ? {} : { message }),
+      },
+    })
+  return { ...(from === -1 ? {} : { log }), ...(token === undefined ? {} : { progress }) }
+}

@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { defineTool } from '@gantry/core'
+import { fakeService } from '../http/service.fixture.ts'
+import { accept, envelope, openMcp, revision } from './mcp.fixture.ts'
+import { sseData } from './sse.ts'
+
+const later = defineTool({
+  ...{ namespace: 'later', name: 'one', description: 'Comes later.', effect: 'read', inputSchema: { type: 'object' } },
+  run: () => 1,
+})
+
+test('a session is there for the one who opened it, and for nobody else', async (t) => {
+  const { session, otherKey, server, key } = await openMcp(t)
+  const open = await session()
+  assert.equal((await open.request('tools/list')).result.tools.length, 5)
+  const hijacked = await open.send({ id: 9, method: 'tools/list', params: {} }, { key: otherKey })
+  assert.equal(hijacked.response.status, 404)
+  const invented = await open.send({ id: 9, method: 'tools/list' }, { headers: { 'mcp-session-id': 'x'.repeat(32) } })
+  assert.equal(invented.response.status, 404)
+  // What is said of the session of another is, to the letter, what is said of one that never was.
+  assert.deepEqual(hijacked.messages, invented.messages)
+  for (const method of ['GET', 'DELETE']) {
+    const headers = { accept, 'mcp-session-id': open.id, authorization: `Bearer ${otherKey}` }
+    assert.equal((await fetch(`${server.url}/mcp`, { method, headers })).status, 404)
+  }
+  assert.equal((await open.request('tools/list')).result.tools.length, 5)
+  const headers = { 'mcp-session-id': open.id, authorization: `Bearer ${key}` }
+  assert.equal((await fetch(`${server.url}/mcp`, { method: 'DELETE', headers })).status, 200)
+  assert.equal((await open.send({ id: 9, method: 'tools/list' })).response.status, 404)
+})
+
+test('nobody has more sessions than he may: the one that he has not used for longest ends', async (t) => {
+  const { session, otherKey } = await openMcp(t, { limits: { sessionsEach: 2 } })
+  const [first, second, other] = [await session(), await session(), await session(otherKey)]
+  await first.request('ping')
+  const third = await session()
+  assert.equal((await second.send({ id: 1, method: 'ping' })).response.status, 404)
+  for (const open of [first, third, other]) assert.deepEqual((await open.request('ping')).result, {})
+})
+
+test('when all sessions are taken by others, a new one is refused', async (t) => {
+  const { session, otherKey, post } = await openMcp(t, { limits: { sessions: 1 } })
+  await session(otherKey)
+  const params = { protocolVersion: '2025-11-25', clientInfo: { name: 'test', version: '1' }, capabilities: {} }
+  const refused = await post('/mcp', { jsonrpc: '2.0', id: 1, method: 'initialize', params }, { accept })
+  assert.equal(refused.status, 503)
+})
+
+test('a session in which nothing moves ends', async (t) => {
+  const { session } = await openMcp(t, { limits: { idleMs: 20 } })
+  const open = await session()
+  while ((await open.send({ id: 1, method: 'ping' })).response.status !== 404) {
+    await new Promise((resolve) => setTimeout(resolve, 60))
+  }
+})
+
+test('without sessions every request of an earlier revision stands for itself', async (t) => {
+  const { post } = await openMcp(t, { sessions: 'none' })
+  const body = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'demo__add', arguments: { a: 1, b: 2 } } }
+  const answer = await post('/mcp', body, { accept })
+  assert.equal(answer.status, 200)
+  assert.match(await answer.text(), /"structuredContent":\{"result":3\}/)
+})
+
+test('those who listen hear that their tools have changed, and of nothing else', async (t) => {
+  const service = fakeService()
+  const { session, server, key } = await openMcp(t, { lookMs: 10 }, service)
+  const leave = new AbortController()
+  t.after(() => leave.abort())
+  const open = await session()
+  const old = await fetch(`${server.url}/mcp`, {
+    headers: { accept: 'text/event-stream', 'mcp-session-id': open.id, authorization: `Bearer ${key}` },
+    signal: leave.signal,
+  })
+  const listen = {
+    jsonrpc: '2.0',
+    id: 'l',
+    method: 'subscriptions/listen',
+    params: { notifications: { toolsListChanged: true }, _meta: envelope },
+  }
+  const now = await fetch(`${server.url}/mcp`, {
+    method: 'POST',
+    body: JSON.stringify(listen),
+    signal: leave.signal,
+    headers: {
+      ...{ accept, 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      ...{ 'mcp-protocol-version': revision, 'mcp-method': 'subscriptions/listen' },
+    },
+  })
+  const streams = [old, now].map((response) => sseData(response.body as ReadableStream<Uint8Array>, 10_000))
+  const [, fresh] = streams
+  assert.match(String((await fresh?.next())?.value), /subscriptions\/acknowledged/)
+  ;(service.executor as unknown as { register(tool: unknown): void }).register(later)
+  for (const stream of streams) assert.match(String((await stream.next()).value), /notifications\/tools\/list_changed/)
+})
+
+test('nobody has more streams than he may', async (t) => {
+  const { modern } = await openMcp(t, { limits: { streamsEach: 0 } })
+  const { response } = await modern('subscriptions/listen', { notifications: { toolsListChanged: true } })
+  assert.equal(response.status, 503)
+})

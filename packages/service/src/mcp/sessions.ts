@@ -1,0 +1,186 @@
+import { randomBytes } from 'node:crypto'
+import type { Identity } from '@gantry/contract'
+import { canonicalJson } from '@gantry/core'
+import type {
+  McpHandlerRequestOptions,
+  Server,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server'
+import type { Changes } from './changes.ts'
+import type { McpSdk } from './sdk.ts'
+
+export interface SessionLimits {
+  /** Of all callers together, and of one. */
+  readonly sessions: number
+  readonly sessionsEach: number
+  /** A session that nothing moves in for so long ends. */
+  readonly idleMs: number
+  /** Streams of `subscriptions/listen`, of all callers together and of one. */
+  readonly streams: number
+  readonly streamsEach: number
+}
+
+export const defaultSessionLimits: SessionLimits = {
+  sessions: 1_000,
+  sessionsEach: 100,
+  idleMs: 30 * 60_000,
+  streams: 1_000,
+  streamsEach: 50,
+}
+
+/**
+ * Clients of revisions before 2026-07-28, which first make a session and then speak within it. A session belongs to the
+ * identity that opened it, with all that it may do: to anybody else, and to the same one once he may do more or less, it
+ * is not there. It lives in this process only; a client whose session is gone opens another.
+ */
+export interface Sessions {
+  post(request: Request, body: unknown, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
+  /** GET, the stream of a session, or DELETE, its end. */
+  other(request: Request, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
+  /** Whether a request is one of a session that is open for this identity. */
+  holds(request: Request, identity: Identity): boolean
+  readonly size: number
+  close(): Promise<void>
+}
+
+interface Session {
+  readonly transport: WebStandardStreamableHTTPServerTransport
+  readonly owner: string
+  /** Requests and streams that are open. */
+  open: number
+  usedAt: number
+  end(): Promise<void>
+}
+
+export function createSessions(
+  sdk: McpSdk,
+  make: () => Server,
+  changes: Changes,
+  given: Partial<SessionLimits> = {},
+): Sessions {
+  const limits = { ...defaultSessionLimits, ...given }
+  const sessions = new Map<string, Session>()
+  const sweep = setInterval(
+    () => {
+      const oldest = performance.now() - limits.idleMs
+      for (const session of sessions.values()) if (session.open === 0 && session.usedAt < oldest) void session.end()
+    },
+    Math.min(60_000, limits.idleMs),
+  ).unref()
+
+  /** Makes room for one more of this owner, if need be by ending the one that he has not used for longest. */
+  const isRoom = async (owner: string): Promise<boolean> => {
+    const own = [...sessions.values()].filter((session) => session.owner === owner)
+    if (own.length < limits.sessionsEach && sessions.size < limits.sessions) return true
+    const idle = own.filter(({ open }) => open === 0).sort((a, b) => a.usedAt - b.usedAt)[0]
+    await idle?.end()
+    return idle !== undefined
+  }
+  const open = async (identity: Identity, owner: string): Promise<Session> => {
+    const server = make()
+    const transport = new sdk.WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: () => randomBytes(24).toString('base64url'),
+      onsessioninitialized: (id) => void sessions.set(id, session),
+      onsessionclosed: () => session.end(),
+    })
+    const unhear = changes.listen(identity, () => void server.sendToolListChanged().catch(() => undefined))
+    const session: Session = {
+      ...{ transport, owner, open: 0, usedAt: performance.now() },
+      async end() {
+        unhear()
+        if (transport.sessionId !== undefined) sessions.delete(transport.sessionId)
+        await server.close().catch(() => undefined)
+      },
+    }
+    await server.connect(transport)
+    return session
+  }
+  const within = async (session: Session, request: Request, how: McpHandlerRequestOptions): Promise<Response> => {
+    session.open += 1
+    const done = (): void => {
+      session.open -= 1
+      session.usedAt = performance.now()
+    }
+    try {
+      const response = await session.transport.handleRequest(request, how)
+      return watched(response, done)
+    } catch (error) {
+      done()
+      throw error
+    }
+  }
+  const found = (request: Request, identity: Identity): Session | undefined => {
+    const session = sessions.get(request.headers.get('mcp-session-id') ?? '')
+    return session?.owner === canonicalJson(identity as never) ? session : undefined
+  }
+  return {
+    async post(request, body, identity, how) {
+      if (request.headers.has('mcp-session-id')) {
+        const session = found(request, identity)
+        return session === undefined ? absent() : within(session, request, how)
+      }
+      if (!sdk.isInitializeRequest(body)) return refused(400, -32_000, 'Bad Request: Mcp-Session-Id header is required')
+      const owner = canonicalJson(identity as never)
+      if (!(await isRoom(owner))) return refused(503, -32_000, 'Too many sessions are open; close one, or try later.')
+      const session = await open(identity, owner)
+      const response = await within(session, request, how)
+      if (session.transport.sessionId === undefined) await session.end()
+      return response
+    },
+    async other(request, identity, how) {
+      const session = found(request, identity)
+      if (session !== undefined) return within(session, request, how)
+      if (request.headers.has('mcp-session-id')) return absent()
+      return refused(request.method === 'GET' ? 405 : 400, -32_000, 'There is no session without Mcp-Session-Id.')
+    },
+    holds: (request, identity) => found(request, identity) !== undefined,
+    get size() {
+      return sessions.size
+    },
+    async close() {
+      clearInterval(sweep)
+      await Promise.all([...sessions.values()].map((session) => session.end()))
+    },
+  }
+}
+
+/** The same answer, with word when it has been read to its end, or nobody reads it any more. */
+export function watched(response: Response, done: () => void): Response {
+  if (response.body === null) {
+    done()
+    return response
+  }
+  let ended = false
+  const end = (): void => {
+    if (!ended) done()
+    ended = true
+  }
+  const reader = response.body.getReader()
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done: last, value } = await reader.read()
+        if (value !== undefined) controller.enqueue(value)
+        if (!last) return
+        end()
+        controller.close()
+      } catch (error) {
+        end()
+        controller.error(error)
+      }
+    },
+    async cancel(reason) {
+      end()
+      await reader.cancel(reason)
+    },
+  })
+  return new Response(body, { status: response.status, headers: response.headers })
+}
+
+function absent(): Response {
+  return refused(404, -32_001, 'Session not found')
+}
+
+export function refused(status: number, code: number, message: string): Response {
+  return Response.json({ jsonrpc: '2.0', error: { code, message }, id: null }, { status })
+}

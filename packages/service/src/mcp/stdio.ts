@@ -1,0 +1,52 @@
+import { pipeline, type Readable, type Writable } from 'node:stream'
+import type { Server } from '@modelcontextprotocol/server'
+import { createChanges } from './changes.ts'
+import { messageLines, mostLineBytes } from './message-lines.ts'
+import { loadSdk } from './sdk.ts'
+import { createMcpParts, createMcpServer, type McpServerOptions } from './server.ts'
+
+export interface StdioOptions extends McpServerOptions {
+  readonly input: Readable
+  readonly output: Writable
+  readonly note: (text: string) => void
+  readonly signal: AbortSignal
+  /** How often it is looked whether tools have changed. */
+  readonly lookMs?: number
+}
+
+/** Serves one client over stdio, from a host in this process. Resolves when it has left or the signal aborts. */
+export async function serveOverStdio({ input, output, note, signal, lookMs, ...options }: StdioOptions): Promise<void> {
+  const [sdk, { serveStdio, StdioServerTransport }] = await Promise.all([
+    loadSdk(),
+    import('@modelcontextprotocol/server/stdio'),
+  ])
+  const parts = createMcpParts(options)
+  const changes = createChanges(parts.surface, lookMs)
+  const { identity } = options
+  const make = (era: 'legacy' | 'modern'): Server => {
+    const server = createMcpServer(sdk, parts, era)
+    // The one that only probes what the server speaks is never connected, and hears of nothing.
+    if (identity !== undefined) changes.listen(identity, () => void server.sendToolListChanged().catch(() => undefined))
+    return server
+  }
+  const lines = messageLines((answer) => void transport.send(answer as never).catch(() => undefined))
+  const transport = new StdioServerTransport(lines, output, { maxBufferSize: mostLineBytes })
+  pipeline(input, lines, () => undefined)
+  const handle = serveStdio(({ era }) => make(era), { transport, onerror: ({ message }) => note(message) })
+  // The transport closes when the input ends, and when what comes there cannot be a message any more.
+  const closed = new Promise<void>((resolve) => {
+    const { onclose } = transport
+    transport.onclose = () => {
+      onclose?.()
+      resolve()
+    }
+  })
+  const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+  try {
+    if (!signal.aborted) await Promise.race([closed, stopped])
+  } finally {
+    changes.close()
+    await handle.close()
+    lines.destroy()
+  }
+}

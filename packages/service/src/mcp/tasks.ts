@@ -1,0 +1,155 @@
+import { type CallView, type Identity, type Json, ToolError } from '@gantry/contract'
+import type { Server, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
+import type { McpHost } from './host.ts'
+import { refusing } from './refusing.ts'
+import type { McpSdk } from './sdk.ts'
+import type { Era, McpParts } from './server.ts'
+import type { Revision } from './tool-list.ts'
+
+/** The extension of 2026-07-28 that tasks are; 2025-11-25 has them among its own. */
+export const tasksExtension = 'io.modelcontextprotocol/tasks'
+const relatedTask = 'io.modelcontextprotocol/related-task'
+const capabilitiesMeta = 'io.modelcontextprotocol/clientCapabilities'
+/** How often a client should look. */
+const pollMs = 1_000
+const waitMs = 60_000
+const longestId = 200
+
+type Durable = NonNullable<McpHost['durable']>
+
+/**
+ * A task is a kept call, under the same id: it outlives the connection, the client and this process, and is there for
+ * the principal who made it and for nobody else. `working` until the call has its one outcome, then `cancelled`, or
+ * `completed` with the result of the tool, which may tell of an error; `failed` is not among a call's ends. A call that
+ * waits for approval is working, because it is not its caller who is asked.
+ */
+export async function taskCall(durable: Durable, taskId: string, identity: Identity): Promise<CallView> {
+  const absent = new ToolError('NOT_FOUND', 'There is no task of this id.')
+  const view = await durable.call(taskId, identity).catch((error: unknown) => {
+    throw ToolError.is(error) && error.code === 'NOT_FOUND' ? absent : error
+  })
+  if (view.principal !== identity.principal) throw absent
+  return view
+}
+
+const notes: { readonly [state: string]: string } = {
+  queued: 'It waits for a worker.',
+  delayed: 'It waits for its time.',
+  asked: 'It waits for the approval of a person.',
+}
+
+interface TaskFacts {
+  readonly taskId: string
+  readonly status: 'working' | 'completed' | 'cancelled'
+  readonly statusMessage?: string
+  readonly createdAt: string
+  readonly lastUpdatedAt: string
+}
+
+function factsOf({ callId, state, createdAt, startedAt, finishedAt, result }: CallView): TaskFacts {
+  const status = result === undefined ? 'working' : result.status === 'cancelled' ? 'cancelled' : 'completed'
+  const note = notes[state]
+  return {
+    ...{ taskId: callId, status, createdAt, lastUpdatedAt: finishedAt ?? startedAt ?? createdAt },
+    ...(note === undefined ? {} : { statusMessage: note }),
+  }
+}
+
+/** The task that a call became, as each revision tells it. */
+export function createdTask(view: CallView, revision: Revision): { readonly [member: string]: unknown } {
+  const facts = factsOf(view)
+  if (revision === '2025-11-25') return { task: { ...facts, ttl: null, pollInterval: pollMs } }
+  return { resultType: 'task', ...facts, status: 'working', ttlMs: null, pollIntervalMs: pollMs }
+}
+
+/** Whether the client of a request of 2026-07-28 knows tasks. */
+export function knowsTasks(meta: unknown): boolean {
+  const { [capabilitiesMeta]: said } = (meta ?? {}) as { readonly [name: string]: unknown }
+  const { extensions } = (said ?? {}) as { readonly extensions?: unknown }
+  return typeof extensions === 'object' && extensions !== null && Object.hasOwn(extensions, tasksExtension)
+}
+
+export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Era): void {
+  const { host, write, identityOf } = parts
+  const durable = host.durable as Durable
+  const on = (
+    method: string,
+    handle: (
+      params: TaskParams,
+      identity: Identity,
+      ctx: ServerContext,
+    ) => Promise<{ readonly [name: string]: unknown }>,
+  ): void =>
+    server.setRequestHandler(method, { params: taskParams }, (params, ctx) => {
+      if (era === 'modern' && !knowsTasks(ctx.mcpReq.envelope)) {
+        const requiredCapabilities = { extensions: { [tasksExtension]: {} } }
+        throw new sdk.MissingRequiredClientCapabilityError({ requiredCapabilities })
+      }
+      return refusing(sdk, () => handle(params, identityOf(ctx), ctx)) as never
+    })
+  const called = (view: CallView, revision: Revision) =>
+    view.result === undefined ? undefined : write(view.result, revision)
+
+  if (era === 'modern') {
+    on('tasks/get', async ({ taskId }, identity) => {
+      const view = await taskCall(durable, taskId, identity)
+      const facts = { ...factsOf(view), ttlMs: null, pollIntervalMs: pollMs }
+      return facts.status === 'completed' ? { ...facts, result: called(view, '2026-07-28') as unknown as Json } : facts
+    })
+    on('tasks/cancel', async ({ taskId }, identity) => {
+      await taskCall(durable, taskId, identity)
+      await durable.cancel(taskId, identity)
+      return {}
+    })
+    // No call of ours asks its caller for anything, so that there is nothing to answer.
+    on('tasks/update', async ({ taskId }, identity) => {
+      await taskCall(durable, taskId, identity)
+      return {}
+    })
+    return
+  }
+  const told = (view: CallView) => ({ ...factsOf(view), ttl: null, pollInterval: pollMs })
+  on('tasks/get', async ({ taskId }, identity) => told(await taskCall(durable, taskId, identity)))
+  on('tasks/cancel', async ({ taskId }, identity) => {
+    const before = await taskCall(durable, taskId, identity)
+    if (before.result !== undefined) throw new ToolError('INPUT_INVALID', 'The task has ended; it cannot be cancelled.')
+    const after = await durable.cancel(taskId, identity)
+    return { ...told(after), status: 'cancelled' }
+  })
+  on('tasks/result', async ({ taskId }, identity, { mcpReq: { signal } }) => {
+    await taskCall(durable, taskId, identity)
+    for (;;) {
+      const outcome = await durable.wait(taskId, identity, waitMs, signal)
+      signal.throwIfAborted()
+      if (outcome === undefined) continue
+      const { _meta, ...result } = write(outcome, '2025-11-25')
+      return { ...result, _meta: { ..._meta, [relatedTask]: { taskId } } }
+    }
+  })
+  on('tasks/list', async ({ cursor }, identity) => {
+    const page = await durable.calls(cursor === undefined ? {} : { cursor }, identity)
+    const own = page.items.filter(({ principal }) => principal === identity.principal)
+    const tasks = await Promise.all(own.map(({ callId }) => taskCall(durable, callId, identity)))
+    return { tasks: tasks.map(told), ...(page.cursor === undefined ? {} : { nextCursor: page.cursor }) }
+  })
+}
+
+interface TaskParams {
+  readonly taskId: string
+  readonly cursor?: string
+}
+
+/** `tasks/list` names no task; looking for one of an empty name finds none. */
+const taskParams: StandardSchemaV1<unknown, TaskParams> = {
+  '~standard': {
+    version: 1,
+    vendor: 'gantry',
+    validate(value) {
+      const { taskId = '', cursor } = (value ?? {}) as { readonly taskId?: unknown; readonly cursor?: unknown }
+      if (typeof taskId !== 'string' || taskId.length > longestId)
+        return { issues: [{ message: 'taskId must be a text' }] }
+      if (cursor !== undefined && typeof cursor !== 'string') return { issues: [{ message: 'cursor must be a text' }] }
+      return { value: cursor === undefined ? { taskId } : { taskId, cursor } }
+    },
+  },
+}

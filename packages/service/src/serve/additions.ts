@@ -1,0 +1,17 @@
+import type { Approver, Artifacts, Audit, DefinedTool, Knowledge, SafeguardOptions, Tracer } from '@gantry/core'
+import type { KnowledgeOptions } from '../records/knowledge.ts'
+
+/** What the service adds to the executor of a configuration. */
+export interface Additions {
+  readonly audit: Audit
+  readonly tools: readonly DefinedTool[]
+  /** Makes what keeps the texts of tenants. */
+  readonly knowledge?: (options: KnowledgeOptions) => Knowledge
+  /** The files of calls. */
+  readonly artifacts?: Artifacts
+  /** Who may try a circuit that rests, where others have it too. */
+  readonly trials?: SafeguardOptions['trials']
+  readonly tracer?: Tracer | undefined
+  /** Asks persons; without one, calls that need approval end. */
+  readonly approver?: Approver
+}

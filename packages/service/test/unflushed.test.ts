@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import { defineTool } from '@gantry/core'
+import { hasProgram } from '../../../scripts/engines/packages.ts'
+import { type PostgresServer, startPostgres } from '../../../scripts/engines/postgres.ts'
+import { mine, someCall, someEnding } from '../src/conformance/call-store/samples.ts'
+import type { Database } from '../src/databases/database.ts'
+import { migrate } from '../src/databases/migrate.ts'
+import { openPostgres } from '../src/databases/postgres.ts'
+import { sqlCallStore } from '../src/stores/sql.ts'
+import { openServiceSite, operator } from './service-site.fixture.ts'
+
+const skip = !hasProgram('postgres') && 'PostgreSQL is not installed'
+const never = new AbortController().signal
+
+/** A server that writes nothing to its disk that nobody waits for, and that nobody else uses, so that it may crash. */
+async function lazyServer(t: TestContext): Promise<{ server: PostgresServer; database: Database }> {
+  const server = await startPostgres({ settings: { wal_writer_delay: '10s' } })
+  const database = await openPostgres({ url: server.url })
+  t.after(async () => {
+    await database.close()
+    await server.stop()
+  })
+  await migrate(database)
+  return { server, database }
+}
+
+async function crash(server: PostgresServer): Promise<void> {
+  server.kill()
+  await server.restart()
+}
+
+/** What is asked right after a crash may meet a connection that is gone. */
+async function again<T>(work: () => Promise<T>): Promise<T> {
+  for (let left = 20; ; left -= 1) {
+    try {
+      return await work()
+    } catch (error) {
+      if (left === 0) throw error
+      await delay(100)
+    }
+  }
+}
+
+test('a crash takes calls that were not flushed, and none that was, by itself or by its end', { skip }, async (t) => {
+  const { server, database } = await lazyServer(t)
+  const store = sqlCallStore(database.asService())
+  const unflushed = { unflushed: true }
+  let lost = false
+  for (let round = 0; round < 5 && !lost; round += 1) {
+    await store.submit([someCall(`gone-${round}`)], mine, unflushed)
+    await crash(server)
+    lost = !(await again(() => store.flush(`gone-${round}`)))
+  }
+  assert.ok(lost, 'no call was lost, so this test shows nothing')
+
+  await store.submit([someCall('flushed')], mine, unflushed)
+  assert.equal(await store.flush('flushed'), true)
+  await crash(server)
+  assert.equal(await again(() => store.flush('flushed')), true)
+
+  await store.submit([someCall('ended')], mine, unflushed)
+  assert.deepEqual(await store.finish([someEnding({ callId: 'ended', fence: 1 })]), ['ended'])
+  await crash(server)
+  assert.deepEqual(await again(() => store.outcomes([{ callId: 'ended', fence: 1 }])), ['ended'])
+
+  await store.submit([someCall('usual')], mine)
+  await crash(server)
+  assert.equal(await again(() => store.flush('usual')), true)
+})
+
+test('a caller whose call the database lost is told so, and never that it is kept', { skip }, async (t) => {
+  const { server, database } = await lazyServer(t)
+  let begun = Promise.withResolvers<void>()
+  const slow = (effect: 'read' | 'keyed') =>
+    defineTool({
+      ...{ namespace: 'test', name: effect, description: 'Takes its time.', effect },
+      ...{ inputSchema: { type: 'object' } },
+      async run(_args, { signal }) {
+        begun.resolve()
+        await delay(60_000, undefined, { signal })
+        return {}
+      },
+    })
+  const site = await openServiceSite(t, async () => database, { tools: [slow('read'), slow('keyed')] })
+  const fate = async (effect: string): Promise<string> => {
+    begun = Promise.withResolvers()
+    const input = { kind: 'call' as const, tool: `test:${effect}`, args: {} }
+    const { callId } = await site.service.submit(input, operator, { waits: true })
+    await begun.promise
+    const waiting = site.service.wait(callId, operator, 3_000, never)
+    await crash(server)
+    const told = await waiting.then(
+      () => 'kept',
+      (error: { readonly code?: string; readonly retryable?: boolean }) => `${error.code} ${error.retryable}`,
+    )
+    if (told !== 'kept') return told
+    assert.equal((await again(() => site.service.call(callId, operator))).callId, callId)
+    await site.service.cancel(callId, operator)
+    return told
+  }
+  let told = ''
+  for (let round = 0; round < 5 && told !== 'SERVICE_UNAVAILABLE true'; round += 1) told = await fate('read')
+  assert.equal(told, 'SERVICE_UNAVAILABLE true', 'no call was lost, so this test shows nothing')
+  assert.equal(await fate('keyed'), 'kept')
+})
