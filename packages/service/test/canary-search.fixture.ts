@@ -9,16 +9,14 @@ export interface CanarySearch {
   find(text: string | Uint8Array): readonly string[]
 }
 
-const piece = 8
-
 /**
  * Looks for secrets as they are, in base64 of every alignment, base64url, hex, URLs, JSON, HTML and UTF-16, and for any
- * eleven characters in a row of these: what a cut left of a secret is a secret too.
+ * eleven characters of the secret in a row of these: what a cut left of a secret is a secret too.
  */
 export function createSearch(secrets: { readonly [name: string]: string }): CanarySearch {
   const needles = Object.entries(secrets).flatMap(([name, secret]) =>
     Object.entries(formsOf(secret)).flatMap(([form, text]) =>
-      piecesOf(text).map((part) => ({ part, name: `${name} as ${form}` })),
+      piecesOf(text, widthOf(form)).map((part) => ({ part, name: `${name} as ${form}` })),
     ),
   )
   return {
@@ -50,8 +48,17 @@ export function formsOf(secret: string): { readonly [form: string]: string } {
   }
 }
 
-/** Parts of a text such that any eleven of its characters in a row hold one; a short one would be found anywhere. */
-function piecesOf(text: string): string[] {
+/** How many characters of a form stand for one of the secret. */
+export function widthOf(form: string): number {
+  return form === 'wide' || form.endsWith('hex') ? 2 : 1
+}
+
+/**
+ * Parts of a text such that any eleven characters of the secret hold one; a shorter one would be found anywhere: four
+ * letters in UTF-16 are four small numbers in a row, of which a write-ahead log is full.
+ */
+function piecesOf(text: string, width: number): string[] {
+  const piece = 8 * width
   const pieces: string[] = []
   for (let at = 0; at + piece <= text.length; at += piece / 2) pieces.push(text.slice(at, at + piece))
   return pieces
