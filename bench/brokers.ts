@@ -48,7 +48,7 @@ export async function brokers(): Promise<Section> {
 
 const notes = [
   `Messages that wait: they are in the broker before a worker starts, and are counted as they are answered, by looking at the broker every 10 ms; a start and the first ${warm.toLocaleString('en-US')} are not counted. By turns, ${rounds} rounds of ${calls.toLocaleString('en-US')}, each with a new process and a new database; the ratios are medians over the rounds. Gantry is \`gantry serve\` with the roles worker and relay, one process, ${slots} slots: each message becomes a call in PostgreSQL (fsync, synchronous commit) with its attempt, its audit and its outcome, and is answered over the broker after that is on disk.`,
-  `BullMQ: \`addBulk\`, then a worker with concurrency ${slots} that returns the sum; it keeps the outcome in Redis and sends nothing to anybody. Its Redis is as ours: its log is on disk after a second, so that a crash can lose that much.`,
+  `BullMQ: \`addBulk\`, then a worker with concurrency ${slots} that returns the sum; it keeps the outcome in Redis and sends nothing to anybody. Its Redis is as ours: its log is on disk after a second, so that a crash can lose that much; with the second BullMQ it is before each answer, as what Gantry keeps is in PostgreSQL.`,
   `Kafka: one broker, ${partitions} partitions, idempotent producer, all acknowledged, offsets remembered. The ceiling is its client alone in one process, which reads the same messages and answers each with as many bytes, and does nothing in between; three times as many, because they are gone so soon.`,
   `Round trip: ${rate.perSecond} calls a second begin at their time, from then until the one who made it has the outcome; turns of two seconds, ${turns} each. Worker and caller are two processes, with BullMQ as with us. Gantry waits for the disk twice, for the call and for its outcome; with the second BullMQ the log of Redis is on disk before each answer.`,
   'Scaling: so many processes of the service on one PostgreSQL and one Redis, all on this machine; where they have no cores of their own they can only share.',
@@ -107,18 +107,26 @@ async function overRedis(server: string, redis: RedisServer): Promise<readonly T
 
 async function redisBacklogs(server: string, redis: RedisServer): Promise<Table> {
   const hash = await withDatabase(server, (url) => catalogHash(redis, url))
-  const found = await drains(
-    server,
-    [
-      { name: bullmq, backlog: bullmqBacklog(redis) },
-      { name: '**Gantry**, native messages', backlog: nativeBacklog(redis) },
-      { name: '**Gantry**, Stargazer envelopes', backlog: stargazerBacklog(redis, hash) },
-    ],
-    rounds,
+  const found = await withServer(
+    () => startRedis({ fsync: 'always' }),
+    (durable) =>
+      drains(
+        server,
+        [
+          { name: `${bullmq}, fsync every second`, backlog: bullmqBacklog(redis) },
+          { name: `${bullmq}, fsync before each answer`, backlog: bullmqBacklog(durable) },
+          { name: '**Gantry**, native messages', backlog: nativeBacklog(redis) },
+          { name: '**Gantry**, Stargazer envelopes', backlog: stargazerBacklog(redis, hash) },
+        ],
+        rounds,
+      ).finally(() => disconnect(durable)),
   )
-  const [peer] = found
-  const rows = found.map((one) => rowOf(one, ...(one === peer ? [] : [roundRatio(one, peer), '≥ 1.25×'])))
-  return { head: [`messages that wait in Redis, ${slots} slots`, 'a second', 'to BullMQ', 'target'], rows }
+  const [peer, durable] = found
+  const rows = found.map((one, index) =>
+    rowOf(one, ...(index < 2 ? [] : [roundRatio(one, peer), '≥ 1.25×', roundRatio(one, durable)])),
+  )
+  const head = [`messages that wait in Redis, ${slots} slots`, 'a second', 'to BullMQ', 'target', 'to it, durable']
+  return { head, rows }
 }
 
 async function overKafka(server: string, kafka: KafkaServer): Promise<readonly Table[]> {

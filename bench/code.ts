@@ -9,14 +9,16 @@ import { freshQuickjs } from './sandbox-peers.ts'
 
 const rounds = 60
 const calls = 500
+/** Rounds that are not counted, so that the code of all subjects is compiled as in a process that has run for a while. */
+const warm = { cold: 1_000, inner: 20 }
 
 /** Programs over tools: what a run costs that does nothing, and what each call inside of one. */
 export async function code(): Promise<Section> {
   const executor = createExecutor({ tools: addTools() })
   try {
     await practise(executor)
-    const cold = await interleave(coldSubjects(executor), 1, 4)
-    const inner = await interleave(await innerSubjects(executor), calls, 0)
+    const cold = await interleave(coldSubjects(executor), 1, warm.cold, 4)
+    const inner = await interleave(await innerSubjects(executor), calls, warm.inner, 0)
     return {
       title: 'Programs over tools',
       tables: [
@@ -34,7 +36,7 @@ export async function code(): Promise<Section> {
 }
 
 const notes = [
-  'A run is the whole of `executor.code`, pipeline and report included, in a warm process; QuickJS in this thread has no limits, no isolation from its host and no prelude.',
+  `A run is the whole of \`executor.code\`, pipeline and report included, in a process that has done ${warm.cold.toLocaleString('en-US')} of them; QuickJS in this thread has no limits, no isolation from its host and no prelude.`,
   `A call is one of ${calls} of a local function in one run, one awaited after the other or 100 at a time, each with its own pipeline run. The echo is a text to another thread and back by \`postMessage\`; the bare QuickJS calls a function of its host in the same thread.`,
 ]
 
@@ -77,19 +79,23 @@ async function practise(executor: Executor): Promise<void> {
   await delay(2_000)
 }
 
+/** Of the rounds that are not counted, so many are as those that are. */
+const warmRests = 10
+
 /** Each subject once a round, so that a busy moment of the machine meets all of them; times are for one of `per`. */
 async function interleave(
   subjects: { readonly [name: string]: Subject & { close?(): unknown } },
   per: number,
+  unheard: number,
   restMs: number,
 ): Promise<string[][]> {
   const list = Object.entries(subjects)
   const times = list.map((): number[] => [])
-  for (let round = -5; round < rounds; round += 1) {
+  for (let round = -unheard; round < rounds; round += 1) {
     progress(`code ${Math.max(0, round + 1)} of ${rounds}`)
     for (const [index, [, { work }]] of list.entries()) {
       // A context is made ready after a run; whoever comes at once waits for it.
-      if (restMs > 0) await delay(restMs)
+      if (restMs > 0 && round >= -warmRests) await delay(restMs)
       const before = performance.now()
       await work()
       if (round >= 0) times[index]?.push(((performance.now() - before) * 1_000) / per)

@@ -47,7 +47,7 @@ export async function govern(
   outcome: Result | ChainResult,
   options: GovernOptions,
 ): Promise<Governed> {
-  const { inlineBytes, inlineMaxBytes, artifactBytes } = { ...defaultResultLimits, ...options.limits }
+  const { inlineBytes, inlineMaxBytes, artifactBytes } = limitsOf(options.limits)
   const whole = written(outcome)
   if (whole.bytes <= inlineBytes) return whole
   const files = resultFiles({
@@ -72,6 +72,15 @@ export async function govern(
   if (file !== undefined) return { result, ref: file.digest, bytes }
   if (bytes <= inlineMaxBytes || files.away === 'database') return small
   return written(cutDown(draft, { parts, bytes: whole.bytes, most: inlineMaxBytes, characters }))
+}
+
+/** One by one, because the limits may be all the settings of a service, and copying those takes longer than a call. */
+function limitsOf(given: Partial<ResultLimits> = {}): ResultLimits {
+  return {
+    inlineBytes: given.inlineBytes ?? defaultResultLimits.inlineBytes,
+    inlineMaxBytes: given.inlineMaxBytes ?? defaultResultLimits.inlineMaxBytes,
+    artifactBytes: given.artifactBytes ?? defaultResultLimits.artifactBytes,
+  }
 }
 
 function written(result: Result | ChainResult): Required<Pick<Governed, 'result' | 'text' | 'bytes'>> {

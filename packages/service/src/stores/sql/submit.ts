@@ -5,14 +5,17 @@ const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
   payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key`
 
+const callFields = `
+  call_id text, kind text, tenant text, principal text, identity text, idem_key text, fingerprint text, tool text,
+  digest text, effect text, payload text, payload_ref text, payload_bytes integer, timeout_ms integer, callback text,
+  reply text, trace text, redrive_of text, effect_key text`
+
 /** $1: the calls; $2: the worker who claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush. */
 const submitSql = `
   with d as materialized (
     select * from json_to_recordset($1::json) as d(
-      n integer, call_id text, kind text, tenant text, principal text, identity text, idem_key text, fingerprint text,
-      tool text, digest text, effect text, payload text, payload_ref text, payload_bytes integer, timeout_ms integer,
-      callback text, reply text, trace text, redrive_of text, effect_key text, priority integer, delay_ms float8,
-      deadline_ms float8, slot_key text, slot_limit integer, placement jsonb)
+      n integer, ${callFields}, priority integer, delay_ms float8, deadline_ms float8, slot_key text,
+      slot_limit integer, placement jsonb)
   ), kept as (
     insert into calls (${columns}) select ${columns} from d on conflict do nothing returning call_id
   ), placed as (
@@ -39,6 +42,26 @@ const submitSql = `
     (select pg_notify('gantry_ready', '') where exists (select from entered where lane = 'ready' and fence = 0)) as told,
     (select set_config('synchronous_commit', 'off', true) where $5) as unflushed
   from entered`
+
+/**
+ * The same for calls that ask for nothing but to be run now, and are claimed, as most are, in three quarters of the time of the
+ * statement for all. $1: the calls; $2: the worker; $3: for how long; $4: whether not to flush.
+ */
+const plainSql = `
+  with kept as (
+    insert into calls (${columns}) select ${columns} from json_to_recordset($1::json) as d(${callFields})
+    on conflict do nothing returning call_id, tenant, principal, tool
+  ), entered as (
+    insert into queue (call_id, tenant, principal, lane, fence, lease_until, worker, claimed_at, deliveries, begun)
+    select call_id, tenant, principal, 'ready', 1, now() + $3::float8 * interval '1 millisecond', $2::text, now(), 1, true
+    from kept
+  ), started as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
+    select tenant, principal, call_id, 1, 'start', tool, $2 from kept
+  )
+  select call_id, true as leased, null::float8 as deadline_ms,
+    (select set_config('synchronous_commit', 'off', true) where $4) as unflushed
+  from kept`
 
 /** Whatever waits for the disk waits for all that was written before it; a message that nobody reads is the least. */
 const flushSql = `
@@ -74,16 +97,11 @@ export async function submit(
 ): Promise<readonly Submitted[]> {
   if (calls.length === 0) return []
   const rows = rowsOf(calls)
-  const entered = await database.query<Entered>(submitSql, [
-    JSON.stringify(distinct(rows)),
-    claim?.worker ?? null,
-    claim?.leaseMs ?? null,
-    JSON.stringify(claim?.labels ?? {}),
-    unflushed,
-  ])
+  const different = distinct(rows)
+  const entered = await enter(database, different, claim, unflushed)
   const fresh = new Map(entered.map((row) => [row.call_id, row]))
   const answers = new Map<number, Submitted>()
-  for (const { n, call_id: callId } of distinct(rows)) {
+  for (const { n, call_id: callId } of different) {
     const row = fresh.get(callId)
     if (row !== undefined) answers.set(n, newCall(calls[n] as AdmittedCall, row, unflushed))
   }
@@ -102,6 +120,31 @@ export async function submit(
   )
   for (const [index, { n }] of rest.entries()) answers.set(n, again[index] as Submitted)
   return calls.map((_, n) => answers.get(n) as Submitted)
+}
+
+function enter(
+  database: Queries,
+  rows: readonly CallRow[],
+  claim: ClaimOptions | undefined,
+  unflushed: boolean,
+): Promise<readonly Entered[]> {
+  const text = JSON.stringify(rows)
+  if (claim !== undefined && rows.every(isPlain)) {
+    return database.query<Entered>(plainSql, [text, claim.worker, claim.leaseMs, unflushed])
+  }
+  const { worker = null, leaseMs = null, labels = {} } = claim ?? {}
+  return database.query<Entered>(submitSql, [text, worker, leaseMs, JSON.stringify(labels), unflushed])
+}
+
+/** Whether it is for any worker, now, in the usual turn. */
+function isPlain({
+  priority,
+  delay_ms: delayMs,
+  deadline_ms: deadlineMs,
+  slot_key: slot,
+  placement,
+}: CallRow): boolean {
+  return priority === 0 && !(delayMs > 0) && deadlineMs === undefined && slot === undefined && placement === undefined
 }
 
 /** A call that is there already, or stands in the way of this one. */
@@ -141,7 +184,15 @@ type CallRow = ReturnType<typeof rowOf>
 
 /** In the order of their keys, so that batches with some of the same wait for each other and never in a circle. */
 function rowsOf(calls: readonly AdmittedCall[]): CallRow[] {
-  return calls.map(rowOf).sort((a, b) => (a.order < b.order ? -1 : a.order > b.order ? 1 : a.n - b.n))
+  return calls
+    .map((call, n) => ({ order: orderOf(call), n, row: rowOf(call, n) }))
+    .sort((a, b) => (a.order < b.order ? -1 : a.order > b.order ? 1 : a.n - b.n))
+    .map(({ row }) => row)
+}
+
+/** No text of the database holds the separator. */
+function orderOf({ callId, key, identity }: AdmittedCall): string {
+  return key === undefined ? callId : `${identity.tenant}\0${identity.principal}\0${key}`
 }
 
 /** The first of those that have the same id. */
@@ -154,7 +205,6 @@ function rowOf(call: AdmittedCall, n: number) {
   const { tenant, principal } = call.identity
   return {
     n,
-    order: JSON.stringify(call.key === undefined ? call.callId : [tenant, principal, call.key]),
     call_id: call.callId,
     kind: call.kind,
     tenant,

@@ -57,6 +57,20 @@ test('questions come numbered, with all that was asked at a rest, and answers re
   ])
 })
 
+test('a program without tools finds nothing of one with tools that its thread was made ready for', async () => {
+  const names = `['tools', 'run', 'ToolError', 'sleep', 'artifacts'].filter((name) => name in globalThis)`
+  const withTools = await run(`return ${names}`, echo)
+  assert.deepEqual(withTools.value, ['tools', 'run', 'ToolError', 'sleep', 'artifacts'])
+  for (let turn = 0; turn < 3; turn += 1) {
+    const sandbox = await runtime.open({ language: 'javascript', limits, network: 'none' }, calm)
+    const code = `setTimeout(() => console.log('later'), 1); return ${names}`
+    const plain = await sandbox.run({ program: { kind: 'code', language: 'javascript', code } }, calm)
+    await sandbox.dispose()
+    assert.deepEqual([plain.value, new TextDecoder().decode(plain.stdout.bytes)], [[], 'later\n'])
+    assert.deepEqual((await run('return await tools.a.b(1)', echo)).value, { tool: 'a:b', args: 1 })
+  }
+})
+
 test('a program is told one answer at a time, in their order, and rests in between', async () => {
   const { value } = await run(
     `const order = []

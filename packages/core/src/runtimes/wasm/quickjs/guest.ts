@@ -31,6 +31,9 @@ export interface Guest {
    * next; false when it grew and must be thrown away. Handles that were got since are void.
    */
   reset(): boolean
+  /** Gives it what a program over tools finds besides; once is enough until it is reset. */
+  open(): void
+  readonly opened: boolean
   /** Sets the memory that it may use. */
   limit(bytes: number): void
   /** Allows it a little more. */
@@ -56,6 +59,7 @@ const mostRandomBytes = 65_536
 export function createGuest(engine: Engine): Guest {
   let current: GuestHost | undefined
   let memoryBytes = 0
+  let opened = false
   const runtime = engine.quickjs.newRuntime()
   runtime.setMaxStackSize(stackBytes)
   const context = runtime.newContext()
@@ -80,7 +84,15 @@ export function createGuest(engine: Engine): Guest {
     context,
     reset() {
       current = undefined
+      opened = false
       return image.restore()
+    },
+    open() {
+      if (!opened) call('open')
+      opened = true
+    },
+    get opened() {
+      return opened
     },
     limit(bytes) {
       memoryBytes = bytes

@@ -76,12 +76,13 @@ function begin(job: CodeJob, guest: Guest, run: Run, { clock }: RunTools): void 
   guest.limit(job.limits.memoryBytes)
   clock.begin(job.deterministic)
   guest.reach(run.host)
+  // Always before the rest, because it may have been done long before.
+  if (job.gateway !== undefined) guest.open()
   const words = new Uint32Array(4)
   run.host.random(new Uint8Array(words.buffer))
   const seed = [...words].map((word) => context.newNumber(word))
   const begun = guest.call('begin', context.newString(JSON.stringify(job.env)), ...seed)
   if (begun.error !== undefined) failWith(guest, run, begun.error)
-  if (job.gateway !== undefined) guest.call('open')
 }
 
 /** Runs what is left to run until the program has ended. */

@@ -30,10 +30,16 @@ export async function loadScripts(): Promise<Scripts> {
   /** Has had one. */
   let used: Guest | undefined
   let kept: Kept | undefined
+  /** Who ran a program over tools runs another soon; what it needs is then made ready too. */
+  let overTools = false
 
   const fresh = async (): Promise<Guest> => createGuest(await freshEngine())
-  const take = async ({ limits }: ThreadJob): Promise<Kept> => {
-    const guest = ready ?? (await fresh())
+  /** What belongs to a program over tools is not for others. */
+  const fit = (guest: Guest | undefined): Guest | undefined =>
+    guest === undefined || overTools || !guest.opened || guest.reset() ? guest : undefined
+  const take = async ({ limits, gateway }: ThreadJob): Promise<Kept> => {
+    overTools = gateway !== undefined
+    const guest = fit(ready) ?? (await fresh())
     ready = undefined
     return { guest, workspace: createWorkspace(limits.diskBytes, Date.now) }
   }
@@ -50,6 +56,7 @@ export async function loadScripts(): Promise<Scripts> {
       if (used?.reset()) ready ??= used
       used = undefined
       ready ??= await fresh()
+      if (overTools) ready.open()
     },
   }
 }
