@@ -67,10 +67,10 @@ export function createIntake(parts: IntakeParts): Intake {
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
   /** All of a batch are taken together: the first may block this thread, and then nobody would hold the others. */
-  const claiming = createBatch<AdmittedCall & { readonly lasting: boolean }, Submitted>(
+  const claiming = createBatch<{ readonly call: AdmittedCall; readonly lasting: boolean }, Submitted>(
     async (items) => {
       const askedAt = performance.now()
-      const calls = items.map(({ lasting: _, ...call }) => call)
+      const calls = items.map(({ call }) => call)
       const unflushed = items.every(({ lasting }) => !lasting)
       const submitted = await store.submit(calls, claim, { unflushed })
       const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
@@ -151,7 +151,7 @@ export function createIntake(parts: IntakeParts): Intake {
       }
       if (!fromBroker) parts.expect(call.callId, identity)
       const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
-      const kept = direct ? claiming.add({ ...call, lasting }) : queueing.add(call)
+      const kept = direct ? claiming.add({ call, lasting }) : queueing.add(call)
       const submitted = await kept.catch((error: unknown) => {
         keeping.failed(error)
         undo()

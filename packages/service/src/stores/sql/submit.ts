@@ -170,14 +170,22 @@ export async function flush(database: Queries, callId: string): Promise<boolean>
   return row?.there === true
 }
 
-function newCall({ delayMs: _, deadlineMs: __, ...call }: AdmittedCall, row: Entered, unflushed: boolean): Submitted {
-  const { callId } = call
+function newCall(given: AdmittedCall, row: Entered, unflushed: boolean): Submitted {
+  const { callId } = given
   if (!row.leased) return { kind: 'new', callId }
+  const call = withoutTimes(given)
   const past = { deliveries: 1, faults: 0, rests: 0, lost: 0, deaths: 0, begun: false }
   const fresh = { callId, fence: 1, call, ...past, cancelled: false }
   const plain: Claim = unflushed ? { ...fresh, unflushed } : fresh
   const claim: Claim = row.deadline_ms === null ? plain : { ...plain, deadlineMs: row.deadline_ms }
   return { kind: 'new', callId, claim }
+}
+
+/** What was counted from its submission means nothing to whoever has claimed it. */
+function withoutTimes(call: AdmittedCall): AdmittedCall {
+  if (call.delayMs === undefined && call.deadlineMs === undefined) return call
+  const { delayMs: _, deadlineMs: __, ...rest } = call
+  return rest
 }
 
 type CallRow = ReturnType<typeof rowOf>
