@@ -43,6 +43,8 @@ export interface KeepOptions {
 /** Long enough to recover after a crash on a busy machine. */
 const startMs = 60_000
 const lookEveryMs = 10
+const mostRestarts = 20
+const restartEveryMs = 250
 
 /**
  * First its folder and the last signal, then the command. Runs the command and says its process id; each further line
@@ -107,8 +109,16 @@ function serverOf(child: Keeper, { name, folder, isReady }: KeepOptions): KeptSe
     resume: () => signal('SIGCONT'),
     async restart() {
       signal('SIGKILL')
-      child.stdin.write('again\n')
-      await begin()
+      for (let left = mostRestarts; ; left -= 1) {
+        child.stdin.write('again\n')
+        try {
+          return await begin()
+        } catch (error) {
+          // What it forked in the moment of its death lives a little longer, and a new one refuses to run beside that.
+          if (left === 0 || isAlive(pid)) throw error
+          await pause(restartEveryMs)
+        }
+      }
     },
     async stop() {
       signal('SIGCONT')
