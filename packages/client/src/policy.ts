@@ -60,9 +60,9 @@ export function policyOf(http: Http): PolicyAccess {
     async read({ signal } = {}) {
       return (await http.json({ path: '/v1/policy', signal })).body as PolicyView
     },
-    async set({ rules, default: otherwise }, { signal } = {}) {
-      const body = { rules, default: otherwise }
-      return (await http.json({ method: 'POST', path: '/v1/policy', body, signal })).body as PolicyView
+    async set(document, { signal } = {}) {
+      // Whole, because a member that is misspelt is for the service to refuse, and not to be lost.
+      return (await http.json({ method: 'POST', path: '/v1/policy', body: document, signal })).body as PolicyView
     },
     async test(tool, args, { signal, ...who } = {}) {
       const body = { tool, args, ...who }

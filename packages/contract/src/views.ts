@@ -79,7 +79,10 @@ export interface DeadLetter {
   readonly reason: string
   readonly code: string
   readonly tool?: string
-  /** What was asked for, as far as it could be read; only when one is asked for by id. */
+  /**
+   * What was asked for, as far as it could be read and without what its keys say is secret; only when one is asked for
+   * by id, by somebody who holds `gantry:operate`.
+   */
   readonly payload?: Json
   readonly deliveries: number
   readonly createdAt: string
@@ -151,7 +154,7 @@ export interface AuditView {
 
 /** Something that is not as it was sealed, and where. */
 export interface AuditFinding {
-  readonly what: 'changed' | 'missing' | 'inserted' | 'order' | 'seal' | 'chain' | 'key' | 'head'
+  readonly what: 'changed' | 'missing' | 'inserted' | 'order' | 'seal' | 'chain' | 'key' | 'unproven' | 'head'
   readonly seq?: number
   readonly seal?: number
   readonly message: string
@@ -166,8 +169,8 @@ export interface AuditVerdict {
   readonly unsealed: number
   /** The last seal, as `number:hash`: kept elsewhere, it shows later that the end was not cut off. */
   readonly head?: string
-  /** The last seal that the retention removed. */
-  readonly retired?: { readonly seal: number; readonly uptoSeq: number; readonly at: string }
+  /** The last seal that the retention removed, and whether a key proves it. */
+  readonly retired?: { readonly seal: number; readonly uptoSeq: number; readonly at: string; readonly proven: boolean }
   /** The first hundred. */
   readonly findings: readonly AuditFinding[]
   readonly findingsTotal: number

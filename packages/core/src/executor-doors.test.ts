@@ -96,3 +96,31 @@ test('a default of allow covers no tool whose permissions the caller lacks, and 
   assert.equal((await gantry.run('test:it', {}, { identity: holder })).status, 'ok')
   await gantry.close()
 })
+
+test('a tool is shown to somebody, or there without being shown, or absent as if there were none', async () => {
+  const open = tool(() => 1, { name: 'open', aliases: ['test:known_as'] })
+  const versions = ['1.0.0', '2.0.0'].map((version) => tool(() => 1, { name: 'priv', version, permissions: [version] }))
+  const gantry = createExecutor({ tools: [open, ...versions] })
+  const of = (id: string, given: Partial<Identity> = {}) =>
+    gantry.standing(id, { identity: { ...alice, permissions: [], ...given } })
+  assert.deepEqual(
+    ['test:open', 'test:known_as', 'test:open:1.0.0', 'code:program:1.0.0'].map((id) => of(id)),
+    ['shown', 'shown', 'shown', 'shown'],
+  )
+  assert.deepEqual([of('test:priv'), of('test:priv:1.0.0')], ['there', 'there'])
+  const first = { permissions: ['1.0.0'] }
+  assert.deepEqual(
+    [of('test:priv', first), of('test:priv:1.0.0', first), of('test:priv:2.0.0', first)],
+    ['shown', 'shown', 'there'],
+  )
+  const bound = { tools: ['test:priv:2.0.0', 'gone:*'] }
+  assert.deepEqual(
+    ['test:open', 'test:known_as', 'test:priv', 'test:priv:1.0.0', 'gone:tool:1.0.0', 'other:tool', ''].map((id) =>
+      of(id, bound),
+    ),
+    ['absent', 'absent', 'there', 'absent', 'there', 'absent', 'absent'],
+  )
+  // Of what the catalog does not have nobody knows what it asks for.
+  assert.deepEqual([of('gone:tool'), of('test:open:9.0.0'), of('no id')], ['there', 'there', 'there'])
+  await gantry.close()
+})

@@ -21,6 +21,7 @@ import { reconcileCall } from './pipeline/reconcile.ts'
 import { streamCall } from './pipeline/stream.ts'
 import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
 import { createScopedSearch } from './scoped-search.ts'
+import { standingOf } from './tool-standing.ts'
 import { programTool } from './tools/program.ts'
 import { readTraceparent } from './tracing/traceparent.ts'
 
@@ -53,6 +54,7 @@ export type Doors = Pick<
   | 'declarations'
   | 'tools'
   | 'find'
+  | 'standing'
   | 'hashFor'
 >
 
@@ -187,6 +189,7 @@ export function createDoors(
         finds: (entry) => ports.there(identity, entry.tool),
         sees: (entry) => ports.visible(identity, entry),
       }),
+    standing: (tool, { identity = owner } = {}) => standingOf(ports, tool, identity),
     hashFor: (identity = owner) => hashes.of(identity),
   }
   const { search, describe, tools, find } = doors

@@ -26,6 +26,7 @@ import type { Policy } from './policies/policy.ts'
 import type { RunOptions } from './run-options.ts'
 import type { CircuitControl } from './safeguards.ts'
 import type { RuntimeControl } from './sandboxes.ts'
+import type { ToolStanding } from './tool-standing.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
 export interface FindOptions extends EntryFilter {
@@ -108,6 +109,11 @@ export interface Executor {
    * for a tool that is not there and for one that is not there for him.
    */
   find(tool: string, options?: { readonly identity?: Identity | undefined }): CatalogEntry
+  /**
+   * What a tool is to the caller, by its id, with or without a version; for those who keep something of tools, such as
+   * calls, and show it to others.
+   */
+  standing(tool: string, options?: { readonly identity?: Identity | undefined }): ToolStanding
   /** Hash of what a caller sees of the catalog: the same as long as that does not change. */
   hashFor(identity?: Identity): string
   /**

@@ -130,7 +130,7 @@ export { canonicalJson } from './json/canonical.ts'
 export { copyJson } from './json/copy.ts'
 export { JsonError, type JsonLimits } from './json/limits.ts'
 export { parseJson } from './json/parse.ts'
-export { createRedactor, type Redactor } from './json/redact.ts'
+export { createRedactor, isSecretKey, type Redactor, redacted } from './json/redact.ts'
 export type {
   Added,
   AddedDocument,
@@ -192,6 +192,7 @@ export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
 export { createKeyFile, type StoreKey } from './secrets/store-key.ts'
+export type { ToolStanding } from './tool-standing.ts'
 export { type BuiltinOptions, builtinTools } from './tools/builtin.ts'
 export { demoTools } from './tools/demo.ts'
 export {

@@ -95,22 +95,25 @@ export function leakyTools(used: string[]): DefinedTool[] {
 }
 
 /** A sandbox that is told the secret backwards, because there is no other way to bring one in, and says it forwards. */
-export const boxTool: Tool = {
-  ...{ ...about, name: 'box', inputSchema: open, effect: 'repeatable', secrets: ['TOKEN'] },
-  backends: [
-    {
-      kind: 'sandboxed',
-      language: 'javascript',
-      limits: { stdoutBytes: 20_000 },
-      code: `
+export function boxTool(origin: string): Tool {
+  return {
+    ...{ ...about, name: 'box', inputSchema: open, effect: 'repeatable', egress: [origin] },
+    backends: [
+      {
+        kind: 'sandboxed',
+        language: 'javascript',
+        limits: { stdoutBytes: 20_000 },
+        credentials: { TOKEN: { secret: 'TOKEN', hosts: [origin] } },
+        code: `
         const said = JSON.parse(require('node:fs').readFileSync(0, 'utf8'))
         const secret = [...said.backwards].reverse().join('')
         require('node:fs').writeFileSync('report.txt', 'It is ' + secret)
         console.error('it is ' + secret)
         console.log('x'.repeat(said.before) + secret + 'y'.repeat(50000))
         return { secret, base64: Buffer.from(secret).toString('base64') }`,
-    },
-  ],
+      },
+    ],
+  }
 }
 
 /** A server that answers each way with what it was sent as its key. */

@@ -118,5 +118,5 @@ test('a backend that is down half of the time is tried by one call of the fleet 
   assert.deepEqual([...ended.keys()].sort(), ['BACKEND_UNAVAILABLE', 'ok'], found)
   assert.equal(dead, 0)
   assert.deepEqual(await database.query('select id from dead_letters'), [])
-  for (const { service } of services) assert.equal(service.circuits.list()[0]?.state, 'closed', found)
+  for (const { service } of services) assert.equal(service.circuits(identity)[0]?.state, 'closed', found)
 })

@@ -302,6 +302,37 @@ test('attacks on identity over HTTP', async (t) => {
     assert.equal((await seen('/v1/tools/demo:add', bound))[0], 404)
   })
 
+  await t.test('a stream ends with the credential that opened it, and those of others go on', async (own) => {
+    const issuer = await startIssuer(own)
+    const { make, seen, ask, ownerKey, settings, server } = await rigFor(own, { jwt: [issuer.issuer] })
+    const counting = { tool: 'demo:countdown', args: { from: 1_000, delayMs: 20 }, waitMs: 0 }
+    const [, { callId }] = await seen('/v1/calls', ownerKey, calling(counting))
+    const path = `/v1/calls/${callId}/events`
+    const { privateKey, publicKey } = somePair()
+    const [sent, signing] = [await make({ name: 'sent' }), await make({ name: 'signing', publicKey })]
+    const signed = signedHeaders({ keyId: signing.key.id, privateKey, path, host: new URL(server.url).host })
+    const open = async (credentials: Parameters<typeof ask>[1]) => {
+      const answer = await ask(path, credentials)
+      assert.equal(answer.status, 200)
+      const end = answer.text()
+      // One may be cut off before anybody looks at it.
+      end.catch(() => undefined)
+      return { end }
+    }
+    const revoke = ({ id }: { readonly id: string }) => seen(`/v1/keys/${id}/revoke`, ownerKey, { method: 'POST' })
+    const goesOn = (await ask(path, ownerKey)).body?.getReader()
+    const [ofKey, ofSignature, ofToken] = [await open(sent.text), await open(signed), await open(await issuer.token())]
+    await revoke(sent.key)
+    await assert.rejects(ofKey.end)
+    await revoke(signing.key)
+    await assert.rejects(ofSignature.end)
+    settings.current = { ...settings.current, jwt: [] }
+    await assert.rejects(ofToken.end)
+    assert.equal((await seen(path, sent.text))[0], 401)
+    assert.equal((await goesOn?.read())?.done, false)
+    await goesOn?.cancel()
+  })
+
   await t.test('what is switched off lets nobody in, and the key file always does', async (own) => {
     const { seen, make, ownerKey, settings } = await rigFor(own)
     const { text } = await make({})

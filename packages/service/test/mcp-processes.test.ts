@@ -117,7 +117,7 @@ test('without a service it follows its folder of tools, and says when they chang
   assert.equal(called.result.content[0].text, '1')
 })
 
-test('SIGTERM ends it in order, and so does a line of 100 MB', async (t) => {
+test('SIGTERM ends it in order, and a line of 100 MB does not end it', async (t) => {
   const folder = serviceFolder(t)
   const first = startMcp(t, folder)
   await first.open()
@@ -129,8 +129,14 @@ test('SIGTERM ends it in order, and so does a line of 100 MB', async (t) => {
   for (let sent = 0; sent < 100 && second.child.exitCode === null; sent += 1) {
     await new Promise<void>((resolve) => second.stdin.write(piece, () => resolve()))
   }
-  const [code, signal] = await second.ended
-  assert.deepEqual([code, signal], [0, null], second.err())
+  second.stdin.write('\n')
+  assert.deepEqual((await second.request('ping')).result, {})
+  const refused = second.lines.map((line) => JSON.parse(line) as Message).filter(({ error }) => error !== undefined)
+  assert.deepEqual(refused, [
+    { jsonrpc: '2.0', id: null, error: { code: -32_600, message: 'The message is longer than 16777216 bytes.' } },
+  ])
+  second.stdin.end()
+  assert.deepEqual(await second.ended, [0, null], second.err())
 })
 
 test('a task outlives the service that took it, and a client on stdio the service that it spoke to', {

@@ -4,8 +4,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import type { JsonObject } from '@gantry/contract'
+import type { JsonObject, ToolError } from '@gantry/contract'
 import { engineFolder } from '../../../scripts/engines/folder.ts'
+import { checkConfig } from '../src/config/check-config.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { serve } from '../src/serve/serve.ts'
 import { eventually } from './broker-site.fixture.ts'
@@ -161,10 +162,17 @@ test('a service takes up what its file says, part by part, without a restart', a
   await t.test('one that is wrong is not used: the log, /readyz and a metric say so until it is mended', async () => {
     const okay = async (): Promise<boolean> => /^gantry_config_ok 1$/m.test((await site.ask('/metrics')).value)
     assert.equal(await okay(), true)
+    const lost = { ...tool('lost'), backends: [{ kind: 'http', name: 'lost', path: '/' }] }
     const wrong: readonly (readonly [string | JsonObject, RegExp])[] = [
       [{ ...base, limit: 1 }, /"path":"\/limit"/],
       ['{ "tools": [', /line 1/],
       [{ ...base, egress: { allow: ['not an origin'] } }, /not used/],
+      [
+        { ...base, tools: [tool('get'), lost] },
+        /"path":"\/tools\/1\/backends\/0","message":"names the backend http:lost/,
+      ],
+      [{ ...base, backends: [{ ...base.backends[0], tools: [tool('unversioned')] }] }, /\/version must be a semantic/],
+      [{ ...base, secretStore: { keyFile: 'no-such-key' } }, /"path":"\/secretStore"/],
     ]
     for (const [config, what] of wrong) {
       await site.write(config, /configuration not used/)
@@ -201,4 +209,31 @@ test('a service takes up what its file says, part by part, without a restart', a
     assert.deepEqual(JSON.parse(line).keys, ['service.slots'])
     assert.deepEqual(await site.outcome('far:late'), { far: true })
   })
+})
+
+test('what gantry config check calls broken does not start either, in the same words', async (t) => {
+  const unversioned = {
+    ...{ namespace: 'far', name: 'get', description: 'Gets.', effect: 'read', inputSchema: { type: 'object' } },
+    backends: [{ kind: 'http', path: '/' }],
+  }
+  const config = { backends: [{ kind: 'http', name: 'far', baseUrl: 'http://127.0.0.1:9', tools: [unversioned] }] }
+  const folder = engineFolder('reload')
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  writeFileSync(join(folder, 'gantry.config.json'), JSON.stringify(config))
+  const stop = new AbortController()
+  const { signal } = stop
+  const environment = { GANTRY_DATA: await pgliteFolder(t), GANTRY_PORT: '0' }
+  const said = async (asked: Promise<unknown>): Promise<unknown> => {
+    const { code, message, details } = ((await asked.catch((error: unknown) => error)) ?? {}) as Partial<ToolError>
+    return { code, message, issues: details?.issues }
+  }
+  const checked = await said(checkConfig({ folder, environment, signal }))
+  const started = await said(
+    serve({
+      load: () => loadConfig({ folder, environment, signal }),
+      ...{ say: () => undefined, log: { write: () => undefined }, ready: () => stop.abort(), signal },
+    }),
+  )
+  assert.match(JSON.stringify(started), /CONFIG_INVALID.*version must be a semantic version/)
+  assert.deepEqual(started, checked)
 })

@@ -40,10 +40,10 @@ OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, OWN_FOLDER)
 
 from python_channel import read_line, send  # noqa: E402
+from python_json import strict_text  # noqa: E402
 from python_returns import RETURNED, TOP_LEVEL_AWAIT, compile_tree  # noqa: E402
 
 IS_COROUTINE = 0x80
-SAFE_INTEGER = 2**53 - 1
 LONGEST_VALUE = 1_000_000
 INTERRUPTED = 0x100 + 130
 # Whoever heard the last line ends this process sooner than it would itself; when nobody does, it goes on after this.
@@ -202,7 +202,9 @@ class Program:
         try:
             text = to_json(value)
         except (TypeError, ValueError) as error:
-            raise type(error)(f'the value of the program is not JSON: {error}') from None
+            # Errors of other types may not take a text.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f'the value of the program is not JSON: {error}') from None
         self.gateway.finish(f'= {text}')
 
     def fail(self, error, stage):
@@ -255,24 +257,10 @@ def exit_code(code):
 
 def to_json(value):
     """Strict JSON that every reader understands alike; raises for anything else."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))
-    check_json(value)
+    text = strict_text(value, ensure_ascii=False)
     if len(text.encode()) > LONGEST_VALUE:
         raise ValueError(f'it is longer than {LONGEST_VALUE} bytes; write it to a file')
     return text
-
-
-def check_json(value):
-    if isinstance(value, dict):
-        for key, member in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f'a key is of type {type(key).__name__}, not str')
-            check_json(member)
-    elif isinstance(value, (list, tuple)):
-        for member in value:
-            check_json(member)
-    elif isinstance(value, int) and not -SAFE_INTEGER <= value <= SAFE_INTEGER:
-        raise ValueError('an integer beyond 2**53 would lose digits; return it as a string')
 
 
 def complain(text):

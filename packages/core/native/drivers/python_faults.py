@@ -26,19 +26,32 @@ def fault_of(error, kind, name):
         error = error.exceptions[0]
     fault = {'kind': kind, 'name': type(error).__name__, 'message': message_of(error)[:4_000]}
     places = places_of(error.__traceback__, name)
-    if kind == 'compile':
+    if isinstance(error, SyntaxError) and kind == 'compile':
         fault.update({'line': error.lineno or 1, 'column': error.offset or 1})
+    elif isinstance(error, RecursionError) and kind == 'compile':
+        fault['message'] = f'The code is nested too deeply: {fault["message"]}'
     elif places:
         fault.update({'line': places[0][0], 'column': places[0][1]})
         fault['stack'] = '\n'.join(f'at {where} ({name}:{line}:{column})' for line, column, where in places[:20])
-    if isinstance(error, ToolError):
+    if isinstance(error, ToolError) and is_json(error.info):
         fault['error'] = error.info
     return to_text(fault)
 
 
-def message_of(error):
+def is_json(value):
+    """A program may have made the error itself, of anything."""
     try:
-        return str(error.msg if isinstance(error, SyntaxError) else error)
+        to_text(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def message_of(error):
+    """Half of a character pair, which no JSON can hold, is written as Python escapes it."""
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error)
+        return text.encode(errors='backslashreplace').decode()
     except Exception:
         return ''
 

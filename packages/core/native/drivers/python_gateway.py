@@ -22,7 +22,7 @@ import threading
 import time
 
 import python_channel
-from python_tools import names_of, to_text
+from python_tools import names_of
 
 MOST_WAITING = 100_000
 RESERVED_FROM = 10
@@ -79,10 +79,9 @@ class Gateway:
         self.settled = None
         self.pid = os.getpid()
 
-    def ask(self, kind, body, tell):
-        """Numbers a question; `tell(ok, value)` is called with its answer."""
+    def ask(self, kind, text, tell):
+        """Numbers a question, which is JSON; `tell(ok, value)` is called with its answer."""
         self.check()
-        text = to_text(body)
         if len(self.waiting) >= MOST_WAITING:
             raise RuntimeError(f'more than {MOST_WAITING} calls wait for their answers')
         self.count += 1
@@ -135,7 +134,7 @@ class Gateway:
     def sleep(self, seconds):
         """Stands still until the host has answered; answers to others that come sooner are told later, in their order."""
         over = []
-        number = self.ask('sleep', {'ms': in_ms(seconds)}, lambda ok, value: over.append(ok))
+        number = self.ask('sleep', time_text(seconds), lambda ok, value: over.append(ok))
         while not over:
             while not self.channel.lines:
                 self.come_to_rest()
@@ -203,7 +202,7 @@ class Loop(asyncio.SelectorEventLoop):
         if self.gateway.advance is None:
             return super().call_at(when, callback, *args, context=context)
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        wait = {'ms': in_ms(when - self.time())}
+        wait = time_text(when - self.time())
         # A handle that was called off stays one: its answer finds nothing to do.
         self.gateway.ask('sleep', wait, lambda ok, value: self.is_closed() or self._ready.append(handle))
         return handle
@@ -239,8 +238,8 @@ def may_work():
     return True
 
 
-def in_ms(seconds):
-    return max(0, round(seconds * 1000))
+def time_text(seconds):
+    return f'{{"ms":{max(0, round(seconds * 1000))}}}'
 
 
 def open_gateway(job, advance):

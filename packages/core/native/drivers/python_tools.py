@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-import json
+
+from python_json import strict_text
 
 LONGEST = 1_000_000
 LONGEST_SLEEP_MS = 2**53 - 1
@@ -23,13 +24,14 @@ class ToolError(Exception):
 def names_of(gateway):
     def ask(kind, body):
         gateway.check()
+        text = to_text(body)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return later(kind, body)
-        return ask_in(loop, kind, body)
+            return later(kind, text)
+        return ask_in(loop, kind, text)
 
-    def ask_in(loop, kind, body):
+    def ask_in(loop, kind, text):
         future = loop.create_future()
 
         def tell(ok, value):
@@ -39,12 +41,12 @@ def names_of(gateway):
                 else:
                     future.set_exception(ToolError(value))
 
-        number = gateway.ask(kind, body, tell)
+        number = gateway.ask(kind, text, tell)
         future.add_done_callback(lambda done: done.cancelled() and gateway.forget(number))
         return future
 
-    async def later(kind, body):
-        return await ask_in(asyncio.get_running_loop(), kind, body)
+    async def later(kind, text):
+        return await ask_in(asyncio.get_running_loop(), kind, text)
 
     def run(tool, args=None, /, **named):
         return ask('call', {'tool': tool, 'args': arguments(args, named)})
@@ -104,7 +106,7 @@ def names_of(gateway):
             if isinstance(content, (bytes, bytearray)):
                 how = {'base64': base64.b64encode(content).decode()}
             else:
-                how = {'content': content if isinstance(content, str) else to_text(content)}
+                how = {'content': content if isinstance(content, str) else to_text(content, '/put/content')}
             return ask('artifact', {'put': {**arguments(options, named), 'name': name, **how}})
 
         def get(self, id):
@@ -125,12 +127,9 @@ def arguments(args, named):
     return args
 
 
-def to_text(value):
-    """Strict JSON in one line."""
-    try:
-        text = json.dumps(value, allow_nan=False, separators=(',', ':'))
-    except RecursionError:
-        raise ValueError('what is asked with is nested too deeply, or holds itself') from None
+def to_text(value, place=''):
+    """What is asked with, as strict JSON in one line."""
+    text = strict_text(value, ensure_ascii=True, place=place)
     if len(text) > LONGEST:
         raise ValueError(f'what is asked with is longer than {LONGEST} bytes')
     return text

@@ -6,6 +6,7 @@ import { test } from 'node:test'
 import type { JsonSchema, Tool } from '@gantry/contract'
 import { sampleTool } from '../conformance/catalog-samples.ts'
 import { importOpenapi } from '../openapi/index.ts'
+import { createSlots } from '../resilience/slots.ts'
 import { builtinTools } from '../tools/builtin.ts'
 import { checkProgram } from './check.ts'
 import { compile } from './compiler.ts'
@@ -14,6 +15,7 @@ import { mentionsOf } from './mentions.ts'
 
 const { signal } = new AbortController()
 const identity = { tenant: 'default', principal: 'test' } as never
+const options = { identity, signal, turns: createSlots(), wallMs: 30_000 }
 
 const add = sampleTool({
   namespace: 'math',
@@ -39,7 +41,7 @@ const inner = {
 }
 
 function check(code: string, language: 'typescript' | 'javascript' | 'python' = 'typescript'): Promise<void> {
-  return checkProgram(code, language, inner, { identity, signal })
+  return checkProgram(code, language, inner, options)
 }
 
 test('programs that call their tools rightly pass, however they name them', async () => {
@@ -101,7 +103,7 @@ interface Details {
 }
 
 test('a workflow is checked too, at its own places', async () => {
-  const workflow = (code: string) => checkProgram(code, 'workflow', inner, { identity, signal })
+  const workflow = (code: string) => checkProgram(code, 'workflow', inner, options)
   await workflow(
     's := run("math:add", {a: 1, b: 2})\nfor x in [1] { retry(2) { print(s.sum + x, len([x])) } }\nreturn s',
   )
@@ -148,7 +150,7 @@ test('a check that is called off ends, and leaves no folder behind', async (t) =
   const before = tmpdir()
   process.env.TMPDIR = own
   const stop = new AbortController()
-  const checking = checkProgram('return 1', 'typescript', inner, { identity, signal: stop.signal })
+  const checking = checkProgram('return 1', 'typescript', inner, { ...options, signal: stop.signal })
   stop.abort(new Error('called off'))
   await assert.rejects(checking, { message: 'called off' })
   await check('return 1')
@@ -166,7 +168,7 @@ test('a program names namespaces in several ways, and ids', () => {
 
 /** What the compiler says of declarations alone. */
 async function faultsOf(tools: readonly Tool[]): Promise<readonly unknown[]> {
-  return compile({ name: 'main.ts', text: checkedDeclarations(tools, []) }, '', signal)
+  return compile({ name: 'main.ts', text: checkedDeclarations(tools, []) }, '', options)
 }
 
 test('every declaration compiles: built-in tools and those of published OpenAPI documents', async () => {
@@ -200,7 +202,7 @@ test('hostile names, descriptions and schemas compile, and declare nothing but t
     sampleTool({ namespace: 'x', name: `t${index}`, description: nasty, inputSchema: schema, outputSchema: schema }),
   )
   assert.deepEqual(await faultsOf(tools), [])
-  const evil = await compile({ name: 'main.ts', text: 'print(evil)' }, checkedDeclarations(tools, []), signal)
+  const evil = await compile({ name: 'main.ts', text: 'print(evil)' }, checkedDeclarations(tools, []), options)
   assert.deepEqual(
     evil.map(({ number }) => number),
     [2304],

@@ -3,7 +3,8 @@ import type { InnerDoors } from '../backends/inner-doors.ts'
 import { type DeclaredTool, toolDeclarations } from '../catalogs/declaration.ts'
 import { quote } from '../ids/quote.ts'
 import { didYouMean } from '../search/did-you-mean.ts'
-import type { Diagnostic } from './compiler.ts'
+import { checkTime } from './check-time.ts'
+import type { CompilerTurn, Diagnostic } from './compiler.ts'
 import { checkedDeclarations } from './declarations.ts'
 import { codeFrame } from './frame.ts'
 import { mentionsOf } from './mentions.ts'
@@ -14,18 +15,39 @@ const head = '(async()=>{'
 const mostIssues = 20
 const longestMessage = 600
 
+interface CheckOptions extends CompilerTurn {
+  readonly identity: Identity
+  /** The time of the whole program, of which the check is a part. */
+  readonly wallMs: number
+}
+
 /**
  * Checks a program against the declarations of the tools that it names, before anything of it runs.
- * - Errors: CODE_INVALID with the place, a frame and the tool's signature; INPUT_INVALID for a language that cannot be
+ * - Cancellation: by `signal`.
+ * - Errors: TIMEOUT after `wallMs`, LIMIT_EXCEEDED where a check may not even take that long; CODE_INVALID with the place, a frame and the tool's signature; INPUT_INVALID for a language that cannot be
  *   checked; RUNTIME_UNAVAILABLE where there is no compiler.
  */
 export async function checkProgram(
   code: string,
   language: ProgramLanguage,
   inner: Pick<InnerDoors, 'named'>,
-  { identity, signal }: { readonly identity: Identity; readonly signal: AbortSignal },
+  { identity, signal: call, turns, wallMs }: CheckOptions,
 ): Promise<void> {
   if (language === 'python') throw unchecked(language)
+  const { signal, end } = checkTime(call, wallMs)
+  try {
+    await check(code, language, inner, { identity, signal, turns })
+  } finally {
+    end()
+  }
+}
+
+async function check(
+  code: string,
+  language: Exclude<ProgramLanguage, 'python'>,
+  inner: Pick<InnerDoors, 'named'>,
+  { identity, signal, turns }: Omit<CheckOptions, 'wallMs'>,
+): Promise<void> {
   const { text, placed } = language === 'workflow' ? await asScript(code) : wrapped(code)
   const { namespaces, ids, words } = mentionsOf(code)
   const named = await inner.named({ namespaces, ids }, { identity, signal })
@@ -35,7 +57,7 @@ export async function checkProgram(
   const name = language === 'javascript' ? 'main.js' : 'main.ts'
   const spaces = [...new Set(found.map(({ namespace }) => namespace))]
   const declared = checkedDeclarations(tools, spaces)
-  const said = await compile({ name, text }, declared, signal)
+  const said = await compile({ name, text }, declared, { turns, signal })
   const wrong = said.filter(({ number }) => !ignored.has(number)).map((each) => clearer(placed(each), code, found))
   const [first] = wrong
   if (first !== undefined) throw invalid(code, first, wrong, tools)

@@ -1,9 +1,11 @@
-import { spawn } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
+import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { ToolError } from '@gantry/contract'
+import type { Slots } from '../resilience/slots.ts'
+import { makeFolder } from './compiler-folder.ts'
+import { compilerOutput } from './compiler-process.ts'
 
 /** One thing that the compiler has to say of the program. */
 export interface Diagnostic {
@@ -13,8 +15,12 @@ export interface Diagnostic {
   readonly message: string
 }
 
-const longestMs = 30_000
-const mostOutput = 1_048_576
+/** What compilers run under: the turns are shared with all who check in this process. */
+export interface CompilerTurn {
+  readonly turns: Slots
+  readonly signal: AbortSignal
+}
+
 const flags = [
   ...['--noEmit', '--pretty', 'false', '--skipLibCheck', '--types', '', '--lib', 'es2024'],
   ...['--target', 'esnext', '--module', 'esnext', '--moduleDetection', 'force'],
@@ -26,20 +32,35 @@ const flags = [
 
 /**
  * Checks a program by the TypeScript compiler, in a process of its own that reads nothing but what it is given.
- * - Cancellation: `signal` ends the process; so do 30 seconds, as LIMIT_EXCEEDED.
+ * - Concurrency: as many at a time as there are processors; others wait for their turn.
+ * - Cancellation: `signal` ends the wait and the process.
  * - Errors: RUNTIME_UNAVAILABLE when the package `typescript` is not installed or does not start.
  */
 export async function compile(
   program: { readonly name: 'main.ts' | 'main.js'; readonly text: string },
   declarations: string,
-  signal: AbortSignal,
+  { turns, signal }: CompilerTurn,
 ): Promise<readonly Diagnostic[]> {
   const compiler = await compilerPath()
-  const folder = await mkdtemp(join(tmpdir(), 'gantry-check-'))
+  const leave = await turns.take('compiler', availableParallelism(), signal)
+  try {
+    return await compileNow([process.execPath, compiler], program, declarations, signal)
+  } finally {
+    leave()
+  }
+}
+
+async function compileNow(
+  command: readonly string[],
+  program: Parameters<typeof compile>[0],
+  declarations: string,
+  signal: AbortSignal,
+): Promise<readonly Diagnostic[]> {
+  const folder = await makeFolder()
   try {
     await writeFile(join(folder, program.name), program.text)
     await writeFile(join(folder, 'tools.d.ts'), declarations)
-    const said = await output(compiler, [...flags, program.name, 'tools.d.ts'], folder, signal)
+    const said = await compilerOutput([...command, ...flags, program.name, 'tools.d.ts'], folder, signal)
     return diagnosticsIn(said, program.name)
   } finally {
     await rm(folder, { recursive: true, force: true })
@@ -58,47 +79,6 @@ async function compilerPath(): Promise<string> {
   }
 }
 
-async function output(path: string, words: readonly string[], folder: string, signal: AbortSignal): Promise<string> {
-  signal.throwIfAborted()
-  // In a group of its own, because on some machines it is another process that does the work.
-  const child = spawn(process.execPath, [path, ...words], {
-    cwd: folder,
-    env: { GOMEMLIMIT: '512MiB' },
-    stdio: ['ignore', 'pipe', 'ignore'],
-    detached: true,
-  })
-  const kill = (): void => killGroup(child.pid)
-  const timer = setTimeout(kill, longestMs)
-  signal.addEventListener('abort', kill, { once: true })
-  try {
-    return await new Promise<string>((resolve, reject) => {
-      let said = ''
-      child.stdout.setEncoding('utf8')
-      child.stdout.on('data', (chunk: string) => {
-        said = said.length > mostOutput ? said : said + chunk
-      })
-      child.on('error', (cause) => reject(broken(cause)))
-      child.on('close', (code, killedBy) => {
-        if (signal.aborted) reject(signal.reason)
-        else if (killedBy !== null) reject(tooLong())
-        else if (code !== 0 && said === '') reject(broken(new Error(`tsc ended with exit code ${code}`)))
-        else resolve(said)
-      })
-    })
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', kill)
-  }
-}
-
-function killGroup(pid: number | undefined): void {
-  try {
-    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
-  } catch {
-    // It is gone already.
-  }
-}
-
 /** Lines such as `main.ts(3,5): error TS2345: …`; those further in belong to the one before. */
 function diagnosticsIn(said: string, name: string): Diagnostic[] {
   const found: Diagnostic[] = []
@@ -109,13 +89,4 @@ function diagnosticsIn(said: string, name: string): Diagnostic[] {
     }
   }
   return found
-}
-
-function tooLong(): ToolError {
-  const message = `The check of the program did not end within ${longestMs} ms.`
-  return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', details: { limit: 'checkMs' } })
-}
-
-function broken(cause: Error): ToolError {
-  return new ToolError('RUNTIME_UNAVAILABLE', 'The TypeScript compiler does not run here.', { cause, effect: 'none' })
 }

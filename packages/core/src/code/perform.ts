@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ChainResult, type ErrorInfo, type Json, type Result, ToolError } from '@gantry/contract'
+import { mediaType } from '../artifacts/media-type.ts'
 import type { BackendContext } from '../backends/backend.ts'
 import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
 import type { InnerNames, InnerOutcome } from '../backends/program-journal.ts'
@@ -164,11 +165,11 @@ async function keep(
   { name, content, mimeType }: Extract<Asked, { kind: 'put' }>,
   signal: AbortSignal,
 ): Promise<object> {
-  const type = mimeType ?? (typeof content === 'string' ? 'text/plain' : 'application/octet-stream')
-  if (context.keepsFiles) return await context.attach({ name, content, mimeType: type })
-  const { identity, callId, fence } = context
   const bytes = typeof content === 'string' ? Buffer.from(content) : content
-  return await context.artifacts.put({ name, mimeType: type, content: bytes }, { identity, callId, fence }, signal)
+  const file = { name, content: bytes, mimeType: mimeType ?? mediaType(name, bytes) }
+  if (context.keepsFiles) return await context.attach(file)
+  const { identity, callId, fence } = context
+  return await context.artifacts.put(file, { identity, callId, fence }, signal)
 }
 
 /** A file as JSON can carry it: its text where it is one. */

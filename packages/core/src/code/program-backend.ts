@@ -3,6 +3,7 @@ import type { Backend, BackendCall, BackendContext, Measured } from '../backends
 import { createFeed, type Feed } from '../backends/sandboxed/feed.ts'
 import type { RuntimesSource } from '../backends/sandboxed.ts'
 import type { WriteBack } from '../backends/write-back.ts'
+import { createSlots as createTurns, type Slots as Turns } from '../resilience/slots.ts'
 import type { SandboxRequest } from '../runtimes/request.ts'
 import { codeOf } from '../tracing/traced.ts'
 import { createBudget } from './budget.ts'
@@ -33,11 +34,12 @@ interface ProgramArguments {
  * - Ownership: whoever made the runtimes closes them. `ceilings` bound the limits that a program may ask for.
  */
 export function programBackend(runtimes: RuntimesSource, ceilings?: ProgramLimits): Backend {
+  const turns = createTurns()
   return {
     kind: 'program',
     name: 'program',
     enforces: ['floor'],
-    call: (call, context) => run(call, context, runtimes, ceilings),
+    call: (call, context) => run(call, context, runtimes, turns, ceilings),
   }
 }
 
@@ -46,6 +48,7 @@ async function* run(
   { args }: BackendCall,
   context: BackendContext,
   runtimes: RuntimesSource,
+  turns: Turns,
   ceilings: ProgramLimits | undefined,
 ): AsyncGenerator<unknown, unknown> {
   const { code, language = 'typescript', limits: asked, check } = args as unknown as ProgramArguments
@@ -58,10 +61,11 @@ async function* run(
   const tellPartial = (): void => tell({})
   stop.signal.addEventListener('abort', tellPartial, { once: true })
   try {
-    if (check === true && !isResumed(context)) await checked(code, language, context)
+    const isChecked = check === true && !isResumed(context)
+    const spentMs = isChecked ? await checked(code, language, limits, turns, context) : 0
     const program = await prepare(code, language)
     const dialogue = dialogueOf(context, limits, reporter, stop)
-    const request = requestOf(program, limits, dialogue, feed, context)
+    const request = requestOf(program, without(limits, spentMs), dialogue, feed, context)
     // A program is told nothing of it, because it must run the same way when it runs again.
     const span = context.span?.child('sandbox')
     const work = runtimes()
@@ -87,11 +91,23 @@ async function* run(
   }
 }
 
-/** Checks a program before anything of it runs; the compiler is loaded when it is first needed. */
-async function checked(code: string, language: ProgramLanguage, context: BackendContext): Promise<void> {
-  const { inner, identity, signal } = context
+/** Checks a program before anything of it runs, and tells how long it took; the compiler is loaded when it is needed. */
+async function checked(
+  code: string,
+  language: ProgramLanguage,
+  { wallMs }: SetLimits,
+  turns: Turns,
+  { inner, identity, signal }: BackendContext,
+): Promise<number> {
+  const started = performance.now()
   const { checkProgram } = await import('./check.ts')
-  if (inner !== undefined) await checkProgram(code, language, inner, { identity, signal })
+  if (inner !== undefined) await checkProgram(code, language, inner, { identity, signal, turns, wallMs })
+  return performance.now() - started
+}
+
+/** What the check took of the program's time is gone. */
+function without(limits: SetLimits, spentMs: number): SetLimits {
+  return { ...limits, wallMs: Math.max(1, Math.floor(limits.wallMs - spentMs)) }
 }
 
 /** One that has begun goes on, whatever became meanwhile of the tools that it was checked against. */

@@ -100,6 +100,54 @@ test('search, describe, examples and chain answer as the executor does', async (
   assert.equal(await value("try { await describe('no:tool') } catch ({ code }) { return code }"), 'TOOL_NOT_FOUND')
 })
 
+test('half of a character pair in what a program passes is an error that it can catch, and no tool is called', async () => {
+  const { output, program } = await run(`
+    const half = '\\ud800'
+    const asks = [
+      () => tools.demo.echo({ value: half }), () => tools['my-ns']['my.tool']({ deep: [{ [half]: 1 }] }),
+      () => run('demo:echo', { value: half }), () => chain([{ tool: 'demo:echo', args: { value: half } }]),
+      () => search(half), () => artifacts.put('a.txt', half), () => artifacts.put(half, 'a'),
+    ]
+    const paths = []
+    for (const ask of asks) await ask().catch(({ code, details }) => paths.push(code + ' ' + details.issues[0].path))
+    return paths`)
+  const paths = [
+    '/args/value',
+    '/args/deep/0',
+    '/args/value',
+    '/steps/0/args/value',
+    '/words',
+    '/put/content',
+    '/put/name',
+  ]
+  assert.deepEqual(
+    output,
+    paths.map((path) => `INPUT_INVALID ${path}`),
+  )
+  assert.deepEqual(program?.calls, [])
+  assert.deepEqual(await value("return await tools.demo.echo({ value: '\\ud83d' + '\\ude00' })"), { value: '😀' })
+})
+
+test('a file that a program puts has the type that files:put gives it, by name and content', async () => {
+  const png = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]
+  const files: readonly (readonly [string, string, string])[] = [
+    ['a.csv', "'a,b'", 'text/csv'],
+    ['a.json', '{ a: 1 }', 'application/json'],
+    ['p.png', `new Uint8Array(${JSON.stringify(png)})`, 'image/png'],
+    ['p.png', "'no picture'", 'text/plain'],
+    ['noname', `new Uint8Array(${JSON.stringify(png)})`, 'image/png'],
+    ['noname', 'new Uint8Array([255])', 'application/octet-stream'],
+    ['noname', "'text'", 'text/plain'],
+  ]
+  const puts = files.map(([name, content]) => `(await artifacts.put('${name}', ${content})).mimeType`)
+  const types = files.map(([, , type]) => type)
+  assert.deepEqual(await value(`return [${puts}]`), types)
+  const keeping = createExecutor()
+  const kept = await keeping.code(`return [${puts}]`)
+  await keeping.close()
+  assert.deepEqual(kept.output, types)
+})
+
 test('files are put and got, text and bytes, and belong to the result', async () => {
   const { output, artifacts } = await run(`
     const text = await artifacts.put('a.txt', 'héllo')

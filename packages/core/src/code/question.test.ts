@@ -11,3 +11,21 @@ test('a sleep is for a time that is finite and not below nought; anything else i
     assert.deepEqual([read.error.code, read.error.effect], ['INPUT_INVALID', 'none'])
   }
 })
+
+test('half of a character pair in what is asked is no question, wherever it stands', () => {
+  const wrongs = [
+    ['call', '{"tool":"a:b","args":{"text":"\\ud800"}}', '/args/text', ''],
+    ['call', '{"tool":"a:b","args":{"rows":[{"\\udfff":1}]}}', '/args/rows/0', 'has a key that '],
+    ['chain', '{"steps":[{"tool":"a:b","args":{"x":"\\ud800"}}]}', '/steps/0/args/x', ''],
+    ['search', '{"words":"\\ud800"}', '/words', ''],
+    ['artifact', '{"put":{"name":"a","content":"\\ud800"}}', '/put/content', ''],
+  ] as const
+  for (const [kind, text, path, key] of wrongs) {
+    const read = readQuestion({ number: 1, kind, text })
+    assert.ok(read.kind === 'wrong', text)
+    const issues = [{ path, message: `${key}holds half of a character pair` }]
+    assert.deepEqual([read.error.code, read.error.effect, read.error.details], ['INPUT_INVALID', 'none', { issues }])
+  }
+  const whole = readQuestion({ number: 1, kind: 'search', text: '{"words":"\\ud83d\\ude00"}' })
+  assert.deepEqual(whole, { kind: 'search', words: '😀', limit: undefined })
+})

@@ -1,5 +1,6 @@
-import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
+import { halfPairIn } from '../json/half-pairs.ts'
 import type { ProgramQuestion } from '../runtimes/runtime.ts'
 
 /** A question of a program, read; what is in it is as hostile as the program. */
@@ -61,8 +62,12 @@ function objectIn(text: string): JsonObject {
   } catch {
     // Said below.
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
-  throw wrong('question', 'must be a JSON object')
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw wrong('question', 'must be a JSON object')
+  }
+  const half = halfPairIn(text, value)
+  if (half !== undefined) throw wrongAt(half.path, half)
+  return value
 }
 
 function readArtifact({ put, get }: JsonObject): Asked {
@@ -98,9 +103,12 @@ function timeOf(value: Json | undefined): number {
 }
 
 function wrong(name: string, message: string): ToolError {
-  const issues = [{ path: `/${name}`, message }]
-  return new ToolError('INPUT_INVALID', `What the program asks is wrong: ${name} ${message}.`, {
-    details: { issues },
+  return wrongAt(name, { path: `/${name}`, message })
+}
+
+function wrongAt(name: string, issue: Issue): ToolError {
+  return new ToolError('INPUT_INVALID', `What the program asks is wrong: ${name} ${issue.message}.`, {
+    details: { issues: [issue] },
     effect: 'none',
   })
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
+import { type Issue, ToolError } from '@gantry/contract'
 import type { Knowledge, NewDocument } from '../knowledge/knowledge.ts'
 import { acme, get, ids, type KnowledgeCase, type KnowledgeSetup, signal, umbrella } from './knowledge-case.ts'
 import { hardCases } from './knowledge-hard.ts'
@@ -137,6 +138,24 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     const [same] = (await knowledge.add([{ text: 'No id was given.' }], acme, signal)).documents
     assert.match(named?.id ?? '', /^doc_[0-9a-f]{32}$/)
     assert.deepEqual([same?.id, same?.state], [named?.id, 'unchanged'])
+  })
+
+  inCase('of two documents of one id in one add both are refused, and nothing is kept', async (knowledge) => {
+    const refused = async (documents: readonly NewDocument[], path: string): Promise<void> => {
+      await assert.rejects(knowledge.add(documents, acme, signal), (error) => {
+        assert.ok(ToolError.is(error) && error.code === 'INPUT_INVALID')
+        const issues = (error.details?.issues ?? []) as readonly Issue[]
+        assert.deepEqual([issues.length, issues[0]?.path], [1, path])
+        return true
+      })
+    }
+    const [first, second, other] = ['first pear', 'second pear', 'other pear'].map((text) => ({ text }))
+    assert.ok(first !== undefined && second !== undefined && other !== undefined)
+    await refused([{ ...first, id: 'a' }, { ...second, id: 'a' }, other], '/documents/1/id')
+    await refused([first, other, { ...first, title: 'The same text' }], '/documents/2')
+    assert.deepEqual(await ids(knowledge, 'pear'), [])
+    const apart = [first, { ...first, source: 'https://x.test/c' }, { ...first, id: 'a' }]
+    assert.equal((await knowledge.add(apart, acme, signal)).documents.length, 3)
   })
 
   inCase('what is kept of a document comes back, and what is removed is gone', async (knowledge) => {

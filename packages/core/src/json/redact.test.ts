@@ -256,13 +256,11 @@ test('entities without their semicolon count, and what only looks like them is l
   }
 })
 
-test('a cut goes through no secret, nor through what may become one while the text goes on', () => {
+test('a cut goes through no secret', () => {
   const text = `x ${secret} y`
   const end = secret.length + 2
   for (let at = 0; at <= text.length; at++) {
-    assert.equal(bySecret.cut(text, at, false), at > 2 && at < end ? 2 : at)
+    assert.equal(bySecret.cut(text, at), at > 2 && at < end ? 2 : at)
   }
-  assert.equal(bySecret.cut(text.slice(0, 9), 7, true), 2)
-  assert.equal(bySecret.cut(text.slice(0, 9), 7, false), 7)
-  assert.equal(createRedactor().cut(text, 7, true), 7)
+  assert.equal(createRedactor().cut(text, 7), 7)
 })

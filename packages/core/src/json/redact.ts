@@ -1,8 +1,10 @@
 import { isUtf8 } from 'node:buffer'
 import type { Json } from '@gantry/contract'
-import { joinEntities, longestEntity } from './entities.ts'
+import { joinEntities } from './entities.ts'
 import { joinLines } from './line-breaks.ts'
+import { openEndOf } from './open-end.ts'
 import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
+import { withoutUrlPasswords } from './url-passwords.ts'
 
 export { shortestSecret } from './secret-forms.ts'
 
@@ -15,14 +17,17 @@ export interface Redactor {
   bytes(bytes: Uint8Array): Uint8Array
   /** A copy without secrets: by value everywhere, in keys too, and whole members whose key sounds like a secret. */
   value(value: Json): Json
-  /** For a text that comes in pieces: what could be the beginning of a secret is held back until the next piece. */
+  /** For a text that comes in pieces: its end waits for the next piece, as far back as a secret in it may be unfinished. */
   pieces(): PieceRedactor
   /**
-   * The last place, at or before the given one, where a text may be cut so that no secret in it is cut in two. Where the
-   * text goes on (`more`), what could be the beginning of one counts too.
+   * The place up to which a text that goes on is settled: every secret that began before it has come whole. It depends on
+   * how long the secrets are and on where lines and entities end, never on whether the text is like the beginning of one:
+   * whoever could choose the text would learn that way how a secret begins.
    */
-  cut(text: string, at: number, more: boolean): number
-  /** How many characters a secret may take up, however it is written; 0 when there is none. */
+  settled(text: string): number
+  /** The last place, at or before the given one, where a text may be cut so that no secret in it is cut in two. */
+  cut(text: string, at: number): number
+  /** The most characters at the end of a text that are not settled; 0 when there is no secret. */
   readonly reach: number
 }
 
@@ -39,7 +44,7 @@ export interface RedactorOptions {
    * and decomposed, encoded twice by base64 or URL, and broken over lines.
    */
   readonly values?: readonly string[]
-  /** Blanks members by the sound of their key; on unless false. */
+  /** In values, blanks members by the sound of their key, and passwords in URLs; on unless false. */
   readonly keys?: boolean
   /** What stands in the place of a secret; `[redacted]` when absent. It must hold none itself. */
   readonly mark?: string
@@ -48,6 +53,7 @@ export interface RedactorOptions {
 const secretWords = new Set([
   ...['password', 'passwd', 'passphrase', 'pass', 'pwd', 'secret', 'secrets', 'token', 'auth'],
   ...['authorization', 'credential', 'credentials', 'cookie', 'cookies', 'apikey', 'privatekey', 'accesskey', 'bearer'],
+  ...['passcode', 'pin', 'otp', 'totp', 'jwt', 'sessionid', 'ssn', 'cvv', 'cvc'],
 ])
 const keyAdjectives = new Set(['api', 'private', 'access', 'signing', 'encryption', 'secret', 'session'])
 /** Whether a member's name says that its value is secret: `apiKey`, `AUTH_TOKEN`, but not `author` or `tokenizer`. */
@@ -68,10 +74,8 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   const byKey = options.keys !== false
   const { mark = redacted } = options
 
-  const text = (from: string): string => {
-    const found = some ? findForms(forms, from, false) : []
-    return found.length === 0 ? from : blank(from, found, mark)
-  }
+  const find = (from: string): Span[] => (some ? findForms(forms, from) : [])
+  const text = (from: string): string => blank(from, find(from), mark).shown
   // Made when it is first needed: few calls have files, and few secrets other bytes than characters.
   let inBytes: ((from: string) => string) | undefined
   const bytes = (from: Uint8Array): Uint8Array => {
@@ -81,59 +85,51 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     const encoding = isUtf8(from) ? 'utf8' : 'latin1'
     return Buffer.from(inBytes(Buffer.from(from).toString(encoding)), encoding)
   }
+  const shown = byKey ? (from: string): string => withoutUrlPasswords(text(from), mark) : text
   const value = (from: Json): Json => {
-    if (typeof from === 'string') return text(from)
+    if (typeof from === 'string') return shown(from)
     if (Array.isArray(from)) return from.map(value)
     if (typeof from !== 'object' || from === null) return from
     const target: { [key: string]: Json } = {}
     for (const [key, member] of Object.entries(from)) {
       const hidden = byKey && isSecretKey(key) && member !== null
-      define(target, text(key), hidden ? redacted : value(member))
+      define(target, shown(key), hidden ? redacted : value(member))
     }
     return target
   }
+  const { settled, reach } = openEndOf(forms)
   const pieces = (): PieceRedactor => {
     let held = ''
+    /** So much at the beginning of it belongs to a secret whose mark was shown. */
+    let gone = 0
+    const show = (to: number): string => {
+      const { shown, done } = blank(held, find(held), mark, gone, to)
+      held = held.slice(to)
+      gone = Math.max(0, done - to)
+      return shown
+    }
     return {
       push(piece) {
-        const all = held + piece
-        const found = some ? findForms(forms, all, true) : []
-        const open = openAt(found, all, forms)
-        if (open !== undefined) {
-          held = all.slice(open)
-          return text(all.slice(0, open))
-        }
-        const whole = blank(all, found, mark)
-        const kept = some ? beginningOf(forms, whole) : 0
-        held = whole.slice(whole.length - kept)
-        return whole.slice(0, whole.length - kept)
+        held += piece
+        const to = settled(held)
+        return to === 0 ? '' : show(to)
       },
-      end() {
-        const rest = text(held)
-        held = ''
-        return rest
-      },
+      end: () => show(held.length),
     }
   }
-  const cut = (from: string, at: number, more: boolean): number => {
-    const found = some ? findForms(forms, from, more) : []
-    const sure = some && more ? from.length - beginningOf(forms, from) : at
-    return beforeSpans(found, Math.min(at, sure))
-  }
-  return { text, bytes, value, pieces, cut, reach: longestOf(forms) * longestEntity }
+  const cut = (from: string, at: number): number => beforeSpans(find(from), at)
+  return { text, bytes, value, pieces, settled, cut, reach }
 }
 
-/** A place of a secret; open when its last characters, which may follow, are not there yet. */
-type Span = readonly [start: number, end: number, open: boolean]
+/** A place of a secret. */
+type Span = readonly [start: number, end: number]
 
 /** Looks at a text as it is, and as a page shows it: with characters for its entities. */
-function findForms(forms: SecretForms, text: string, more: boolean): Span[] {
+function findForms(forms: SecretForms, text: string): Span[] {
   const found = findWritten(forms, text)
-  const shown = joinEntities(text, more)
+  const shown = joinEntities(text, false)
   if (shown === undefined) return found
-  for (const [start, end, open] of findWritten(forms, shown.text)) {
-    found.push([shown.place(start), shown.place(end), open])
-  }
+  for (const [start, end] of findWritten(forms, shown.text)) found.push([shown.place(start), shown.place(end)])
   return found
 }
 
@@ -148,7 +144,7 @@ function findWritten({ plain, encoded, rests }: SecretForms, text: string): Span
   }
   const broken: Span[] = []
   addPlaces(encoded, joined.text, broken, rests)
-  for (const [start, end, open] of broken) found.push([joined.place(start), joined.place(end - 1) + 1, open])
+  for (const [start, end] of broken) found.push([joined.place(start), joined.place(end - 1) + 1])
   return found
 }
 
@@ -159,28 +155,20 @@ function addPlaces(forms: readonly string[], text: string, found: Span[], rests?
     const rest = rests?.get(form) ?? 0
     for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) {
       const end = at + form.length
-      found.push(rest === 0 ? [at, end, false] : withRest(text, at, end, rest))
+      found.push([at, rest === 0 ? end : withRest(text, end, rest)])
     }
   }
 }
 
-/** A place in base64 with so many characters more, as far as they are base64, and the padding behind them. */
-function withRest(text: string, start: number, end: number, rest: number): Span {
-  const behind = text.slice(end, end + 3 * rest + 7)
+/** The end of a form in base64 with so many characters more, as far as they are base64, and the padding behind them. */
+function withRest(text: string, end: number, rest: number): number {
+  const behind = text.slice(end, end + 3 * rest + 6)
   let length = 0
   for (let left = rest; left > 0; left--) {
     const one = /^(?:%2[BF]|[A-Za-z0-9+/_-])/i.exec(behind.slice(length))
     length += one?.[0].length ?? 0
   }
-  length += /^(?:=|%3D){0,2}/i.exec(behind.slice(length))?.[0].length ?? 0
-  return [start, end + length, /^(?:%[23]?)?$/.test(behind.slice(length))]
-}
-
-/** Where to hold a text back so that a secret that is open stays whole, with all that overlaps it. */
-function openAt(spans: readonly Span[], text: string, forms: SecretForms): number | undefined {
-  const starts = spans.flatMap(([start, , open]) => (open ? [start] : []))
-  if (starts.length === 0) return undefined
-  return beforeSpans(spans, Math.min(text.length - beginningOf(forms, text), ...starts))
+  return end + length + (/^(?:=|%3D){0,2}/i.exec(behind.slice(length))?.[0].length ?? 0)
 }
 
 /** The last place at or before another that is within no span. */
@@ -190,52 +178,25 @@ function beforeSpans(spans: readonly Span[], place: number): number {
   return at
 }
 
-/** Blanks every span; secrets that overlap are blanked together, so that no rest of one is left beside the other. */
-function blank(text: string, spans: readonly Span[], mark: string): string {
-  let result = ''
-  let done = 0
+/**
+ * Shows a part of a text with a mark for every span that begins in it, and says where the last one ends. Secrets that
+ * overlap are blanked together, so that no rest of one is left beside the other.
+ */
+function blank(
+  text: string,
+  spans: readonly Span[],
+  mark: string,
+  from = 0,
+  to = text.length,
+): { readonly shown: string; readonly done: number } {
+  let shown = ''
+  let done = from
   for (const [start, end] of spans.toSorted((a, b) => a[0] - b[0])) {
-    if (start >= done) result += `${text.slice(done, start)}${mark}`
+    if (start >= to) break
+    if (start >= done) shown += `${text.slice(done, start)}${mark}`
     done = Math.max(done, end)
   }
-  return result + text.slice(done)
-}
-
-/** How many characters at the end of a text could be the beginning of a secret, with entities or without. */
-function beginningOf(forms: SecretForms, text: string): number {
-  const most = writtenBeginningOf(forms, text)
-  const tail = text.slice(-(longestOf(forms) + 1) * longestEntity)
-  const shown = joinEntities(tail, true)
-  if (shown === undefined) return most
-  return Math.max(most, tail.length - shown.place(shown.text.length - writtenBeginningOf(forms, shown.text)))
-}
-
-function longestOf({ plain, encoded }: SecretForms): number {
-  return Math.max(plain.at(-1)?.length ?? 0, encoded.at(-1)?.length ?? 0)
-}
-
-/** The same as the text is written, broken over lines or not. */
-function writtenBeginningOf({ plain, encoded }: SecretForms, text: string): number {
-  const most = longestBeginning(plain, text)
-  // Lines of 64 characters and more, with what breaks them, make an encoded form longer by less than half.
-  const longest = encoded.at(-1)?.length ?? 0
-  const tail = text.slice(-Math.ceil(longest * 1.5) - 16)
-  const joined = joinLines(tail)
-  if (joined === undefined) return Math.max(most, longestBeginning(encoded, tail))
-  const broken = longestBeginning(encoded, joined.text)
-  return broken === 0 ? most : Math.max(most, tail.length - joined.place(joined.text.length - broken))
-}
-
-function longestBeginning(forms: readonly string[], text: string): number {
-  let most = 0
-  for (const form of forms) {
-    const first = form.charAt(0)
-    const from = Math.max(0, text.length - form.length + 1)
-    for (let at = text.indexOf(first, from); at !== -1 && text.length - at > most; at = text.indexOf(first, at + 1)) {
-      if (form.startsWith(text.slice(at))) most = text.length - at
-    }
-  }
-  return most
+  return { shown: shown + text.slice(done, to), done }
 }
 
 /** Assigns without ever reaching a prototype. */

@@ -25,8 +25,8 @@ const mostMetadata = 16_384
 const turn = 256
 
 /**
- * Makes documents ready to be kept, in slices, so that long ones do not hold up everything else. Of two with one id the
- * later counts. Throws LIMIT_EXCEEDED for too much text at once, INPUT_INVALID for none.
+ * Makes documents ready to be kept, in slices, so that long ones do not hold up everything else.
+ * Throws LIMIT_EXCEEDED for too much text at once, INPUT_INVALID for none and for two documents of one id.
  */
 export async function prepareDocuments(
   documents: readonly NewDocument[],
@@ -34,11 +34,11 @@ export async function prepareDocuments(
 ): Promise<readonly Prepared[]> {
   const prepared = new Map<string, Prepared>()
   let bytes = 0
-  for (const document of documents) {
+  for (const [index, document] of documents.entries()) {
     const one = await prepare(document, signal)
     bytes += one.bytes
     if (bytes > mostBytes) throw tooMuch()
-    prepared.delete(one.id)
+    if (prepared.has(one.id)) throw repeated(document, index, [...prepared.keys()].indexOf(one.id))
     prepared.set(one.id, one)
   }
   return [...prepared.values()]
@@ -69,6 +69,19 @@ async function prepare(document: NewDocument, signal: AbortSignal): Promise<Prep
 function invalid(path: string, message: string): ToolError {
   return new ToolError('INPUT_INVALID', `${path} of a document ${message}.`, {
     details: { issues: [{ path, message }] },
+  })
+}
+
+/** One of the two would be lost without a word. */
+function repeated({ id }: NewDocument, index: number, first: number): ToolError {
+  const issue =
+    id === undefined
+      ? { path: `/documents/${index}`, message: `has the text and source of /documents/${first}, and so its id` }
+      : { path: `/documents/${index}/id`, message: `is the id of /documents/${first} too` }
+  const message = `${issue.message}; give each its own`
+  return new ToolError('INPUT_INVALID', `Nothing was added: ${issue.path} ${message}.`, {
+    effect: 'none',
+    details: { issues: [{ path: issue.path, message }] },
   })
 }
 

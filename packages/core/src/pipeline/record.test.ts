@@ -27,11 +27,12 @@ test('arguments of privileged calls are recorded without secrets', async () => {
   const audit = memoryAudit()
   await runIt(
     tool(() => 1, { permissions: ['x'] }),
-    { user: 'a', login: { apiKey: 'k' } },
+    { user: 'a', login: { apiKey: 'k', otp: '1' }, from: ['postgres://u:pw@h/d'] },
     { audit },
   )
   const [start] = audit.records()
-  assert.deepEqual(start?.phase === 'start' && start.args, { user: 'a', login: { apiKey: '[redacted]' } })
+  const args = { user: 'a', login: { apiKey: '[redacted]', otp: '[redacted]' }, from: ['postgres://u:[redacted]@h/d'] }
+  assert.deepEqual(start?.phase === 'start' && start.args, args)
 })
 
 test('nothing runs off the record: an audit that fails refuses the call', async () => {

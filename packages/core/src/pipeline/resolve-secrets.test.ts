@@ -4,6 +4,7 @@ import { inspect } from 'node:util'
 import { ToolError } from '@gantry/contract'
 import { memoryAudit } from '../audits/memory.ts'
 import { createExecutor } from '../executor.ts'
+import { guessesOf } from '../json/guesses.fixture.ts'
 import { tool } from './pipeline.fixture.ts'
 
 test('only declared secrets reach a tool, and none leaves it', async () => {
@@ -43,8 +44,58 @@ test('a secret split over two chunks does not show, and none is in the record of
   const chunks = []
   for await (const event of gantry.stream('test:it', { note: `mine is ${secret}` }))
     if (event.kind === 'chunk') chunks.push(event.data)
-  assert.deepEqual(chunks, ['it is ', '[redacted], really', { n: 1 }, 'correct'])
+  assert.deepEqual(chunks, ['it is [redacted], really', { n: 1 }, 'correct'])
   assert.ok(!JSON.stringify(audit.records()).includes(secret))
+})
+
+test('the chunks of a stream are divided in the same places for right and wrong guesses of a secret', async () => {
+  const secret = 'correctHorseBattery7'
+  const echo = tool(
+    async function* ({ parts }: { readonly parts?: readonly string[] }) {
+      yield* parts ?? []
+    },
+    { secrets: ['api'] },
+  )
+  const gantry = createExecutor({ tools: [echo], secrets: { api: secret } })
+  const chunksOf = async (parts: readonly string[]): Promise<string[]> => {
+    const chunks: string[] = []
+    for await (const event of gantry.stream('test:it', { parts }))
+      if (event.kind === 'chunk') chunks.push(String(event.data))
+    assert.equal(chunks.join(''), parts.join(''))
+    return chunks
+  }
+  for (const { right, wrong } of guessesOf(secret)) {
+    for (const around of ['', '\n', 'x'.repeat(300), '{"a":1}\n']) {
+      const [one, other] = await Promise.all(
+        [right, wrong].map((guess) => chunksOf([`${around}|zzz`, `${around}|${guess}`, `|yyy${around}`, guess])),
+      )
+      assert.deepEqual(
+        one?.map((chunk) => chunk.length),
+        other?.map((chunk) => chunk.length),
+        right,
+      )
+    }
+  }
+  await gantry.close()
+})
+
+test('where a long message is cut tells nobody whether he guessed how a secret begins', async () => {
+  const secret = 'correctHorseBattery7'
+  const loud = tool(
+    (args) => {
+      throw new Error(String((args as { readonly text?: string }).text))
+    },
+    { secrets: ['api'] },
+  )
+  const gantry = createExecutor({ tools: [loud], secrets: { api: secret } })
+  for (const { right, wrong } of guessesOf(secret)) {
+    for (const at of [9_995, 99_995]) {
+      const said = async (guess: string): Promise<number | undefined> =>
+        (await gantry.run('test:it', { text: `${'x'.repeat(at)} ${guess}${' y'.repeat(500)}` })).error?.message.length
+      assert.equal(await said(right), await said(wrong), right)
+    }
+  }
+  await gantry.close()
 })
 
 test('a secret in an error and its causes is redacted too', async () => {

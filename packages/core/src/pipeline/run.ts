@@ -138,10 +138,11 @@ export class Run implements Waiter, Onlooker {
 
   /** A text as it may leave: without secrets, then cut, so that a cut cannot hide a secret from the search for it. */
   shown(text: string, limit: number): string {
-    const pieces = this.redactor?.pieces()
-    if (pieces === undefined) return text.slice(0, limit)
-    const part = text.slice(0, limit * 10)
-    // What looks like the beginning of a secret stays away only where the text goes on.
+    const { redactor } = this
+    if (redactor === undefined) return text.slice(0, limit)
+    const pieces = redactor.pieces()
+    const part = text.slice(0, limit * 10 + redactor.reach)
+    // The end of what is not the whole text may be half a secret, and is not shown.
     return (pieces.push(part) + (part.length === text.length ? pieces.end() : '')).slice(0, limit)
   }
 

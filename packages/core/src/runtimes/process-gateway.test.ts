@@ -85,6 +85,84 @@ except ToolError as error:
   assert.deepEqual([thrown.outcome.exit, thrown.outcome.value], [{ code: 1 }, undefined])
 })
 
+const lost = 'is a whole number beyond 2**53 - 1, which would lose digits; pass it as a string'
+const half = 'holds half of a character pair'
+
+sandboxTest('what JSON would lose is refused where a Python program writes it, and nothing is asked', async () => {
+  const code = `
+big = 2**60 + 1
+half = chr(0xd800)
+writes = [
+    lambda: tools.demo.echo(value=big), lambda: tools.demo.echo({'rows': [1, {'a/b': -2**53}]}),
+    lambda: run('demo:echo', value=(big,)), lambda: chain([{'tool': 'demo:echo', 'args': {'value': big}}]),
+    lambda: chain([], input=[10**5000]), lambda: search('x', limit=2**53), lambda: describe('a:b', level=big),
+    lambda: artifacts.put('a.json', {'id': big}), lambda: artifacts.get(big),
+    lambda: tools.demo.echo(value=['ok', half]), lambda: tools.demo.echo(value={half: 1}),
+    lambda: tools.demo.echo(**{half: {'x': big}}), lambda: search(half), lambda: artifacts.put('a.txt', half),
+    lambda: artifacts.put('a.json', {'text': half}), lambda: tools.demo.echo(value={1: 'a', '1': 'b'}),
+]
+refused = []
+for write in writes:
+    try:
+        write()
+    except TypeError as error:
+        refused.append(str(error))
+return refused
+`
+  const { outcome, questions } = await run(code, adding)
+  assert.deepEqual(outcome.value, [
+    `/args/value ${lost}`,
+    `/args/rows/1/a~1b ${lost}`,
+    `/args/value/0 ${lost}`,
+    `/steps/0/args/value ${lost}`,
+    `/input/0 ${lost}`,
+    `/limit ${lost}`,
+    `/level ${lost}`,
+    `/put/content/id ${lost}`,
+    `/get ${lost}`,
+    `/args/value/1 ${half}`,
+    `/args/value has a key that ${half}`,
+    `/args has a key that ${half}`,
+    `/words ${half}`,
+    `/put/content ${half}`,
+    `/put/content/text ${half}`,
+    '/args/value has a key of type int; give it as a str',
+  ])
+  assert.deepEqual(questions, [])
+})
+
+sandboxTest('a Python program passes on whole numbers, floats, truths and characters that JSON holds', async () => {
+  const code = `
+await search('\\U0001f600', limit=[2**53 - 1, 1 - 2**53, 1e300, 2.0**60, True, False, None, ('a', {'b': 0.5})])
+`
+  const { questions } = await run(code, adding)
+  assert.deepEqual(
+    questions.map(({ text }) => JSON.parse(text)),
+    [{ limit: [2 ** 53 - 1, 1 - 2 ** 53, 1e300, 2 ** 60, true, false, null, ['a', { b: 0.5 }]], words: '😀' }],
+  )
+})
+
+sandboxTest('what JSON would lose of the value of a Python program is named with its place', async () => {
+  const messageOf = async (code: string) => (await run(code, adding)).outcome.fault?.message
+  const not = 'the value of the program is not JSON:'
+  assert.equal(await messageOf('return 2**53'), `${not} it ${lost}`)
+  assert.equal(await messageOf("return {'a': [0, 2**53]}"), `${not} /a/1 ${lost}`)
+  assert.equal(await messageOf('return chr(0xdfff)'), `${not} it ${half}`)
+  assert.equal(await messageOf('return [{chr(0xd800): 1}]'), `${not} /0 has a key that ${half}`)
+  assert.equal(await messageOf('x = []\nx.append(x)\nreturn x'), `${not} it is nested too deeply, or holds itself`)
+})
+
+sandboxTest('an error whose text is not whole is told with its place, and without what was broken', async () => {
+  const { outcome } = await run('\nraise ValueError("a" + chr(0xd800))', adding)
+  const { name, message, line } = outcome.fault ?? {}
+  assert.deepEqual([name, message, line], ['ValueError', 'a\\ud800', 2])
+  const own = await run("raise ToolError({'code': 'X', 'message': 'm', 'details': {'n': 2**53}})", adding)
+  assert.deepEqual(
+    [own.outcome.fault?.name, own.outcome.fault?.message, own.outcome.fault?.line],
+    ['ToolError', 'm', 1],
+  )
+})
+
 sandboxTest('a program that does not compile, exits, or returns no JSON says where and why', async () => {
   const faultOf = async (code: string) => (await run(code, adding)).outcome.fault
   const { message, ...wrong } = (await faultOf('x = 1\nif x\n    pass')) ?? { message: '' }

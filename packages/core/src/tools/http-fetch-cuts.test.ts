@@ -68,6 +68,13 @@ test('attack 79: pieces of an answer that is cut within a secret show none of it
   }
 })
 
+test('a title that is too long to be kept shows no part of a secret, wherever it is cut', async (t) => {
+  const titled = (key: string): string => `<title>${'x'.repeat(985)} ${inPage(key)} end</title><p>body`
+  const { fetch } = await repeating(t, { '/page': titled })
+  const { output } = await fetch('/page', { headers })
+  assert.equal((output as JsonObject).title, `${'x'.repeat(985)} [redacted] end`.slice(0, 1_000))
+})
+
 test('what only begins like a secret is shown up to the limit, so that nobody can try beginnings', async (t) => {
   const { fetch } = await repeating(t, { '/plain': () => `${secret.slice(0, 12)} and on` })
   for (let maxBytes = 1; maxBytes < 19; maxBytes++) {
@@ -76,8 +83,8 @@ test('what only begins like a secret is shown up to the limit, so that nobody ca
   }
 })
 
-test('an answer that is over the limit and has a pause then is given without waiting for its end', async (t) => {
-  const server = await serve(t, (_, response) => void response.writeHead(200).write('x'.repeat(100)))
+test('an answer that is so far over the limit that no secret goes across is given without waiting for its end', async (t) => {
+  const server = await serve(t, (_, response) => void response.writeHead(200).write('x'.repeat(1_000)))
   const gantry = createExecutor({
     tools: builtinTools({ httpFetch: { secrets: { api: [server.origin] } } }),
     secrets: { api: secret },

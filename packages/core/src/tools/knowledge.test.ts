@@ -41,6 +41,20 @@ test('several documents are added at once, and one that is wrong keeps all of th
   assert.equal(idsOf(await ok('search', { query: 'apples' })).length, 2)
 })
 
+test('one id that stands twice in one call is refused with its second place, and nothing is kept', async (t) => {
+  const { gantry, ok } = opened(t)
+  const documents = [
+    { id: 'a', text: 'one apple' },
+    { id: 'a', text: 'two apples' },
+  ]
+  const { error } = await gantry.run('kb:add', { documents })
+  assert.deepEqual(
+    [error?.code, error?.details?.issues],
+    ['INPUT_INVALID', [{ path: '/documents/1/id', message: 'is the id of /documents/0 too; give each its own' }]],
+  )
+  assert.deepEqual(idsOf(await ok('search', { query: 'apple' })), [])
+})
+
 test('a file is added by its id with its name and source, and one that is no text is refused', async (t) => {
   const artifacts = memoryArtifacts()
   const { gantry, ok } = opened(t, { artifacts })

@@ -43,7 +43,8 @@ const add = defineTool({
   tags: ['knowledge', 'memory', 'documents', 'rag', 'index'],
   docs:
     'A text is cut into pieces of about a page’s paragraph. Adding the same again changes nothing, and adding other ' +
-    'text under an id replaces the document. What is in `documents` is added as a whole or not at all.',
+    'text under an id replaces the document. What is in `documents` is added as a whole or not at all, each under an id ' +
+    'of its own.',
   backends: [{ kind: 'knowledge', action: 'add' }],
   // A repeat finds what is there already.
   effect: 'keyed',

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import fc from 'fast-check'
-import type { Buckets, Draw, Drawn } from '../buckets/bucket.ts'
+import { type Buckets, type Draw, type Drawn, drawsOf, type Gift } from '../buckets/bucket.ts'
 import { createAdvances } from './advances.ts'
 
 /** Buckets in a time that is given, and how often they were asked. */
-function bucketsIn(now: () => number): Pick<Buckets, 'draw'> & { asked: number } {
+function bucketsIn(now: () => number): Pick<Buckets, 'draw' | 'give'> & { asked: number } {
   const kept = new Map<string, { tokens: number; at: number }>()
   const one = ({ key, capacity, perMs, least, most }: Draw): Drawn => {
     const { tokens, at } = kept.get(key) ?? { tokens: capacity, at: now() }
@@ -20,6 +20,9 @@ function bucketsIn(now: () => number): Pick<Buckets, 'draw'> & { asked: number }
     async draw(draws: readonly Draw[]) {
       buckets.asked += 1
       return draws.map(one)
+    },
+    async give(gifts: readonly Gift[]) {
+      drawsOf(gifts).map(one)
     },
   }
   return buckets
@@ -102,20 +105,63 @@ test('what was given back is there for the next', async () => {
   assert.equal(await advances.take(allowance, 5), 0)
 })
 
-test('what was given back late is there as well, though not for ever', async () => {
+test('what was given back is there as late as one likes, here and elsewhere, and not twice', async () => {
   let time = 0
+  const buckets = bucketsIn(() => 0)
+  const [here, elsewhere] = [createAdvances(buckets, () => time), createAdvances(buckets, () => time)]
+  const allowance = { key: 'k', capacity: 5, perMs: 0.000_001 }
+  assert.equal(await here.take(allowance, 5), 0)
+  assert.ok((await elsewhere.take(allowance, 5)) > 1_000_000)
+  time = 20_000
+  here.giveBack(allowance, 5)
+  time = 40_000
+  assert.equal(await elsewhere.take(allowance, 5), 0)
+  assert.ok((await here.take(allowance, 5)) > 1_000_000)
+  elsewhere.giveBack(allowance, 2)
+  assert.ok((await elsewhere.take(allowance, 3)) > 0)
+  assert.equal(await elsewhere.take(allowance, 2), 0)
+})
+
+test('what cannot be given back is lost, and keeps nobody from taking', async () => {
+  const { draw } = bucketsIn(() => 0)
+  const give = () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.'))
+  const advances = createAdvances({ draw, give }, () => 0)
+  const allowance = { key: 'k', capacity: 5, perMs: 0.001 }
+  assert.equal(await advances.take(allowance, 2), 0)
+  advances.giveBack(allowance, 2)
+  assert.equal(await advances.take(allowance, 3), 0)
+  assert.ok((await advances.take(allowance, 1)) > 0)
+})
+
+test('one who is known to have nothing left is told so without a question, and the wait stays true', async () => {
+  let time = 0
+  const buckets = bucketsIn(() => time)
+  const advances = createAdvances(buckets, () => time)
+  const allowance = { key: 'k', capacity: 5, perMs: 0.001 }
+  assert.equal(advances.refusal(allowance, 5), 0)
+  await advances.take(allowance, 5)
+  assert.equal(await advances.take(allowance, 5), 5_000)
+  const before = buckets.asked
+  time = 900
+  assert.equal(advances.refusal(allowance, 5), 4_100)
+  assert.equal(await advances.take(allowance, 5), 4_100)
+  assert.equal(buckets.asked, before)
+  time = 1_100
+  assert.equal(await advances.take(allowance, 5), 3_900)
+  assert.equal(buckets.asked, before + 1, 'others may have given back')
+})
+
+test('of a bucket that got another size nothing is remembered that was so before', async () => {
   const advances = createAdvances(
     bucketsIn(() => 0),
-    () => time,
+    () => 0,
   )
-  const allowance = { key: 'k', capacity: 5, perMs: 0.000_001 }
-  assert.equal(await advances.take(allowance, 5), 0)
-  time = 2_000
-  advances.giveBack(allowance, 5)
-  assert.equal(await advances.take(allowance, 5), 0)
-  advances.giveBack(allowance, 5)
-  time = 2_500
-  assert.ok((await advances.take(allowance, 5)) > 0)
+  const small = { key: 'k', capacity: 5, perMs: 0.001 }
+  assert.equal(await advances.take(small, 3), 0)
+  assert.ok((await advances.take(small, 3)) > 0)
+  const faster = { ...small, perMs: 1 }
+  assert.equal(await advances.take(faster, 3), 1)
+  assert.equal(await advances.take({ ...small, capacity: 50 }, 2), 0)
 })
 
 test('while the buckets cannot be reached nothing passes that was not taken before', async () => {
@@ -125,7 +171,7 @@ test('while the buckets cannot be reached nothing passes that was not taken befo
     if (away) return Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.'))
     return buckets.draw(draws)
   }
-  const advances = createAdvances({ draw }, () => 0)
+  const advances = createAdvances({ draw, give: buckets.give }, () => 0)
   const allowance = { key: 'k', capacity: 100, perMs: 0.1 }
   assert.equal(await advances.take(allowance, 1), 0)
   away = true

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
-import type { Buckets, Draw } from '../buckets/bucket.ts'
+import { type Buckets, type Draw, drawsOf } from '../buckets/bucket.ts'
+import type { Place } from './counted-places.ts'
 import { createTenantGate } from './limits.ts'
 import type { TenantsLimits } from './tenant-limits.ts'
 
@@ -22,6 +23,7 @@ function gateOf(tenants: TenantsLimits, queued: { [tenant: string]: { [principal
       left.set(key, there - tokens)
       return { tokens, waitMs: tokens > 0 ? 0 : (least - there) / perMs }
     })
+  const give: Buckets['give'] = async (gifts) => void (await draw(drawsOf(gifts)))
   let current = tenants
   const counted: string[] = []
   const store = {
@@ -33,7 +35,7 @@ function gateOf(tenants: TenantsLimits, queued: { [tenant: string]: { [principal
   const change = (next: TenantsLimits): void => {
     current = next
   }
-  const gate = createTenantGate({ tenants: () => current, buckets: { draw }, store, mostQueued: () => 1_000 })
+  const gate = createTenantGate({ tenants: () => current, buckets: { draw, give }, store, mostQueued: () => 1_000 })
   const passes = async (who: Identity, times: number): Promise<number> => {
     let passed = 0
     for (let n = 0; n < times; n++) {
@@ -94,6 +96,26 @@ test('a principal has its own rate below that of its tenant, and who is refused 
   assert.equal(await passes(someone('acme', 'bob'), 50), 3, 'what is left of the ten')
 })
 
+test('what a tenant leaves open of its principals is filled in from what is said for those of all, key by key', async () => {
+  const { gate, passes } = gateOf({
+    '*': {
+      principals: { '*': { rate: { ...slowly, burst: 2 } }, eve: { rate: { ...slowly, burst: 3 }, concurrency: 9 } },
+    },
+    over: { principals: { '*': { concurrency: 4 }, eve: { concurrency: 5 }, root: { rate: slowly } } },
+  })
+  const passed = async (principal: string) => passes(someone('over', principal), 30)
+  assert.deepEqual(
+    [await passed('ada'), await passed('eve'), await passed('root'), await passed('__proto__')],
+    [2, 3, 10, 2],
+  )
+  const most = (principal: string, tenant = 'over') => gate.mostAtOnce(someone(tenant, principal))
+  assert.deepEqual([most('ada'), most('eve'), most('root'), most('eve', 'other')], [4, 5, 4, 9])
+  assert.deepEqual(gate.shares(), {
+    '*': { principals: { eve: 9 } },
+    over: { principals: { '*': 4, eve: 5, root: 4 } },
+  })
+})
+
 test('the same name in another tenant is somebody else', async () => {
   const { passes } = gateOf({ '*': { principals: { '*': { rate: slowly } } } })
   assert.equal(await passes(someone('a', 'b c'), 20), 10)
@@ -152,14 +174,29 @@ test('with so many calls waiting a tenant, or one of its principals, is refused;
 test('what comes in between two counts is counted here, and what did not wait after all is not', async () => {
   const { gate, passes, counted } = gateOf({ acme: { queued: 5 } }, { acme: { ada: 2 } })
   const who = someone('acme')
+  const places: (Place | undefined)[] = []
   for (let n = 0; n < 3; n++) {
     assert.equal(await passes(who, 1), 1)
-    gate.waits(who, 1)
+    places.push(await gate.place(who))
   }
   assert.equal(await passes(who, 1), 0)
-  gate.waits(who, -1)
+  await assert.rejects(Promise.resolve(gate.place(who)), { code: 'RATE_LIMITED', message: /acme has 5 calls waiting/ })
+  places[0]?.keep()
+  assert.equal(await passes(who, 1), 0)
+  places[1]?.leave()
   assert.equal(await passes(who, 1), 1)
   assert.ok(counted.length <= 2, `${counted.length} counts`)
+})
+
+test('of many who come at once no more get a place than there are, be it of the principal or the tenant', async () => {
+  const { gate } = gateOf({ acme: { queued: 7, principals: { '*': { queued: 4 } } } }, { acme: { eve: 1 } })
+  const rush = async (principal: string): Promise<number> => {
+    const asked = Array.from({ length: 20 }, () => gate.place(someone('acme', principal)))
+    return (await Promise.allSettled(asked)).filter(({ status }) => status === 'fulfilled').length
+  }
+  assert.deepEqual([await rush('eve'), await rush('ada'), await rush('bob')], [3, 3, 0])
+  assert.equal(gate.place(someone('other')), undefined)
+  assert.deepEqual([gate.counts(someone('acme')), gate.counts(someone('other'))], [true, false])
 })
 
 test('limits that change hold from the next call on', async () => {

@@ -2,9 +2,10 @@ import { type Identity, ToolError } from '@gantry/contract'
 import type { Buckets } from '../buckets/bucket.ts'
 import type { CallStore, ClaimOptions } from '../stores/call-store.ts'
 import { type Allowance, createAdvances } from './advances.ts'
+import type { Bound, Place } from './counted-places.ts'
 import { createQueueRoom } from './queue-room.ts'
 import { sharesOf } from './shares.ts'
-import { type Limits, limitsOf, principalLimits, type TenantsLimits } from './tenant-limits.ts'
+import { type Limits, limitsOf, principalLimits, type TenantLimits, type TenantsLimits } from './tenant-limits.ts'
 
 /**
  * The limits of tenants and their principals. They go by who somebody is, never by where he comes from or which of his
@@ -22,8 +23,10 @@ export interface TenantGate {
    * back. Undefined when nothing limits its caller.
    */
   inside(identity: Identity, cost: number): Promise<() => void> | undefined
-  /** One more call of somebody waits, or one less than was thought. */
-  waits(identity: Identity, calls: 1 | -1): void
+  /** Whether calls of this one that wait are counted. */
+  counts(identity: Identity): boolean
+  /** Takes a place for a call that is going to wait; undefined when nobody counts those. */
+  place(identity: Identity): Promise<Place> | undefined
   /** How many calls of this one may be held at a time; infinite when nobody has to count them. */
   mostAtOnce(identity: Identity): number
   /** For those who claim. */
@@ -33,7 +36,7 @@ export interface TenantGate {
 export interface TenantGateOptions {
   /** As they are now; another object when they have changed. */
   readonly tenants: () => TenantsLimits
-  readonly buckets: Pick<Buckets, 'draw'>
+  readonly buckets: Pick<Buckets, 'draw' | 'give'>
   readonly store: Pick<CallStore, 'waiting'>
   /** The most calls that may wait in all. */
   readonly mostQueued: () => number
@@ -53,7 +56,7 @@ const queueHintMs = 1_000
 
 export function createTenantGate(options: TenantGateOptions): TenantGate {
   const advances = createAdvances(options.buckets)
-  const room = createQueueRoom(options.store, options.mostQueued)
+  const room = createQueueRoom(options.store, () => Math.max(options.mostQueued(), current().mostQueued))
   let compiled = compile(options.tenants())
   const current = (): Compiled => {
     const tenants = options.tenants()
@@ -71,9 +74,19 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
     const giveBack = (): void => {
       for (const allowance of taken) advances.giveBack(allowance, tokens)
     }
-    for (const { name, [what]: allowance } of holders) {
-      if (allowance === undefined) continue
-      const waitMs = await advances.take(allowance, tokens)
+    const asked = holders.flatMap(({ name, [what]: allowance }) =>
+      allowance === undefined ? [] : [{ name, allowance }],
+    )
+    // Where one is known to be empty nothing is taken of the others, or a flood would carry theirs to and fro.
+    for (const { name, allowance } of asked) {
+      const waitMs = advances.refusal(allowance, tokens)
+      if (waitMs > 0) throw limited(refusal(name), waitMs)
+    }
+    for (const { name, allowance } of asked) {
+      const waitMs = await advances.take(allowance, tokens).catch((error: unknown) => {
+        giveBack()
+        throw error
+      })
       if (waitMs === 0) taken.push(allowance)
       else {
         giveBack()
@@ -84,11 +97,15 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
   }
   const count = (holders: readonly Holder[]) => take(holders, 'rate', 1, (name) => `${name} made too many calls`)
   const enter = async ({ tenant }: Identity, holders: readonly Holder[]): Promise<void> => {
-    for (const { name, principal, limits } of holders) {
-      if (limits.queued === undefined || (await room.hasRoom(tenant, principal, limits.queued))) continue
-      throw limited(`${name} has ${limits.queued} calls waiting, which is the most`, queueHintMs)
-    }
+    const bounds = boundsOf(holders)
+    const full = bounds.length === 0 ? undefined : await room.of(tenant).reached(bounds)
+    if (full !== undefined) throw crowded(full, holders)
     await count(holders)
+  }
+  const place = async ({ tenant, principal }: Identity, holders: readonly Holder[]): Promise<Place> => {
+    const taken = await room.of(tenant).take(principal, boundsOf(holders))
+    if (taken.kind === 'full') throw crowded(taken.bound, holders)
+    return taken.place
   }
   const spend = async (holders: readonly Holder[], cost: number): Promise<() => void> => {
     const small = holders.find(({ limits }) => (limits.cost?.budget ?? cost) < cost)
@@ -96,7 +113,6 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
     return take(holders, 'cost', cost, (name) => `${name} has less than the ${cost} units left that the call costs`)
   }
   const inside = async (holders: readonly Holder[], cost: number): Promise<() => void> => {
-    // The cost last: what is given back is soon lost, and of a budget that would hurt more than of a rate.
     const uncount = await count(holders)
     if (cost === 0) return () => undefined
     return spend(holders, cost).catch((error: unknown) => {
@@ -114,10 +130,10 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
       const holders = current().holdersOf(identity)
       return holders.length === 0 ? undefined : inside(holders, cost)
     },
-    waits(identity, calls) {
+    counts: (identity) => hasQueue(current().holdersOf(identity)),
+    place(identity) {
       const holders = current().holdersOf(identity)
-      if (holders.some(({ limits }) => limits.queued !== undefined))
-        room.add(identity.tenant, identity.principal, calls)
+      return hasQueue(holders) ? place(identity, holders) : undefined
     },
     mostAtOnce(identity) {
       const holders = current().holdersOf(identity)
@@ -130,6 +146,8 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
 interface Compiled {
   readonly tenants: TenantsLimits
   readonly shares: ClaimOptions['shares']
+  /** The most calls that anybody may have waiting, of whom that is said. */
+  readonly mostQueued: number
   holdersOf(identity: Identity): readonly Holder[]
 }
 
@@ -141,6 +159,7 @@ function compile(tenants: TenantsLimits): Compiled {
   return {
     tenants,
     shares: sharesOf(tenants),
+    mostQueued: Math.max(0, ...Object.values(tenants).flatMap(queuedIn)),
     holdersOf({ tenant, principal }) {
       if (nobody) return none
       const key = JSON.stringify([tenant, principal])
@@ -177,6 +196,25 @@ function holder(name: string, key: readonly string[], principal: string | undefi
       perMs: cost.budget / cost.everyMs,
     },
   }
+}
+
+function queuedIn({ queued = 0, principals = {} }: TenantLimits): readonly number[] {
+  return [queued, ...Object.values(principals).map((own) => own.queued ?? 0)]
+}
+
+function hasQueue(holders: readonly Holder[]): boolean {
+  return holders.some(({ limits }) => limits.queued !== undefined)
+}
+
+function boundsOf(holders: readonly Holder[]): readonly Bound[] {
+  return holders.flatMap(({ principal: name, limits: { queued: most } }) =>
+    most === undefined ? [] : [{ name, most }],
+  )
+}
+
+function crowded({ name, most }: Bound, holders: readonly Holder[]): ToolError {
+  const whose = holders.find(({ principal }) => principal === name)?.name
+  return limited(`${whose} has ${most} calls waiting, which is the most`, queueHintMs)
 }
 
 function limited(what: string, waitMs: number): ToolError {

@@ -20,11 +20,15 @@ export interface TenantLimits extends Limits {
 /** By tenant; what is under `*` holds for everybody who is not given something else. */
 export type TenantsLimits = { readonly [tenant: string]: TenantLimits }
 
-/** What holds for a tenant: its own words, and for what they leave open those for all. */
+/** What holds for a tenant: its own words, and for what they leave open, also of a principal, those for all. */
 export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {
   const [own, all] = [ownOf(tenants, tenant), ownOf(tenants, '*')]
-  const principals = { ...all.principals, ...own.principals }
-  return { ...all, ...own, ...(Object.keys(principals).length === 0 ? {} : { principals }) }
+  const { principals = {} } = own
+  const { principals: others = {} } = all
+  const names = [...new Set([...Object.keys(others), ...Object.keys(principals)])]
+  if (names.length === 0) return { ...all, ...own }
+  const both = names.map((name) => [name, { ...ownOf(others, name), ...ownOf(principals, name) }])
+  return { ...all, ...own, principals: Object.fromEntries(both) }
 }
 
 /** What holds for a principal of a tenant, in the same way. */

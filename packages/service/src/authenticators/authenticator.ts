@@ -7,6 +7,8 @@ export interface Presented {
   /** As it stands in the request, with its query. */
   readonly path: string
   readonly headers: IncomingHttpHeaders
+  /** It was let in before, and its stream is open: what serves once or for a short time was used, the rest must still hold. */
+  readonly again?: true
 }
 
 /** Who asks. */

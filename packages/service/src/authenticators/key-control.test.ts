@@ -65,6 +65,11 @@ test('a key that would look like another is refused, and what is wrong is named,
     '\u2028',
     '\n',
     '\ud800',
+    // Letters that are blank, selectors and joiners of others, spaces that are not the usual one, or two of those.
+    ...['\u3164', '\uffa0', '\u115f', '\u2800', '\u{1d159}', '\ufe0f', '\u{e0100}', '\u034f', '\u17b4', '\u180b'],
+    ...['\u00a0', '\u2003', '\u202f', '\u3000', '\u1680', '  '],
+    // The same letter in two parts.
+    'e\u0301',
   ]) {
     const text = `al${hidden}ice`
     for (const [path, input] of [
@@ -79,6 +84,9 @@ test('a key that would look like another is refused, and what is wrong is named,
       assert.deepEqual([error.code, error.details?.issues?.[0]?.path], ['INPUT_INVALID', path])
       assert.ok(!error.message.includes(hidden))
     }
+  }
+  for (const name of [' ia', 'ia ', 'ia\u00a0', ' ', 'ia\u3164']) {
+    await assert.rejects(control.create({ name }, owner), { code: 'INPUT_INVALID' }, JSON.stringify(name))
   }
   const { key } = await control.create({ name: 'Zoë 東京 🙂', principal: 'zoë o’neil' }, owner)
   assert.deepEqual([key.name, key.principal], ['Zoë 東京 🙂', 'zoë o’neil'])

@@ -142,7 +142,8 @@ function checkWords({ name, principal, tenant, permissions, roles = [] }: Identi
     ...permissions.map((text, index) => [`permissions/${index}`, text] as const),
     ...roles.map((text, index) => [`roles/${index}`, text] as const),
   ]
-  const message = 'must be 1 to 200 characters, none of which is a control character or such that is not seen'
+  const message =
+    'must be 1 to 200 characters in the normal form NFC, none of which is a control character or such that is not seen, with single spaces between words at most'
   const issues = words.filter(([, text]) => !isWord(text)).map(([path]) => ({ path: `/${path}`, message }))
   if (issues[0] !== undefined) throw invalid(issues[0].path, message, issues)
 }

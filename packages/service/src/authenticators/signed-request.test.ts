@@ -124,6 +124,16 @@ test('a request is good for five minutes, and the parameters may stand in any or
   assert.ok(await authenticator.authenticate(request({ params, label: 'gantry' }), signal))
 })
 
+test('a stream outlives the time that its request was good for, and is known by its signature alone', async () => {
+  const { authenticator, request, clock } = await rig()
+  const presented = request()
+  assert.ok(await authenticator.authenticate(presented, signal))
+  clock.ms += 60 * 60_000
+  assert.ok(await authenticator.authenticate({ ...presented, again: true }, signal))
+  await assert.rejects(authenticator.authenticate({ ...presented, path: '/v1/keys', again: true }, signal), refused)
+  await assert.rejects(authenticator.authenticate(presented, signal), refused)
+})
+
 test('what the body must be is told, and not taken for granted', async () => {
   const { authenticator, request } = await rig()
   const known = await authenticator.authenticate(request({ method: 'POST', body: '{"tool":"demo:add"}' }), signal)

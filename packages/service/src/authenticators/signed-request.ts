@@ -49,12 +49,13 @@ export function signedRequestAuthenticator(
       const { headers } = presented
       if (headers.signature === undefined && headers['signature-input'] === undefined) return undefined
       const signed = headers.authorization === undefined ? readSigned(presented) : undefined
-      if (signed === undefined || !isTimely(signed.created * 1_000, now())) throw unauthenticated()
+      const again = presented.again === true
+      if (signed === undefined || !(again || isTimely(signed.created * 1_000, now()))) throw unauthenticated()
       const key = await keys.find(signed.keyId)
       const genuine = isGenuine(presented, signed, key?.publicKey ?? nobody)
       if (!genuine || key?.publicKey === undefined) throw unauthenticated()
       // Only who has the key can use up a nonce.
-      if (!(await use.add({ keyId: key.id, nonce: signed.nonce }))) throw unauthenticated()
+      if (!again && !(await use.add({ keyId: key.id, nonce: signed.nonce }))) throw unauthenticated()
       keys.used(key.id)
       return { ...key.known, bodyDigest: signed.digest }
     },

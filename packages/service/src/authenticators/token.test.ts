@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
+import { type AddressInfo, createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { decodeJwt, exportJWK, exportSPKI, generateKeyPair, importJWK, SignJWT } from 'jose'
 import { testAuthenticator } from '../conformance/authenticator.ts'
@@ -21,6 +22,15 @@ async function rig(
   const made = await startIssuer(t, given)
   const authenticator = tokenAuthenticator([made.issuer])
   return { ...made, ask: (token) => authenticator.authenticate(shown(token), signal) }
+}
+
+/** An address where nobody listens any more. */
+async function nowhere(): Promise<string> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return `http://127.0.0.1:${port}/`
 }
 
 /** Tokens that are wrong in every way that is known. */
@@ -72,6 +82,9 @@ async function forgeries({ token, keys, url }: TestIssuer): Promise<{ [what: str
     'a subject with a line end': await token({ sub: 'alice\nroot' }),
     'a subject that turns the text around': await token({ sub: 'alice\u202etoor' }),
     'a subject with a mark that nobody sees': await token({ sub: 'alice\u200b' }),
+    'a subject with a letter that is blank': await token({ sub: 'alice\u3164' }),
+    'a subject with a space at its end': await token({ sub: 'alice ' }),
+    'a subject with a letter in two parts': await token({ sub: 'zoe\u0308' }),
     'a subject with a separator of lines': await token({ sub: 'alice\u2028root' }),
     'a tenant that turns the text around': await token({ tenant: 'ac\u2067me' }),
     'a tenant with a control character': await token({ tenant: 'acme\u0085' }),
@@ -170,10 +183,58 @@ test('keys that cannot be had are not taken for wrong, are not asked for in a st
   await assert.rejects(large.ask(await large.token()), { code: 'STORE_UNAVAILABLE' })
 })
 
+test('what is no set of keys is an issuer that is away, whatever its status, and not a token that is wrong', async (t) => {
+  const bodies = ['<html>Sign in</html>', '', 'null', '[]', '{}', '{"keys":{}}', '{"keys":["k1"]}', '{"keys":[null]}']
+  for (const body of bodies) {
+    const { ask, asked, server, token } = await rig(t)
+    server.body = body
+    for (let time = 0; time < 2; time += 1) {
+      await assert.rejects(ask(await token()), { code: 'STORE_UNAVAILABLE', stage: 'authorize' }, body)
+    }
+    assert.equal(asked.length, 1, body)
+  }
+})
+
+test('it is told why the keys of an issuer cannot be had, and when they can again, without what was answered', async (t) => {
+  const made = await startIssuer(t)
+  const closed = await startIssuer(t, {
+    name: 'closed',
+    issuer: 'https://closed.example.com/',
+    keys: { url: await nowhere() },
+  })
+  const told: unknown[] = []
+  const clock = { ms: Date.now() }
+  const authenticator = tokenAuthenticator([made.issuer, closed.issuer], {
+    now: () => clock.ms,
+    told: ({ name }, fault) => told.push([name, fault]),
+  })
+  const { body } = made.server
+  for (const [status, text] of [
+    [500, body],
+    [200, '<html>hunter2</html>'],
+    [200, `{"keys":[],"x":"${'x'.repeat(300_000)}"}`],
+    [200, body],
+  ] as const) {
+    Object.assign(made.server, { status, body: text })
+    const asking = authenticator.authenticate(shown(await made.token()), signal)
+    if (text === body && status === 200) await asking
+    else await assert.rejects(asking, { code: 'STORE_UNAVAILABLE' })
+    clock.ms += 5_000
+  }
+  await assert.rejects(authenticator.authenticate(shown(await closed.token()), signal), { code: 'STORE_UNAVAILABLE' })
+  assert.deepEqual(told, [
+    ['login', 'It answers with the status 500.'],
+    ['login', 'What it answers is no set of keys.'],
+    ['login', 'It answers with more than 262144 bytes.'],
+    ['login', undefined],
+    ['closed', 'It cannot be reached: ECONNREFUSED.'],
+  ])
+})
+
 test('a token that was checked is good for a while without being checked, and not beyond its end', async (t) => {
   const made = await startIssuer(t, { leewaySeconds: 0 })
   const clock = { ms: seconds() * 1_000 }
-  const authenticator = tokenAuthenticator([made.issuer], () => clock.ms)
+  const authenticator = tokenAuthenticator([made.issuer], { now: () => clock.ms })
   const token = await made.token({ exp: clock.ms / 1_000 + 10 })
   assert.ok(await authenticator.authenticate(shown(token), signal))
   clock.ms += 9_000

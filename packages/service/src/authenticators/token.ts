@@ -18,6 +18,12 @@ export interface TokenIssuer extends ClaimRules {
   readonly keys: IssuerKeys
 }
 
+export interface TokenOptions {
+  readonly now?: () => number
+  /** Hears whether the keys of an issuer are there, whenever they were fetched; else why not. */
+  readonly told?: (issuer: TokenIssuer, fault: string | undefined) => void
+}
+
 const form = /^[\w-]+\.[\w-]+\.[\w-]*$/
 const types: readonly unknown[] = [undefined, 'jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']
 /** As long as this a token is not checked again. */
@@ -28,11 +34,14 @@ const mostKept = 10_000
  * Knows JSON Web Tokens of the issuers that are configured: signed with a fixed algorithm by a key of that issuer, meant
  * for us, valid now, and with an end. Nothing in the head of a token decides how it is checked.
  */
-export function tokenAuthenticator(issuers: readonly TokenIssuer[], now: () => number = Date.now): Authenticator {
+export function tokenAuthenticator(
+  issuers: readonly TokenIssuer[],
+  { now = Date.now, told = () => undefined }: TokenOptions = {},
+): Authenticator {
   const kept = createExpiring<Known>(mostKept, now)
-  const trusted = new Map(
-    issuers.map((issuer) => [issuer.issuer, { issuer, keys: lazily(() => issuerKeys(issuer.keys)) }]),
-  )
+  const keysOf = (issuer: TokenIssuer): Promise<JWTVerifyGetKey> =>
+    issuerKeys(issuer.keys, { now, told: (fault) => told(issuer, fault) })
+  const trusted = new Map(issuers.map((issuer) => [issuer.issuer, { issuer, keys: lazily(() => keysOf(issuer)) }]))
 
   const check = async (token: string): Promise<{ readonly known: Known; readonly leftMs: number }> => {
     const { decodeJwt, jwtVerify } = await import('jose')

@@ -19,15 +19,27 @@ export interface Drawn {
   readonly waitMs: number
 }
 
+/** What goes back into a bucket because it was not used. */
+export interface Gift extends Pick<Draw, 'key' | 'capacity' | 'perMs'> {
+  readonly tokens: number
+}
+
 /**
  * Buckets of tokens that all processes share. In any span of time not more is taken from one than it holds, and what
  * flows into it meanwhile. The time is that of the place where they are kept, and never runs backwards.
- * - Concurrency: any number of processes; each `draw` is one step.
- * - Errors: STORE_UNAVAILABLE when they cannot be reached; then something may have been taken all the same, which is lost.
+ * - Concurrency: any number of processes; each `draw` and each `give` is one step.
+ * - Errors: STORE_UNAVAILABLE when they cannot be reached; then something may have been taken, or given, all the same.
  */
 export interface Buckets {
   /** From each bucket once; answers in order. */
   draw(draws: readonly Draw[]): Promise<readonly Drawn[]>
+  /** Into each bucket once, up to its brim. */
+  give(gifts: readonly Gift[]): Promise<void>
   /** Removes buckets that are full again, which are the same as none; answers how many. */
   tidy(): Promise<number>
+}
+
+/** Giving is drawing less than nothing; what is over the brim then is gone when the next one draws. */
+export function drawsOf(gifts: readonly Gift[]): readonly Draw[] {
+  return gifts.map(({ tokens, ...bucket }) => ({ ...bucket, least: -tokens, most: -tokens }))
 }

@@ -1,6 +1,6 @@
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import { listOf, textOf } from '../transports/redis/reply.ts'
-import type { Buckets } from './bucket.ts'
+import { type Buckets, drawsOf } from './bucket.ts'
 
 /**
  * KEYS: the buckets. ARGV: of each its capacity, how much flows in per millisecond, least and most. Answers what was taken
@@ -31,13 +31,17 @@ return answer`
 
 /** Buckets in Redis, each a hash under the prefix. */
 export function redisBuckets(redis: Pick<RedisConnections, 'call'>, prefix = 'gantry:bucket:'): Buckets {
+  const draw: Buckets['draw'] = async (draws) => {
+    if (draws.length === 0) return []
+    const keys = draws.map(({ key }) => prefix + key)
+    const wanted = draws.flatMap(({ capacity, perMs, least, most }) => [capacity, perMs, least, most].map(String))
+    const reply = listOf(await redis.call(['EVAL', drawScript, keys.length, ...keys, ...wanted]))
+    return draws.map((_, n) => ({ tokens: Number(textOf(reply[n * 2])), waitMs: Number(textOf(reply[n * 2 + 1])) }))
+  }
   return {
-    async draw(draws) {
-      if (draws.length === 0) return []
-      const keys = draws.map(({ key }) => prefix + key)
-      const wanted = draws.flatMap(({ capacity, perMs, least, most }) => [capacity, perMs, least, most].map(String))
-      const reply = listOf(await redis.call(['EVAL', drawScript, keys.length, ...keys, ...wanted]))
-      return draws.map((_, n) => ({ tokens: Number(textOf(reply[n * 2])), waitMs: Number(textOf(reply[n * 2 + 1])) }))
+    draw,
+    async give(gifts) {
+      await draw(drawsOf(gifts))
     },
     tidy: async () => 0,
   }

@@ -1,5 +1,5 @@
 import type { Queries } from '../databases/database.ts'
-import type { Buckets, Draw } from './bucket.ts'
+import { type Buckets, type Draw, drawsOf } from './bucket.ts'
 
 const drawSql = `
   select d.n, t.taken as tokens, t.wait_ms
@@ -12,13 +12,17 @@ const tidySql = `
 
 /** Buckets in a table, PGlite or PostgreSQL. */
 export function sqlBuckets(database: Queries): Buckets {
+  const draw: Buckets['draw'] = async (draws) => {
+    const rows = await database.query<{ n: number; tokens: number; wait_ms: number }>(drawSql, [
+      JSON.stringify(inOrder(draws)),
+    ])
+    const drawn = new Map(rows.map(({ n, tokens, wait_ms: waitMs }) => [n, { tokens, waitMs }]))
+    return draws.map((_, n) => drawn.get(n) ?? { tokens: 0, waitMs: 0 })
+  }
   return {
-    async draw(draws) {
-      const rows = await database.query<{ n: number; tokens: number; wait_ms: number }>(drawSql, [
-        JSON.stringify(inOrder(draws)),
-      ])
-      const drawn = new Map(rows.map(({ n, tokens, wait_ms: waitMs }) => [n, { tokens, waitMs }]))
-      return draws.map((_, n) => drawn.get(n) ?? { tokens: 0, waitMs: 0 })
+    draw,
+    async give(gifts) {
+      await draw(drawsOf(gifts))
     },
     tidy: async () => (await database.query(tidySql)).length,
   }

@@ -139,7 +139,7 @@ export const serviceCommands = {
   },
   'dlq show': {
     summary: 'Show one dead letter with what was asked for.',
-    notes: [needsService],
+    notes: [needsService, 'What was asked for is for who holds gantry:operate, and shown without secrets.'],
     operands: [{ name: 'id' }],
     options: asking,
     examples: [{ line: 'gantry dlq show $ID', what: 'prints it' }],

@@ -44,16 +44,37 @@ export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary
   const builtIn = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
-    const issues = [
-      ...tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends)),
-      ...(await broughtIssues(gantry, backends, request.signal)),
-      ...(await storeIssues(loaded.secretStore)),
-    ]
-    if (issues.length > 0) throw configError(file, 'The configuration cannot work as it is.', issues)
+    const issues = tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends))
+    refuse(file, [...issues, ...(await otherIssues(loaded, gantry, request.signal))])
     return summaryOf(loaded, gantry.catalog.size)
   } finally {
     await gantry.close()
   }
+}
+
+/** Refuses, in the words of `checkConfig`, what it would; for whoever has made an executor of the configuration. */
+export async function refuseUnfit(loaded: LoadedConfig, executor: Executor, signal: AbortSignal): Promise<void> {
+  const { tools = [], backends = [] } = loaded.options
+  const issues = tools.flatMap(({ tool, run }, index) =>
+    placed(`/tools/${index}`, bindingIssues(tool, run !== undefined, backends)),
+  )
+  refuse(loaded.file, [...issues, ...(await otherIssues(loaded, executor, signal))])
+}
+
+function refuse(file: string | undefined, issues: readonly Issue[]): void {
+  if (issues.length > 0) throw configError(file, 'The configuration cannot work as it is.', issues)
+}
+
+/** What is wrong besides the tools that the configuration names itself. */
+async function otherIssues(loaded: LoadedConfig, executor: Executor, signal: AbortSignal): Promise<Issue[]> {
+  return [
+    ...(await broughtIssues(executor, loaded.options.backends ?? [], signal)),
+    ...(await storeIssues(loaded.secretStore)),
+  ]
+}
+
+function placed(at: string, issues: readonly Issue[]): Issue[] {
+  return issues.map((issue) => ({ ...issue, path: `${at}${issue.path}` }))
 }
 
 function toolIssues(
@@ -65,8 +86,7 @@ function toolIssues(
 ): Issue[] {
   try {
     const { tool } = gantry.register(defined)
-    const isLocal = defined.run !== undefined
-    return bindingIssues(tool, isLocal, backends).map((issue) => ({ ...issue, path: `${at}${issue.path}` }))
+    return placed(at, bindingIssues(tool, defined.run !== undefined, backends))
   } catch (error) {
     if (!isToolError(error)) throw file === undefined ? error : throwingValue(file, at, error)
     return placesOf(at, error)

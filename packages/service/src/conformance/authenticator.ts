@@ -26,6 +26,16 @@ export function testAuthenticator(name: string, make: (t: TestContext) => Promis
     }
   })
 
+  test(`${name}: whoever was let in is known again as long as his stream is open`, async (t) => {
+    const { authenticator, good } = await make(t)
+    const { presented, identity } = await good()
+    await authenticator.authenticate(presented, signal)
+    for (let time = 0; time < 3; time += 1) {
+      const known = await authenticator.authenticate({ ...presented, again: true }, signal)
+      assert.deepEqual(known?.identity, identity)
+    }
+  })
+
   test(`${name}: a request that shows nothing of its kind is left to others`, async (t) => {
     const { authenticator } = await make(t)
     for (const authorization of [undefined, '', 'Basic Zm9vOmJhcg==', 'Bearer', 'Bearer  ', 'Bearer other']) {

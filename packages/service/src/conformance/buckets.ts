@@ -77,6 +77,27 @@ const cases: Cases = {
     assert.equal((await drawOne(buckets, { ...bucket, capacity: 10, most: 50 })).tokens, 10)
   },
 
+  async 'what is given back is there for the next, whoever draws, and never over the brim'(fixture) {
+    const { buckets, other, key, pass } = fixture
+    const bucket = { key: key(), capacity: 10, perMs: slow }
+    await drawOne(buckets, { ...bucket, least: 1, most: 8 })
+    await buckets.give([{ ...bucket, tokens: 5 }])
+    assert.equal((await drawOne(other, { ...bucket, least: 1, most: 100 })).tokens, 7)
+    await buckets.give([{ ...bucket, tokens: 25 }])
+    assert.equal((await drawOne(other, { ...bucket, least: 1, most: 100 })).tokens, 10)
+    const untouched = { ...bucket, key: key() }
+    await other.give([
+      { ...untouched, tokens: 5 },
+      { ...bucket, tokens: 3 },
+    ])
+    assert.equal((await drawOne(buckets, { ...untouched, least: 1, most: 100 })).tokens, 10)
+    assert.equal((await drawOne(buckets, { ...bucket, least: 1, most: 100 })).tokens, 3)
+    await pass(bucket.key, 1)
+    await buckets.tidy()
+    assert.equal((await drawOne(buckets, { ...bucket, least: 1, most: 100 })).tokens, 0)
+    await buckets.give([])
+  },
+
   async 'names are names, whatever is in them'({ buckets, key }) {
     const tail = key()
     const names = [`${tail} a b\r\nSET x 1`, `${tail} '; drop table buckets; --`, `${tail} }{*\u{1f600}`]

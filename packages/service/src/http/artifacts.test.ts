@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
 import type { ArtifactRef } from '@gantry/contract'
-import { type Rig, startRig } from './http.fixture.ts'
+import { unauthenticated } from '../authenticators/authenticator.ts'
+import { owner, type Rig, startRig } from './http.fixture.ts'
+import { fakeService } from './service.fixture.ts'
 
 function keep({ service }: Rig, own: Partial<ArtifactRef>, text = '0123456789'): void {
   const bytes = new TextEncoder().encode(text)
@@ -30,6 +33,27 @@ test('an artifact comes as a file to save, whole or in part', async (t) => {
   assert.deepEqual([status, range], [416, 'bytes */10'])
   const head = await rig.ask('/v1/artifacts/a1', { method: 'HEAD' })
   assert.deepEqual([head.status, head.headers.get('content-length'), await head.text()], [200, '10', ''])
+})
+
+test('a download whose credential counts no longer breaks off', async (t) => {
+  let live = true
+  const authenticate = async () => {
+    if (!live) throw unauthenticated()
+    return { identity: owner }
+  }
+  const content = new PassThrough()
+  const ref = { id: 'a1', name: 'a', mimeType: 'text/plain', bytes: 10, digest: 'sha256:0' }
+  const service = {
+    ...fakeService(),
+    artifact: async () => ({ artifact: ref, start: 0, end: 10, content }),
+  }
+  const rig = await startRig(t, { authenticate, limits: { recheckMs: 5 } }, service)
+  content.write('01234')
+  const reader = (await rig.ask('/v1/artifacts/a1')).body?.getReader()
+  assert.equal(Buffer.from((await reader?.read())?.value ?? []).toString(), '01234')
+  live = false
+  await assert.rejects(async () => reader?.read())
+  if (!content.closed) await new Promise<void>((resolve) => content.once('close', resolve))
 })
 
 test('an artifact of another tenant is not there', async (t) => {

@@ -23,7 +23,7 @@ const row = {
 const finding = {
   type: 'object',
   properties: {
-    what: { enum: ['changed', 'missing', 'inserted', 'order', 'seal', 'chain', 'key', 'head'] },
+    what: { enum: ['changed', 'missing', 'inserted', 'order', 'seal', 'chain', 'key', 'unproven', 'head'] },
     seq: { type: 'integer', description: 'The number of the row.' },
     seal: { type: 'integer', description: 'The number of the seal.' },
     message: text,
@@ -41,8 +41,10 @@ const verdict = {
     unsealed: { ...count, description: 'Rows at the end that no seal stands for yet.' },
     head: { ...text, description: 'The last seal: kept elsewhere, it shows later that the end was not cut off.' },
     retired: {
-      description: 'The last seal that the retention removed.',
-      ...{ type: 'object', properties: { seal: count, uptoSeq: count, at: time }, required: ['seal', 'uptoSeq', 'at'] },
+      description: 'The last seal that the retention removed, and whether a key proves it.',
+      type: 'object',
+      properties: { seal: count, uptoSeq: count, at: time, proven: { type: 'boolean' } },
+      required: ['seal', 'uptoSeq', 'at', 'proven'],
     },
     findings: { type: 'array', items: finding, description: 'The first hundred.' },
     findingsTotal: count,

@@ -1,19 +1,24 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { ToolError } from '@gantry/contract'
+import { createTurns, type Turns } from './turns.ts'
 
 /** The time of one request, as seen by whoever works on it. */
 export interface Visit {
   /** Aborts when the client has gone. */
   readonly gone: AbortSignal
-  /** Aborts when the client has gone or the door closes. */
+  /** Aborts when the client has gone, the door closes, or `end` is called. */
   readonly stop: AbortSignal
+  /** Aborts `stop` for another reason: whoever only waits or listens goes no further. */
+  end(reason: ToolError): void
 }
 
 /** Knows which connections and requests are inside, so that a server that closes can tell them. */
 export interface Door {
   readonly closing: boolean
   connect(socket: Socket): void
+  /** When a request may enter: those that come behind each other on a connection do so one by one. */
+  readonly turn: Turns
   enter(response: ServerResponse): Visit
   /** The response that a connection is, or was last, busy with. */
   current(socket: Socket): ServerResponse | undefined
@@ -36,6 +41,7 @@ export function createDoor(): Door {
       sockets.set(socket, undefined)
       socket.once('close', () => sockets.delete(socket))
     },
+    turn: createTurns(),
     enter(response) {
       const [gone, stop] = [new AbortController(), new AbortController()]
       const { socket } = response
@@ -50,7 +56,7 @@ export function createDoor(): Door {
         gone.abort(left)
         stop.abort(left)
       })
-      return { gone: gone.signal, stop: stop.signal }
+      return { gone: gone.signal, stop: stop.signal, end: (reason) => stop.abort(reason) }
     },
     current: (socket) => sockets.get(socket),
     close() {

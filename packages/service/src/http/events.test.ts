@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { test } from 'node:test'
-import type { StreamEvent } from '@gantry/contract'
+import { type TestContext, test } from 'node:test'
+import { type Identity, type StreamEvent, ToolError } from '@gantry/contract'
 import { defineTool } from '@gantry/core'
-import { exchange, partsOf, type Rig, startRig } from './http.fixture.ts'
+import { type Presented, unauthenticated } from '../authenticators/authenticator.ts'
+import { exchange, owner, partsOf, type Rig, startRig } from './http.fixture.ts'
 import { fakeService } from './service.fixture.ts'
 
 const anything = { type: 'object' } as const
@@ -141,6 +142,52 @@ test('a client that has gone is not read for any longer', async (t) => {
   assert.equal(rig.service.readers, 1)
   stop.abort()
   while (rig.service.readers > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+})
+
+/** A door whose one credential says what `now` is: whose it is, that it counts no longer, or that nobody can tell. */
+async function startChanging(t: TestContext) {
+  const state = { now: owner as Identity | ToolError, looks: 0 }
+  const authenticate = async ({ again }: Presented) => {
+    if (again) state.looks += 1
+    if (ToolError.is(state.now)) throw state.now
+    return { identity: state.now }
+  }
+  const rig = await startRig(t, { authenticate, limits: { recheckMs: 5 } }, fakeService([talker]))
+  const callId = await begin(rig, 'test:talk', { texts: ['a'], stay: true })
+  const { body } = await rig.ask(`/v1/calls/${callId}/events`)
+  const pieces: Buffer[] = []
+  const read = async (): Promise<void> => {
+    for await (const piece of body ?? []) pieces.push(Buffer.from(piece as Uint8Array))
+  }
+  return { state, rig, cut: read(), text: () => Buffer.concat(pieces).toString() }
+}
+
+test('a stream whose credential counts no longer is cut off, and says so', async (t) => {
+  const { state, rig, cut, text } = await startChanging(t)
+  while (state.looks < 3 || text() === '') await new Promise((resolve) => setTimeout(resolve, 5))
+  assert.equal(rig.service.readers, 1, 'one that counts is left alone')
+  state.now = unauthenticated()
+  await assert.rejects(cut)
+  assert.deepEqual(
+    parse(text()).map(({ event }) => event),
+    ['chunk'],
+  )
+  assert.match(text(), /: the credential of this stream counts no longer\n\n$/)
+  while (rig.service.readers > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+})
+
+test('a stream whose credential stands for other rights by now is cut off', async (t) => {
+  const { state, cut } = await startChanging(t)
+  state.now = { ...owner, tools: ['demo:*'] }
+  await assert.rejects(cut)
+})
+
+test('a stream whose credential cannot be looked up goes on for a few looks, and then no longer', async (t) => {
+  const { state, cut } = await startChanging(t)
+  state.now = new ToolError('STORE_UNAVAILABLE', 'The database is away.')
+  const before = state.looks
+  await assert.rejects(cut)
+  assert.ok(state.looks - before >= 5)
 })
 
 test('a client that reads slowly is waited for, and then has everything', async (t) => {

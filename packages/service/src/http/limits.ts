@@ -17,6 +17,8 @@ export interface HttpLimits {
   readonly waitMs: number
   /** How often a stream of events says that it is still there. */
   readonly heartbeatMs: number
+  /** How often it is looked whether the credential of an open stream still counts. */
+  readonly recheckMs: number
 }
 
 export const defaultHttpLimits: HttpLimits = {
@@ -31,6 +33,7 @@ export const defaultHttpLimits: HttpLimits = {
   maxWaitMs: 120_000,
   waitMs: 30_000,
   heartbeatMs: 15_000,
+  recheckMs: 1_000,
 }
 
 /** Arguments may be 64 levels deep, and stand a few levels below the body of a request. */

@@ -105,7 +105,10 @@ const deadLetter = {
     reason: text,
     code: text,
     tool: text,
-    payload: { description: 'What was asked for; only when one is asked for by id.' },
+    payload: {
+      description:
+        'What was asked for, without what its keys say is secret; only when one is asked for by id, by who holds `gantry:operate`.',
+    },
     deliveries: count,
     createdAt: time,
     redriven: {

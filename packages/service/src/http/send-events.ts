@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
-import type { StreamEvent } from '@gantry/contract'
+import { type StreamEvent, ToolError } from '@gantry/contract'
 
 export interface SendOptions {
   readonly heartbeatMs: number
-  /** Aborts when the client has gone or the server closes. */
+  /** Aborts when the client has gone, the server closes, or the credential of the request counts no longer. */
   readonly signal: AbortSignal
   /** Hears why a stream could not be read to its end. */
   failed(error: unknown): void
@@ -13,7 +13,8 @@ export interface SendOptions {
 /**
  * Writes events as they come and as fast as the client takes them, with a comment now and then while there are none.
  * JSON text holds no line break, so that no event can pass for another. A stream that is whole ends; one that is not,
- * because it broke on our side or the server closes, is cut off, from which its reader knows to ask again. Never rejects.
+ * because it broke on our side, the server closes or its reader may read no further, is cut off, from which its reader
+ * knows to ask again. Never rejects.
  */
 export async function sendEvents(
   response: ServerResponse,
@@ -36,7 +37,14 @@ export async function sendEvents(
     clearInterval(heartbeat)
   }
   if (whole) response.end()
-  else response.write(': ask again after the last event\n\n', () => response.destroy())
+  // One who does not read would never let the last words out.
+  else if (response.writableNeedDrain) response.destroy()
+  else response.write(`: ${lastWords(signal)}\n\n`, () => response.destroy())
+}
+
+function lastWords({ reason }: AbortSignal): string {
+  const known = !ToolError.is(reason) || reason.code !== 'UNAUTHENTICATED'
+  return known ? 'ask again after the last event' : 'the credential of this stream counts no longer'
 }
 
 function textOf(event: StreamEvent): string {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type JsonObject, ToolError } from '@gantry/contract'
+import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
 import { holds } from '@gantry/core'
 import { type anyOf, type Known, unauthenticated } from '../authenticators/authenticator.ts'
 import { isBody } from '../authenticators/signed-request.ts'
@@ -11,6 +11,7 @@ import type { HttpLog } from './log.ts'
 import { asToolError, problem } from './problems.ts'
 import { noBytes, parseBody, readBody } from './read-body.ts'
 import { readQuery } from './read-query.ts'
+import { recheck } from './recheck.ts'
 import type { Route } from './route.ts'
 import { send } from './send.ts'
 import type { Service } from './service.ts'
@@ -60,9 +61,21 @@ export function serveRoute(route: Route, house: House): Handler {
     if (bodyDigest !== undefined && !isBody(bytes, bodyDigest)) throw unauthenticated()
     const body = checked(asObject('The body', parseBody(bytes, limits.bodyBytes) ?? {}), checkBody)
     const hold = (): void => house.hold(identity, arrival.response, visit)
-    return route.handle({ params, query, body, headers, identity, ...visit, hold, limits, local }, service)
+    const { gone, stop } = visit
+    const asked = { params, query, body, headers, identity, gone, stop, hold, limits, local }
+    const answer = await route.handle(asked, service)
+    if (route.access === 'key') recheckOpen(answer, house, arrival, visit, identity)
+    return answer
   }
   return serve(house, route.path, handle)
+}
+
+/** What goes on for long after its head is out ends with the credential that it was asked with. */
+function recheckOpen({ kind }: Answer, house: House, arrival: Arrival, visit: Visit, identity: Identity): void {
+  if (kind === 'events') recheck(house, arrival, visit, identity)
+  // A server that closes lets a download finish, so that `stop` does not end it.
+  const end = (): void => void arrival.response.destroy()
+  if (kind === 'content') recheck(house, arrival, { ...visit, end }, identity)
 }
 
 /** Answers a request with what the work gives or is refused for. */
@@ -74,6 +87,8 @@ export function serve(
   const { door, log, limits } = house
   return async (arrival) => {
     const { request, response } = arrival
+    const turn = door.turn(request, response)
+    if (turn !== true && !(await turn)) return
     const visit = door.enter(response)
     const started = performance.now()
     const named = { method: request.method, path }

@@ -104,7 +104,8 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
     refusals: [],
     readers: 0,
     state: { ready: true, problems: [] },
-    async submit(input, identity) {
+    async submit(input, identity, how) {
+      how?.hold?.()
       fake.submitted.push(input)
       const refusal = fake.refusals.shift()
       if (refusal !== undefined) throw refusal
@@ -259,7 +260,7 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
         remedy: 'Install it.',
       },
     ],
-    circuits: { list: () => [circuit] },
+    circuits: () => [circuit],
     keys: createKeyControl(memoryKeys(), async () => undefined),
     policy: {
       read: async () => ({ version: 'fake' }),
@@ -299,7 +300,7 @@ const fakeAudit: Service['audit'] = {
   },
   verify: async () => ({
     ...{ ok: true, seals: 1, rows: 1, unsealed: 0, head: `1:${'0'.repeat(64)}`, findings: [], findingsTotal: 0 },
-    retired: { seal: 1, uptoSeq: 6, at: '2026-01-01T00:00:00.000000Z' },
+    retired: { seal: 1, uptoSeq: 6, at: '2026-01-01T00:00:00.000000Z', proven: false },
   }),
 }
 

@@ -12,7 +12,7 @@ import type {
   StreamEvent,
   WorkerView,
 } from '@gantry/contract'
-import type { CircuitControl, Executor, RuntimeInfo } from '@gantry/core'
+import type { Executor, KeyedState, RuntimeInfo } from '@gantry/core'
 import type { KeyControl } from '../authenticators/key-control.ts'
 import type { ApprovalRecords } from '../records/approvals.ts'
 import type { AuditControl } from '../records/audit-control.ts'
@@ -37,11 +37,13 @@ export interface Service {
   /**
    * Checks a call, keeps it durably and answers where it is; a repeat of the same key answers the first one. One that
    * `waits` tells its caller nothing of the call before `wait` has answered, because the call may last only then.
+   * `hold` takes the place where the caller waits; what it throws refuses the call as any limit does, and a repeat is
+   * answered all the same.
    */
   submit(
     input: CallInput,
     identity: Identity,
-    how?: { readonly waits?: boolean },
+    how?: { readonly waits?: boolean; readonly hold?: () => void },
   ): Promise<{ readonly callId: string; readonly repeated: boolean }>
   /**
    * The outcome once there is one; undefined when there is none after `waitMs`, or when the signal aborts: then the call
@@ -65,6 +67,7 @@ export interface Service {
   replay(callId: string, identity: Identity, signal: AbortSignal): Promise<Replay>
   /** What persons are asked; whoever may not decide is DENIED. */
   readonly approvals: Pick<ApprovalRecords, 'list' | 'get' | 'decide'>
+  /** Of tools that the identity is shown; who operates sees those of all that are there for it, and what was asked for. */
   deadLetters(query: PageQuery, identity: Identity): Promise<Paged<DeadLetter>>
   deadLetter(id: string, identity: Identity): Promise<DeadLetter>
   /** Hands the call in again, as its first caller, under a new id; a second redrive answers the same new call. */
@@ -93,7 +96,8 @@ export interface Service {
   readonly audit: AuditControl
   workers(): Promise<readonly WorkerView[]>
   runtimes(): Promise<readonly RuntimeInfo[]>
-  readonly circuits: Pick<CircuitControl, 'list'>
+  /** Those of tools that are there for the identity. */
+  circuits(identity: Identity): readonly KeyedState[]
   /** The executor of the present configuration, for discovery. */
   readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'find' | 'hashFor' | 'ready' | 'catalog'>
   ready(): Promise<Readiness>

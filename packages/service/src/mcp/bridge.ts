@@ -1,6 +1,8 @@
 import { pipeline, type Readable, type Writable } from 'node:stream'
 import type { JSONRPCMessage, JSONRPCRequest } from '@modelcontextprotocol/server'
-import { messageLines, mostLineBytes } from './message-lines.ts'
+import { messageLines, mostBufferBytes, mostLineBytes } from './message-lines.ts'
+import { messageCheck } from './read-line.ts'
+import { loadSdk } from './sdk.ts'
 import { sseData } from './sse.ts'
 
 export interface BridgeOptions {
@@ -34,9 +36,12 @@ type Id = string | number
  * because none of them was looked at. Resolves when the client has left or the signal aborts.
  */
 export async function bridge({ url, key, input, output, note, signal }: BridgeOptions): Promise<void> {
-  const { StdioServerTransport } = await import('@modelcontextprotocol/server/stdio')
-  const lines = messageLines((answer) => void stdio.send(answer as never).catch(() => undefined))
-  const stdio = new StdioServerTransport(lines, output, { maxBufferSize: mostLineBytes })
+  const [sdk, { StdioServerTransport }] = await Promise.all([loadSdk(), import('@modelcontextprotocol/server/stdio')])
+  const lines = messageLines({
+    refuse: (answer) => void stdio.send(answer as never).catch(() => undefined),
+    isMessage: messageCheck(sdk),
+  })
+  const stdio = new StdioServerTransport(lines, output, { maxBufferSize: mostBufferBytes })
   const life = new AbortController()
   const running = new Map<Id, AbortController>()
   let session: string | undefined

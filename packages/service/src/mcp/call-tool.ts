@@ -1,7 +1,7 @@
 import type { Identity, JsonObject, Report, ToolError } from '@gantry/contract'
 import { readTraceparent } from '@gantry/core'
 import { type McpHost, refusalOf } from './host.ts'
-import type { Surface } from './surface.ts'
+import type { Prepared, Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'
 import type { CalledTool, ResultWriter } from './tool-result.ts'
 
@@ -23,20 +23,42 @@ export interface ToolCall {
 }
 
 /**
- * Calls a tool and gives its result, an error too, as MCP has it. Rejects with TOOL_NOT_FOUND for a name that is not
- * there for the caller, which MCP tells in another way than the failure of a tool.
+ * Calls a tool and gives its result, an error too, as MCP has it. Rejects with TOOL_NOT_FOUND or TOOL_ID_INVALID for a
+ * name that is not there for the caller, which MCP tells in another way than the failure of a tool.
  */
 export async function callTool(
   { surface, host, write }: { readonly surface: Surface; readonly host: McpHost; readonly write: ResultWriter },
   { name, args, identity, revision, signal, hearing, ...trace }: ToolCall,
 ): Promise<CalledTool> {
-  try {
-    const prepared = surface.prepare(name, args, identity)
-    if (prepared.kind === 'answer') return await prepared.answer(signal)
+  return answering({ surface, write, revision }, { name, args, identity }, async (prepared) => {
+    if (prepared.kind === 'answer') return prepared.answer(signal)
     const hear = hearing === undefined ? undefined : hearer(hearing)
     return write(await host.run({ ...prepared.input, ...trace }, { identity, signal, hear }), revision)
+  })
+}
+
+/**
+ * The result of a call, which is that of the work or the refusal of it. What the name stands for decides how a refusal
+ * is told: that there is no such tool is told as an error of the protocol, which many a model never sees, and only of the
+ * name itself. One that a tool was asked to run or describe in vain is a failure of that tool.
+ */
+export async function answering(
+  {
+    surface,
+    write,
+    revision,
+  }: { readonly surface: Surface; readonly write: ResultWriter; readonly revision: Revision },
+  { name, args, identity }: Pick<ToolCall, 'name' | 'args' | 'identity'>,
+  work: (prepared: Prepared) => Promise<CalledTool>,
+): Promise<CalledTool> {
+  let prepared: Prepared | undefined
+  try {
+    prepared = surface.prepare(name, args, identity)
+    return await work(prepared)
   } catch (thrown) {
-    return write(askedWrongly(refusalOf(thrown)), revision)
+    const error = refusalOf(thrown)
+    if (prepared === undefined && isNoName(error)) throw error
+    return write(error, revision)
   }
 }
 
@@ -46,10 +68,8 @@ export function traceOf(meta: unknown): { readonly traceparent?: string } {
   return traceparent === undefined ? {} : { traceparent }
 }
 
-/** Throws what is no failure of a tool. */
-export function askedWrongly(error: ToolError): ToolError {
-  if (error.code === 'TOOL_NOT_FOUND' || error.code === 'TOOL_ID_INVALID') throw error
-  return error
+function isNoName({ code }: ToolError): boolean {
+  return code === 'TOOL_NOT_FOUND' || code === 'TOOL_ID_INVALID'
 }
 
 const levels = { debug: 'debug', info: 'info', warn: 'warning', error: 'error' } as const

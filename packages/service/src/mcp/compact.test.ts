@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openMcp } from './mcp.fixture.ts'
+import { createExecutor, demoTools } from '@gantry/core'
+import { owner } from '../http/http.fixture.ts'
+import { executorHost } from './host.ts'
+import { type Answered, openMcp } from './mcp.fixture.ts'
+import { lineClient } from './stdio.fixture.ts'
+import { serveOverStdio } from './stdio.ts'
 
 test('seven tools find, describe and run all others', async (t) => {
   const { modern, call } = await openMcp(t, { surface: 'compact' })
@@ -37,5 +42,35 @@ test('arguments that do not fit are told where they do not, and a tool that is n
   assert.equal(wrong.result.isError, true)
   assert.match(wrong.result.content[0].text, /\/query is missing; \/limit must be integer; \/other is not known/)
   assert.equal((await call('demo__add', { a: 1, b: 2 })).error?.code, -32_602)
-  assert.equal((await call('run_tool', { tool: 'demo:none' })).error?.code, -32_602)
+})
+
+test('a tool that is asked for in vain is told to the model, by every way, and only a wrong name to the client', async (t) => {
+  const { call, session } = await openMcp(t, { surface: 'compact' })
+  const open = await session()
+  const executor = createExecutor({ tools: demoTools() })
+  t.after(() => executor.close())
+  const local = lineClient(t, (ends) =>
+    serveOverStdio({ host: executorHost(executor), version: '1.0.0', identity: owner, surface: 'compact', ...ends }),
+  )
+  await local.open()
+  const ways: readonly ((name: string, args: object) => Promise<Answered>)[] = [
+    call,
+    (name, args) => call(name, args, { meta: { progressToken: 1 } }),
+    (name, args) => open.request('tools/call', { name, arguments: args }),
+    (name, args) => local.request('tools/call', { name, arguments: args }),
+  ]
+  const near = 'demo:ad'
+  for (const ask of ways) {
+    for (const name of ['run_tool', 'describe_tool', 'list_tool_examples']) {
+      const none = (await ask(name, { tool: near })).result
+      assert.equal(none?.isError, true, name)
+      assert.equal(none._meta['gantry/error'].code, 'TOOL_NOT_FOUND', name)
+      assert.match(none.content[0].text, /TOOL_NOT_FOUND.*demo:add/s, name)
+      const odd = (await ask(name, { tool: 'no id at all' })).result
+      assert.deepEqual([odd?.isError, odd?._meta['gantry/error'].code], [true, 'TOOL_ID_INVALID'], name)
+    }
+    const chain = (await ask('run_chain', { steps: [{ id: 'a', tool: near, args: {} }] })).result
+    assert.equal(chain?.isError, true)
+    assert.equal((await ask('run_tools', { tool: near })).error?.code, -32_602)
+  }
 })

@@ -20,7 +20,7 @@ test('a request that ends by a fault of ours leaves nothing behind that writes i
   const { signal } = new AbortController()
   const answer = directCall(parts, {})(
     { response } as unknown as Arrival,
-    { stop: signal, gone: signal },
+    { stop: signal, gone: signal, end: () => undefined },
     { id: 1, params: { name: 'demo__add' } },
     owner,
   )

@@ -4,7 +4,7 @@ import { type Answer, json, safeHeaders } from '../http/answer.ts'
 import type { Visit } from '../http/door.ts'
 import type { Arrival } from '../http/serve.ts'
 import type { CallInput } from '../stores/views.ts'
-import { askedWrongly, traceOf } from './call-tool.ts'
+import { answering, traceOf } from './call-tool.ts'
 import { goesOn, refusalOf } from './host.ts'
 import type { McpParts } from './server.ts'
 import { createdTask, knowsTasks, taskCall } from './tasks.ts'
@@ -49,21 +49,17 @@ export function directCall({ host, surface, write, info }: McpParts, { taskAfter
     await durable.cancel(callId, identity).catch(() => undefined)
     throw stop.reason
   }
-  const resultOf = async ({ params }: DirectRequest, identity: Identity, visit: Visit) => {
-    try {
-      const prepared = surface.prepare(params.name, params.arguments ?? {}, identity)
-      if (prepared.kind === 'answer') return await prepared.answer(visit.stop)
+  const resultOf = ({ params }: DirectRequest, identity: Identity, visit: Visit): Promise<CalledTool> =>
+    answering({ surface, write, revision }, { ...params, args: params.arguments ?? {}, identity }, async (prepared) => {
+      if (prepared.kind === 'answer') return prepared.answer(visit.stop)
       const input = { ...prepared.input, ...traceOf(params._meta) }
-      return await outcomeOf(input, identity, visit, knowsTasks(params._meta))
-    } catch (thrown) {
-      return write(askedWrongly(refusalOf(thrown)), revision)
-    }
-  }
+      return (await outcomeOf(input, identity, visit, knowsTasks(params._meta))) as CalledTool
+    })
   return async ({ response }: Arrival, visit: Visit, asked: DirectRequest, identity: Identity): Promise<Answer> => {
     const { id } = asked
     const patience = createPatience(response, visit.stop)
     try {
-      const result = (await resultOf(asked, identity, visit)) as CalledTool
+      const result = await resultOf(asked, identity, visit)
       const _meta = { ...result._meta, [serverInfoMeta]: info }
       return patience.end({ result: { resultType: 'complete', ...result, _meta }, jsonrpc: '2.0', id })
     } catch (thrown) {

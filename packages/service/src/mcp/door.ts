@@ -8,11 +8,13 @@ import type { Visit } from '../http/door.ts'
 import type { Mount } from '../http/mount.ts'
 import { problem } from '../http/problems.ts'
 import { parseBody, readBody } from '../http/read-body.ts'
+import { recheck } from '../http/recheck.ts'
 import type { Arrival, House } from '../http/serve.ts'
 import { createChanges } from './changes.ts'
 import { createClassify } from './classify.ts'
 import { type DirectSettings, directCall, taskCreation } from './direct-call.ts'
 import { createListeners, type Listeners } from './listeners.ts'
+import { mostInBatch } from './read-line.ts'
 import { type RefusedJson, refusedJson } from './refused-json.ts'
 import { challengeOf, type ResourceSettings, resourceMounts } from './resource-metadata.ts'
 import { rpcError } from './rpc.ts'
@@ -74,7 +76,10 @@ export async function createMcpDoor(options: McpDoorOptions): Promise<McpDoor> {
     const entry = await admitted(arrival, visit, house, options)
     if ('refused' in entry) return entry.refused
     const { identity, bodyDigest } = entry.known
-    if (method === 'GET') house.hold(identity, arrival.response, visit)
+    if (method === 'GET') {
+      house.hold(identity, arrival.response, visit)
+      recheck(house, arrival, visit, identity)
+    }
     if (method !== 'POST') return forSession(inside, arrival, visit, identity)
     if (!sdk.isJsonContentType(arrival.request.headers['content-type'])) {
       return rpcError(415, -32_000, 'Unsupported Media Type: Content-Type must be application/json')
@@ -99,6 +104,7 @@ export async function createMcpDoor(options: McpDoorOptions): Promise<McpDoor> {
       return sendResponse(arrival.response, await sessions.post(asked, body, identity, how), visit)
     }
     const listens = kind === 'listen'
+    if (listens) recheck(house, arrival, visit, identity)
     const response = await (listens ? listeners.open(asked, identity, how) : handler.fetch(asked, how))
     return sendResponse(arrival.response, response, visit)
   }
@@ -112,8 +118,6 @@ export async function createMcpDoor(options: McpDoorOptions): Promise<McpDoor> {
 }
 
 const methods: readonly string[] = ['GET', 'POST', 'DELETE']
-/** Only one revision, of 2025-03-26, has batches at all. */
-const mostInBatch = 50
 const allow = 'GET, POST, DELETE, OPTIONS'
 
 /** Who asks, if he may; whoever is not known is told where he can have himself made known. */

@@ -1,6 +1,8 @@
+type Id = string | number
+
 export interface RefusedJson {
   readonly jsonrpc: '2.0'
-  readonly id: string | number | null
+  readonly id: Id | null
   readonly error: { readonly code: number; readonly message: string }
 }
 
@@ -10,15 +12,31 @@ export interface RefusedJson {
  */
 export function refusedJson(text: string, reason: string): RefusedJson {
   const id = requestIdIn(text)
-  const error = id === null ? { code: -32_700, message: `Parse error: ${reason}` } : { code: -32_600, message: reason }
-  return { jsonrpc: '2.0', id, error }
+  if (id !== null) return refusedMessage(id, reason)
+  return { jsonrpc: '2.0', id, error: { code: -32_700, message: `Parse error: ${reason}` } }
 }
 
-function requestIdIn(text: string): string | number | null {
+/** The answer to what is JSON and no message that can be taken. */
+export function refusedMessage(id: Id | null, reason: string): RefusedJson {
+  return { jsonrpc: '2.0', id, error: { code: -32_600, message: reason } }
+}
+
+/** The id under which a value is answered: null where it has none, or is an answer, whose id is one of ours. */
+export function requestIdOf(value: unknown): Id | null {
+  const { id } = (value ?? {}) as { readonly id?: unknown }
+  const good = typeof id === 'string' || Number.isSafeInteger(id)
+  return good && !isAnswer(value) ? (id as Id) : null
+}
+
+/** Whether a value looks like an answer to a request of ours, which is never answered itself. */
+export function isAnswer(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return !('method' in value) && ('result' in value || 'error' in value)
+}
+
+function requestIdIn(text: string): Id | null {
   try {
-    const { id, method } = (JSON.parse(shallow(text)) ?? {}) as { readonly id?: unknown; readonly method?: unknown }
-    // What has an id and no method is an answer, whose id is one of ours.
-    return typeof method === 'string' && (typeof id === 'string' || Number.isSafeInteger(id)) ? (id as string) : null
+    return requestIdOf(JSON.parse(shallow(text)))
   } catch {
     return null
   }

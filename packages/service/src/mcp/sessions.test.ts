@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
+import { type Presented, unauthenticated } from '../authenticators/authenticator.ts'
+import { owner } from '../http/http.fixture.ts'
 import { fakeService } from '../http/service.fixture.ts'
 import { accept, envelope, openMcp, revision } from './mcp.fixture.ts'
 import { sseData } from './sse.ts'
@@ -9,6 +11,20 @@ const later = defineTool({
   ...{ namespace: 'later', name: 'one', description: 'Comes later.', effect: 'read', inputSchema: { type: 'object' } },
   run: () => 1,
 })
+
+/** The stream on which a client of 2026-07-28 hears of tools. */
+function listen(url: string, authorization: string, signal?: AbortSignal): Promise<Response> {
+  const params = { notifications: { toolsListChanged: true }, _meta: envelope }
+  return fetch(`${url}/mcp`, {
+    method: 'POST',
+    body: JSON.stringify({ jsonrpc: '2.0', id: 'l', method: 'subscriptions/listen', params }),
+    headers: {
+      ...{ accept, 'content-type': 'application/json', authorization },
+      ...{ 'mcp-protocol-version': revision, 'mcp-method': 'subscriptions/listen' },
+    },
+    ...(signal === undefined ? {} : { signal }),
+  })
+}
 
 test('a session is there for the one who opened it, and for nobody else', async (t) => {
   const { session, otherKey, server, key } = await openMcp(t)
@@ -63,6 +79,27 @@ test('without sessions every request of an earlier revision stands for itself', 
   assert.match(await answer.text(), /"structuredContent":\{"result":3\}/)
 })
 
+test('streams whose credential counts no longer end, and the session is there for one that counts', async (t) => {
+  let live = true
+  const authenticate = async ({ headers }: Presented) => {
+    if (!live && headers.authorization === 'Bearer revoked') throw unauthenticated()
+    return { identity: owner }
+  }
+  const { session, server } = await openMcp(t, {}, fakeService(), { authenticate, limits: { recheckMs: 5 } })
+  const open = await session('revoked')
+  const authorization = 'Bearer revoked'
+  const old = await fetch(`${server.url}/mcp`, {
+    headers: { accept: 'text/event-stream', 'mcp-session-id': open.id, authorization },
+  })
+  const now = await listen(server.url, authorization)
+  const streams = [old, now].map(({ body }) => sseData(body as ReadableStream<Uint8Array>, 10_000))
+  assert.match(String((await streams[1]?.next())?.value), /subscriptions\/acknowledged/)
+  live = false
+  for (const stream of streams) await assert.rejects(stream.next())
+  assert.equal((await open.send({ id: 1, method: 'ping' })).response.status, 401)
+  assert.equal((await open.send({ id: 1, method: 'ping' }, { key: 'another' })).response.status, 200)
+})
+
 test('those who listen hear that their tools have changed, and of nothing else', async (t) => {
   const service = fakeService()
   const { session, server, key } = await openMcp(t, { lookMs: 10 }, service)
@@ -73,21 +110,7 @@ test('those who listen hear that their tools have changed, and of nothing else',
     headers: { accept: 'text/event-stream', 'mcp-session-id': open.id, authorization: `Bearer ${key}` },
     signal: leave.signal,
   })
-  const listen = {
-    jsonrpc: '2.0',
-    id: 'l',
-    method: 'subscriptions/listen',
-    params: { notifications: { toolsListChanged: true }, _meta: envelope },
-  }
-  const now = await fetch(`${server.url}/mcp`, {
-    method: 'POST',
-    body: JSON.stringify(listen),
-    signal: leave.signal,
-    headers: {
-      ...{ accept, 'content-type': 'application/json', authorization: `Bearer ${key}` },
-      ...{ 'mcp-protocol-version': revision, 'mcp-method': 'subscriptions/listen' },
-    },
-  })
+  const now = await listen(server.url, `Bearer ${key}`, leave.signal)
   const streams = [old, now].map((response) => sseData(response.body as ReadableStream<Uint8Array>, 10_000))
   const [, fresh] = streams
   assert.match(String((await fresh?.next())?.value), /subscriptions\/acknowledged/)

@@ -17,6 +17,8 @@ export interface LineClient {
   /** The next message that has this id; null is that of nobody. */
   next(id: unknown): Promise<Answered>
   request(method: string, params?: object): Promise<Answered>
+  /** What came and was asked for by nobody. */
+  readonly left: readonly Answered[]
   /** Opens a session of 2025-11-25. */
   open(): Promise<Answered>
 }
@@ -56,7 +58,7 @@ export function lineClient(t: TestContext, serve: (ends: StdioEnds) => Promise<v
     return next(`r${last}`)
   }
   return {
-    ...{ write, send, next, request },
+    ...{ write, send, next, request, left: come },
     async open() {
       const clientInfo = { name: 'test', version: '1' }
       const answer = await request('initialize', { protocolVersion: '2025-11-25', clientInfo, capabilities: {} })

@@ -3,7 +3,9 @@ import { type TestContext, test } from 'node:test'
 import { fakeService } from '../http/service.fixture.ts'
 import { bridge } from './bridge.ts'
 import { serviceHost } from './host.ts'
-import { openMcp } from './mcp.fixture.ts'
+import { envelope, openMcp } from './mcp.fixture.ts'
+import { messageLines } from './message-lines.ts'
+import type { RefusedJson } from './refused-json.ts'
 import { type LineClient, lineClient, refusedCalls } from './stdio.fixture.ts'
 import { serveOverStdio } from './stdio.ts'
 
@@ -50,15 +52,105 @@ test('JSON that is refused is answered under the id of its request, with the pla
   }
 })
 
-test('a line comes in any pieces, and one that never ends ends the stream', async (t) => {
-  const { messageLines } = await import('./message-lines.ts')
-  const lines = messageLines(() => assert.fail('nothing is wrong with it'), 20)
+test('JSON that is no message is refused under its id, or that of nobody, and the next line is taken', async (t) => {
+  for (const client of await bothWays(t)) {
+    await client.open()
+    for (const [line, id] of [
+      ['{"jsonrpc":"2.0","id":65,"method":"ping","params":5}', 65],
+      ['{"jsonrpc":"2.0","id":62}', 62],
+      ['{"jsonrpc":"1.0","id":"old","method":"ping"}', 'old'],
+      ['{"jsonrpc":"2.0","id":7,"method":"ping","more":1}', 7],
+      ['{"jsonrpc":"2.0","id":8,"method":9}', 8],
+      ['{"jsonrpc":"2.0","id":null,"method":"ping"}', null],
+      ['{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}', null],
+      ['{"method":"ping"}', null],
+      ['{}', null],
+      ['5', null],
+      ['null', null],
+    ] as const) {
+      client.write(line)
+      const { error } = await client.next(id)
+      assert.equal(error?.code, -32_600, line)
+      assert.match(error?.message ?? '', /no message of JSON-RPC 2\.0/, line)
+    }
+    assert.deepEqual((await client.request('ping')).result, {})
+    assert.deepEqual(client.left, [])
+  }
+})
+
+test('what wants no answer gets none, whatever is wrong with it', async (t) => {
+  for (const client of await bothWays(t)) {
+    await client.open()
+    for (const line of [
+      '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"none"}}',
+      '{"jsonrpc":"2.0","method":"notifications/progress","params":5}',
+      '{"jsonrpc":"2.0","id":1,"result":5}',
+      '{"jsonrpc":"2.0","id":null,"error":{"code":"odd"}}',
+      '  ',
+    ]) {
+      client.write(line)
+    }
+    assert.deepEqual((await client.request('ping')).result, {})
+    assert.deepEqual(client.left, [])
+  }
+})
+
+test('a batch is answered one by one, and one that is refused runs nothing and leaves nobody waiting', async (t) => {
+  const ping = (id: unknown, more: object = {}): object => ({ jsonrpc: '2.0', id, method: 'ping', ...more })
+  const told = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'none' } }
+  const many = Array.from({ length: 51 }, (_, id) => id)
+  for (const client of await bothWays(t)) {
+    await client.open()
+    client.write(JSON.stringify([ping('a'), told, ping('b')]))
+    for (const id of ['b', 'a']) assert.deepEqual((await client.next(id)).result, {})
+    for (const [batch, ids] of [
+      [[], [null]],
+      [[5, told], [null]],
+      [
+        [ping('c'), { jsonrpc: '2.0', id: 'd' }],
+        ['c', 'd'],
+      ],
+      [[ping('e', { params: { _meta: envelope } })], ['e']],
+      [[ping('f', { method: 'initialize' })], ['f']],
+      [many.map((id) => ping(id)), many],
+    ] as const) {
+      client.write(JSON.stringify(batch))
+      for (const id of ids) {
+        const { error } = await client.next(id)
+        assert.equal(error?.code, -32_600)
+        assert.match(error?.message ?? '', /batch/)
+      }
+    }
+    assert.deepEqual((await client.request('ping')).result, {})
+    assert.deepEqual(client.left, [])
+  }
+})
+
+test('a line that is too long is refused, however long it goes on, and the next is taken', async (t) => {
+  for (const client of await bothWays(t)) {
+    await client.open()
+    const piece = 'x'.repeat(1_048_576)
+    client.write(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${piece.repeat(40)}"}}`)
+    const { error } = await client.next(null)
+    assert.deepEqual([error?.code, error?.message], [-32_600, 'The message is longer than 16777216 bytes.'])
+    assert.deepEqual((await client.request('ping')).result, {})
+    assert.deepEqual(client.left, [])
+  }
+})
+
+test('a line comes in any pieces, and of one that is too long nothing is kept', async (t) => {
+  const answers: RefusedJson[] = []
+  const lines = messageLines({ refuse: (answer) => void answers.push(answer), isMessage: () => true, most: 20 })
   t.after(() => lines.destroy())
   const come: string[] = []
   lines.on('data', (piece: Buffer) => come.push(piece.toString('utf8')))
-  for (const byte of Buffer.from('{"a":"ü"}\n[1]\r\n')) lines.write(Buffer.from([byte]))
-  const broken = new Promise((_, reject) => lines.on('error', reject))
+  for (const byte of Buffer.from('{"a":"ü"}\n{}\r\n')) lines.write(Buffer.from([byte]))
   lines.write('x'.repeat(21))
-  await assert.rejects(broken, /longer than 20 bytes/)
-  assert.deepEqual(come, ['{"a":"ü"}\n', '[1]\r\n'])
+  assert.equal(answers.length, 1, 'told before it ends')
+  for (let more = 0; more < 100; more += 1) lines.write('x'.repeat(100))
+  lines.write(`y\n{"b":1}\n${'z'.repeat(20)}\n{"c":1}\n`)
+  const { id, error } = answers[0] ?? {}
+  assert.deepEqual([id, error], [null, { code: -32_600, message: 'The message is longer than 20 bytes.' }])
+  assert.equal(answers.length, 2)
+  assert.deepEqual(come, ['{"a":"ü"}\n', '{}\r\n', '{"b":1}\n', '{"c":1}\n'])
 })

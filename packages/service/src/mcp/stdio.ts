@@ -1,7 +1,8 @@
 import { pipeline, type Readable, type Writable } from 'node:stream'
 import type { Server } from '@modelcontextprotocol/server'
 import { createChanges } from './changes.ts'
-import { messageLines, mostLineBytes } from './message-lines.ts'
+import { messageLines, mostBufferBytes } from './message-lines.ts'
+import { messageCheck } from './read-line.ts'
 import { loadSdk } from './sdk.ts'
 import { createMcpParts, createMcpServer, type McpServerOptions } from './server.ts'
 
@@ -29,11 +30,14 @@ export async function serveOverStdio({ input, output, note, signal, lookMs, ...o
     if (identity !== undefined) changes.listen(identity, () => void server.sendToolListChanged().catch(() => undefined))
     return server
   }
-  const lines = messageLines((answer) => void transport.send(answer as never).catch(() => undefined))
-  const transport = new StdioServerTransport(lines, output, { maxBufferSize: mostLineBytes })
+  const lines = messageLines({
+    refuse: (answer) => void transport.send(answer as never).catch(() => undefined),
+    isMessage: messageCheck(sdk),
+  })
+  const transport = new StdioServerTransport(lines, output, { maxBufferSize: mostBufferBytes })
   pipeline(input, lines, () => undefined)
   const handle = serveStdio(({ era }) => make(era), { transport, onerror: ({ message }) => note(message) })
-  // The transport closes when the input ends, and when what comes there cannot be a message any more.
+  // The transport closes when the input ends.
   const closed = new Promise<void>((resolve) => {
     const { onclose } = transport
     transport.onclose = () => {

@@ -80,6 +80,8 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('message:refused', ({ source, code, dead }) => log.warn({ source, code, dead }, 'message refused')),
     bus.on('broker:down', ({ transport, reason }) => log.error({ transport, reason }, 'broker away')),
     bus.on('broker:up', ({ transport, downMs }) => log.info({ transport, downMs }, 'broker back')),
+    bus.on('issuer:down', ({ issuer, reason }) => log.error({ issuer, reason }, 'keys of an issuer away')),
+    bus.on('issuer:up', ({ issuer, downMs }) => log.info({ issuer, downMs }, 'keys of an issuer back')),
     bus.on('audit:head', ({ head }) => log.info({ head }, 'audit record sealed')),
     bus.on('spool:changed', ({ depth }) => {
       if (depth > 0) log.warn({ depth }, 'outcomes wait on disk')

@@ -257,10 +257,10 @@ testOnDatabases({
   },
 
   'arguments are shown without secrets, by id only, and not at all when they are too long': async ({ database }) => {
-    const args = { to: 'x', apiKey: 'hunter2', deep: [{ password: 'hunter2' }] }
+    const args = { to: 'smtp://me:hunter2@x', apiKey: 'hunter2', deep: [{ password: 'hunter2' }] }
     const { records, id } = await asked(database, { args })
     assert.deepEqual((await records.get(id, bob)).args, {
-      to: 'x',
+      to: 'smtp://me:[redacted]@x',
       apiKey: '[redacted]',
       deep: [{ password: '[redacted]' }],
     })

@@ -1,4 +1,5 @@
 import type { Findings } from './audit-findings.ts'
+import type { Retired } from './audit-retirement.ts'
 import { hashOf, noHash, type Seal, type SealKey } from './audit-seals.ts'
 
 /** Seals that are missing before another, and how many rows are there that they may have stood for. */
@@ -8,20 +9,12 @@ export interface Gap {
   rows: number
 }
 
-/** The last seal that the retention removed, as it says on the record. */
-export interface Retired {
-  readonly seal: number
-  readonly hash: string
-  readonly uptoSeq: number
-  readonly at: string
-}
-
 export interface ChainCheck {
   readonly seals: number
   readonly last: Seal | undefined
   /** Takes the next seal; answers whether it is as it was made, and what is missing before it. */
   take(seal: Seal): { readonly holds: boolean; readonly gap: Gap | undefined }
-  /** Says which seals are missing; those that the retention removed are not. */
+  /** Says which seals are missing; those that the retention removed are not, if that is proven where there are keys. */
   end(retired: Retired | undefined): void
 }
 
@@ -79,7 +72,7 @@ export function createChainCheck(findings: Findings, keys: readonly SealKey[]): 
       return { holds: fault === undefined, gap }
     },
     end(retired) {
-      for (const gap of gaps) tellOf(gap, retired, findings)
+      for (const gap of gaps) tellOf(gap, retired, keys.length > 0, findings)
       if (last !== undefined && last.keyId === null && keys.length > 0) {
         findings.add(
           'key',
@@ -91,24 +84,33 @@ export function createChainCheck(findings: Findings, keys: readonly SealKey[]): 
   }
 }
 
-function tellOf({ from, next, rows }: Gap, retired: Retired | undefined, findings: Findings): void {
+function tellOf(gap: Gap, retired: Retired | undefined, keyed: boolean, findings: Findings): void {
+  const { from, next, rows } = gap
   const upto = next.n - 1
-  const known = retired?.seal === upto && retired.hash === next.prev && retired.uptoSeq === next.afterSeq
-  if (known && rows === 0) return
-  if (known) {
+  const which = from === upto ? `Seal ${from} is` : `Seals ${from} to ${upto} are`
+  const known = from === 1 && retired?.seal === upto
+  if (!known || retired.hash !== next.prev || retired.uptoSeq !== next.afterSeq) {
+    findings.add(
+      'seal',
+      { seal: from },
+      `${which} missing; nothing vouches for the ${rows} rows up to ${next.afterSeq} that are there.`,
+    )
+    return
+  }
+  if (keyed && !retired.proven) {
+    findings.add(
+      'unproven',
+      { seq: retired.row, seal: from },
+      `${which} missing; row ${retired.row} says that the retention removed them, but no key that is known here proves it.`,
+    )
+  }
+  if (rows > 0) {
     findings.add(
       'inserted',
       { seal: next.n },
       `${rows} rows up to ${next.afterSeq} stand before the first seal, ${next.n}.`,
     )
-    return
   }
-  const which = from === upto ? `Seal ${from} is` : `Seals ${from} to ${upto} are`
-  findings.add(
-    'seal',
-    { seal: from },
-    `${which} missing; nothing vouches for the ${rows} rows up to ${next.afterSeq} that are there.`,
-  )
 }
 
 /** Whether the lists of a seal fit together; a hash that somebody made over nonsense says nothing. */

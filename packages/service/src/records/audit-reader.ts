@@ -58,6 +58,11 @@ export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGe
     yield { kind: 'stray', seq }
 }
 
+/** A seal as `Seal` has it, of a row of `audit_seals`. */
+export const sealJsonSql = `
+  json_build_object('n', n, 'prev', prev, 'afterSeq', after_seq, 'uptoSeq', upto_seq, 'seqs', seqs,
+    'digests', encode(digests, 'hex'), 'sealedAt', ${utcSql('sealed_at')}, 'keyId', key_id, 'hash', hash)`
+
 const rowsSql = `
   select ${rowColumns} from audit where seq > $1 and seq <= coalesce($2, ${lastNumberSql}) order by seq limit $3`
 
@@ -84,8 +89,7 @@ const pageSql = `
   )
   select
     (
-      select coalesce(json_agg(json_build_object('n', n, 'prev', prev, 'afterSeq', after_seq, 'uptoSeq', upto_seq, 'seqs', seqs,
-        'digests', encode(digests, 'hex'), 'sealedAt', ${utcSql('sealed_at')}, 'keyId', key_id, 'hash', hash) order by n), '[]')::text
+      select coalesce(json_agg(${sealJsonSql} order by n), '[]')::text
       from picked
     ) as seals,
     (select coalesce(json_agg(found order by seq), '[]')::text from found) as rows`

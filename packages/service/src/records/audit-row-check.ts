@@ -1,12 +1,14 @@
-import type { Gap, Retired } from './audit-chain-check.ts'
+import type { Gap } from './audit-chain-check.ts'
 import type { Findings } from './audit-findings.ts'
+import { type Retired, retirementIn } from './audit-retirement.ts'
 import { type AuditRow, digestOf } from './audit-rows.ts'
-import type { Seal } from './audit-seals.ts'
+import type { Seal, SealKey } from './audit-seals.ts'
 
 export interface RowCheck {
   readonly rows: number
   /** Rows behind the last seal. */
   readonly unsealed: number
+  /** The last retirement on the record; one that is proven counts before those that are not. */
   readonly retired: Retired | undefined
   /** The rows that follow are those of this seal; one that does not hold says nothing of them. */
   under(seal: Seal, how: { readonly holds: boolean; readonly gap: Gap | undefined }): void
@@ -17,7 +19,7 @@ export interface RowCheck {
 }
 
 /** Whether the rows under each seal are exactly those that it stands for. */
-export function createRowCheck(findings: Findings): RowCheck {
+export function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck {
   let rows = 0
   let unsealed = 0
   let lastSeq = Number.NEGATIVE_INFINITY
@@ -76,7 +78,8 @@ export function createRowCheck(findings: Findings): RowCheck {
       rows += 1
       if (seq <= lastSeq) return findings.add('order', { seq }, `Row ${seq} stands behind row ${lastSeq}.`)
       lastSeq = seq
-      retired = retirementIn(row) ?? retired
+      const note = retirementIn(row, keys)
+      if (note !== undefined && (note.proven || retired?.proven !== true)) retired = note
       if (seal === undefined || seq > seal.uptoSeq) unsealed += 1
       else if (gap !== undefined && seq <= seal.afterSeq) gap.rows += 1
       else if (holds) compare(row, seal)
@@ -87,18 +90,5 @@ export function createRowCheck(findings: Findings): RowCheck {
       findings.add('inserted', where, `Row ${seq} was put in: no such number was given out.`)
     },
     end,
-  }
-}
-
-/** What the retention notes when it has removed seals. */
-function retirementIn({ phase, tool, tenant, principal, details, at }: AuditRow): Retired | undefined {
-  if (phase !== 'admin' || tool !== 'audit.retire' || tenant !== '' || principal !== 'gantry') return undefined
-  try {
-    const { seal, hash, uptoSeq } = JSON.parse(details ?? '')
-    return typeof seal === 'number' && typeof uptoSeq === 'number'
-      ? { seal, hash: String(hash), uptoSeq, at }
-      : undefined
-  } catch {
-    return undefined
   }
 }

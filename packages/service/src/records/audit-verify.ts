@@ -1,7 +1,8 @@
 import { type AuditVerdict, ToolError } from '@gantry/contract'
-import { createChainCheck, type Retired } from './audit-chain-check.ts'
+import { createChainCheck } from './audit-chain-check.ts'
 import { createFindings, type Findings } from './audit-findings.ts'
 import type { AuditEntry } from './audit-reader.ts'
+import type { Retired } from './audit-retirement.ts'
 import { createRowCheck } from './audit-row-check.ts'
 import type { SealKey } from './audit-seals.ts'
 
@@ -18,7 +19,7 @@ export type ReadEntry = AuditEntry & { readonly oddLine?: number }
 /**
  * Whether the audit record is as it was sealed: every seal unchanged and in its place, every row under it there and
  * unchanged, and none besides. The seals that the retention removed are missing at one place, and its last note on the
- * record says which.
+ * record says which; with keys, only a note that is proven with one.
  * - Errors: INPUT_INVALID for a head that is none, and those of `entries`; what is wrong with the record is in the verdict.
  */
 export async function verifyAudit(
@@ -28,7 +29,7 @@ export async function verifyAudit(
   const wanted = head === undefined ? undefined : readHead(head)
   const findings = createFindings()
   const chain = createChainCheck(findings, keys)
-  const rows = createRowCheck(findings)
+  const rows = createRowCheck(findings, keys)
   let met: string | undefined
   for await (const entry of entries) {
     if (entry.oddLine !== undefined) tellOfLine(entry, entry.oddLine, findings)
@@ -47,9 +48,13 @@ export async function verifyAudit(
     ok: findings.total === 0,
     ...{ seals: chain.seals, rows: rows.rows, unsealed: rows.unsealed },
     ...(chain.last === undefined ? {} : { head: `${chain.last.n}:${chain.last.hash}` }),
-    ...(retired === undefined ? {} : { retired: { seal: retired.seal, uptoSeq: retired.uptoSeq, at: retired.at } }),
+    ...(retired === undefined ? {} : { retired: retiredView(retired) }),
     ...{ findings: findings.first, findingsTotal: findings.total },
   }
+}
+
+function retiredView({ seal, uptoSeq, at, proven }: Retired): NonNullable<AuditVerdict['retired']> {
+  return { seal, uptoSeq, at, proven }
 }
 
 /** Rows and seals are hashed by what they mean, so that only this shows what else a line says. */

@@ -1,8 +1,9 @@
 import type { AuditVerdict } from '@gantry/contract'
 import type { Database, Queries, Row } from '../databases/database.ts'
 import { readAudit } from './audit-reader.ts'
+import { digestSql } from './audit-rows.ts'
 import { createSealer } from './audit-sealer.ts'
-import type { SealKey } from './audit-seals.ts'
+import { hashOf, noHash, type Seal, type SealKey } from './audit-seals.ts'
 import { type VerifyOptions, verifyAudit } from './audit-verify.ts'
 import { addRows } from './calls.fixture.ts'
 
@@ -43,6 +44,29 @@ export async function tamper(database: Database, ...statements: readonly string[
     await queries.query('alter table audit alter column seq set generated always')
   })
 }
+
+/** Makes all rows and seals so many days older, as if they had been written and sealed with that key then. */
+export async function age(database: Database, days: number, key?: SealKey): Promise<void> {
+  const seals: Seal[] = []
+  await tamper(database, `update audit set at = at - interval '${days} days'`)
+  await tamper(database, `update audit_seals set sealed_at = sealed_at - interval '${days} days'`)
+  for await (const entry of readAudit(database, new AbortController().signal))
+    if (entry.kind === 'seal') seals.push(entry)
+  let prev = noHash
+  for (const seal of seals) {
+    const rows = await database.query<Digest>(digestsSql, [seal.afterSeq, seal.uptoSeq])
+    const digests = rows.map(({ digest }) => digest).join('')
+    const hash = hashOf({ ...seal, prev, digests }, key)
+    await tamper(
+      database,
+      `update audit_seals set prev = '${prev}', hash = '${hash}', digests = decode('${digests}', 'hex') where n = ${seal.n}`,
+    )
+    prev = hash
+  }
+}
+
+type Digest = { digest: string }
+const digestsSql = `select encode(${digestSql}, 'hex') as digest from audit where seq > $1 and seq <= $2 order by seq`
 
 /** What was found, in short: `changed 7 in 2`. */
 export function places({ findings }: AuditVerdict): string[] {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import type { Identity } from '@gantry/contract'
+import type { ToolStanding } from '@gantry/core'
 import type { Database, Queries } from '../databases/database.ts'
 import { addRows, ago, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
 import { claiming, dead, identity, letter, operator, parts } from './dead-letters.fixture.ts'
@@ -47,6 +49,30 @@ testOnDatabases({
     assert.deepEqual(await pages(letters, 2), [['e', 'b'], ['d', 'c'], ['a']])
     assert.deepEqual(await pages(letters, 5), [['e', 'b', 'd', 'c', 'a']])
     assert.deepEqual(await pages(letters, -1), [['e'], ['b'], ['d'], ['c'], ['a']])
+  },
+
+  'the statement leaves out what somebody does not see, so that pages are full and cursors name nothing else': async ({
+    database,
+  }) => {
+    const tools = ['math:add:1.0.0', 'mail:send:1.0.0', null, 'math:add:1.0.0', 'chain', 'mail:send:1.0.0']
+    for (const [index, tool] of tools.entries()) {
+      await addRows(database, 'dead_letters', [letter(`l${index}`, { tool, created_at: ago(1_000 * index) })])
+    }
+    const standing = (tool: string): ToolStanding => (tool.startsWith('math:') ? 'shown' : 'there')
+    for (const stretch of [1, 2, 3, 6, 10_000]) {
+      const { letters } = parts(database, { stretch })
+      const read = async (as: Identity): Promise<string[]> => {
+        const first = await letters.list({ limit: 1 }, { identity: as, standing })
+        if (first.cursor === undefined) return first.items.map(({ id }) => id)
+        const rest = await letters.list({ cursor: first.cursor }, { identity: as, standing })
+        return [...first.items, ...rest.items].map(({ id }) => id)
+      }
+      assert.deepEqual(await read(identity), ['l0', 'l3', 'l4'])
+      assert.deepEqual(await read({ ...identity, tools: ['math:*'] }), ['l0', 'l3'])
+      assert.deepEqual(await read(operator), ['l0', 'l1', 'l2', 'l3', 'l4', 'l5'])
+      assert.deepEqual(await read({ ...operator, tools: ['*'] }), ['l0', 'l1', 'l3', 'l5'])
+      assert.deepEqual(await read({ ...operator, tenant: 'other' }), [])
+    }
   },
 
   'a letter has all that is known of it': async ({ database }) => {
@@ -100,7 +126,7 @@ testOnDatabases({
       claims.map(({ call }) => call),
       [
         {
-          ...{ callId: 'new1', kind: 'call', identity, key: 'dlq:c1', fingerprint: 'f', tool: 'math:add:1.0.0' },
+          ...{ callId: 'new1', kind: 'call', identity, fingerprint: 'f', tool: 'math:add:1.0.0' },
           ...{ effect: 'read', payload: '{"a":1}', payloadBytes: 7, timeoutMs: 5, callback: 'https://a.b' },
           redriveOf: 'c1',
           // Its tool knows it as the first one.
@@ -147,7 +173,8 @@ testOnDatabases({
     const { calls, letters } = parts(database)
     await dead(database, 'c1')
     const before = { callId: 'before', kind: 'call', identity, key: 'dlq:c1', tool: 'math:add:1.0.0' } as const
-    await calls.submit([{ ...before, effect: 'read', fingerprint: 'f', payload: '{}', payloadBytes: 2 }])
+    const again = { ...before, effect: 'read', fingerprint: 'f', payload: '{}', payloadBytes: 2 } as const
+    await calls.submit([{ ...again, redriveOf: 'c1' }])
     assert.deepEqual(await letters.redrive('c1', operator), { callId: 'before' })
     assert.equal((await letters.get('c1', 'acme')).redriven?.callId, 'before')
     assert.equal((await calls.claim(10, claiming)).length, 1)
@@ -227,12 +254,26 @@ testOnDatabases({
     assert.equal((await letters.get(other, 'acme')).redriven, undefined)
   },
 
-  'a key that its caller used for another call is a conflict': async ({ database }) => {
+  'a key that its caller used, be it for the same call or another, does not stand in the way': async ({ database }) => {
     const { calls, letters } = parts(database)
-    await dead(database, 'c1')
-    const theirs = { callId: 'x', kind: 'call', identity, key: 'dlq:c1', tool: 'a:b:1', effect: 'read' } as const
-    await calls.submit([{ ...theirs, fingerprint: 'another', payload: '{}', payloadBytes: 2 }])
-    await assert.rejects(letters.redrive('c1', operator), { code: 'IDEMPOTENCY_CONFLICT' })
-    assert.equal((await letters.get('c1', 'acme')).redriven, undefined)
+    for (const fingerprint of ['f', 'another']) {
+      const id = `c-${fingerprint}`
+      await dead(database, id)
+      const theirs = { callId: `x-${id}`, kind: 'call', identity, key: `dlq:${id}`, tool: 'a:b:1' } as const
+      await calls.submit([{ ...theirs, effect: 'read', fingerprint, payload: '{}', payloadBytes: 2 }])
+      const { callId } = await letters.redrive(id, operator)
+      assert.notEqual(callId, theirs.callId)
+      assert.deepEqual(await letters.redrive(id, operator), { callId })
+    }
+    assert.equal((await calls.claim(10, claiming)).length, 4)
+  },
+
+  'what was asked for is shown without what its keys say is secret, and redriven whole': async ({ database }) => {
+    const { calls, letters } = parts(database)
+    const payload = '{"a":1,"deep":[{"api_key":"CANARY"}]}'
+    await dead(database, 'c1', { payload })
+    assert.deepEqual((await letters.get('c1', 'acme')).payload, { a: 1, deep: [{ api_key: '[redacted]' }] })
+    await letters.redrive('c1', operator)
+    assert.equal((await calls.claim(1, claiming))[0]?.call.payload, payload)
   },
 })

@@ -1,6 +1,7 @@
-import type { DeadLetter, EffectClass, Identity, Json } from '@gantry/contract'
+import type { DeadLetter, EffectClass, Identity } from '@gantry/contract'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
+import { shownPayload } from './letter-payload.ts'
 
 /** A dead letter as it is read; of the call only when one letter is asked for. */
 export type LetterRow = {
@@ -29,6 +30,7 @@ type CallRow = {
   idem_key: string | null
   effect_key: string | null
   kind: AdmittedCall['kind']
+  principal: string
   identity: string
   fingerprint: string
   tool: string
@@ -42,8 +44,9 @@ type CallRow = {
   trace: string | null
 }
 
-export function letterOf(row: LetterRow): DeadLetter {
-  const payload = row.payload ?? row.call?.payload ?? undefined
+/** A letter as others see it, with what was asked for where that is for them. */
+export function letterOf(row: LetterRow, withPayload: boolean): DeadLetter {
+  const payload = withPayload ? (row.payload ?? row.call?.payload ?? undefined) : undefined
   return {
     id: row.id,
     source: row.source,
@@ -53,7 +56,7 @@ export function letterOf(row: LetterRow): DeadLetter {
     createdAt: row.created_at.toISOString(),
     ...(row.call_id === null ? {} : { callId: row.call_id }),
     ...(row.tool === null ? {} : { tool: row.tool }),
-    ...(payload === undefined ? {} : { payload: jsonOf(payload) }),
+    ...(payload === undefined ? {} : { payload: shownPayload(payload) }),
     ...(row.redriven_at === null
       ? {}
       : { redriven: { at: row.redriven_at.toISOString(), by: `${row.redriven_by}`, callId: `${row.redriven_as}` } }),
@@ -92,15 +95,6 @@ export function callOf({ call }: LetterRow): (Omit<AdmittedCall, 'callId'> & { e
 function effectKeyOf({ kind, call_id: callId, idem_key, effect_key }: CallRow, identity: Identity): string {
   if (effect_key !== null) return effect_key
   return kind !== 'call' ? callId : downstreamKey({ identity, callId, ...(idem_key === null ? {} : { key: idem_key }) })
-}
-
-/** What could not be read as JSON is shown as the text that it is. */
-function jsonOf(text: string): Json {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
 }
 
 /** Whether a text from outside can be the id of a letter. */

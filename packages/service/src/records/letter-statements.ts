@@ -1,13 +1,34 @@
+import { seenLettersSql } from './letter-reader.ts'
 import { letterPrefix } from './outbox.ts'
 
+const place = `to_char(d.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place`
+
 const columns = `
-  d.id, d.call_id, d.source, d.reason, d.code, d.tool, d.deliveries, d.created_at,
-  to_char(d.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place,
+  d.id, d.call_id, d.source, d.reason, d.code, d.tool, d.deliveries, d.created_at, ${place},
   d.redriven_at, d.redriven_by, d.redriven_as, d.discarded_at, d.discarded_by`
 
+/** $1: the tenant; $2, $3: the place before; $4: how many letters. No row when there is none. */
+export const stretchSql = `
+  with near as materialized (
+    select d.id, d.tool, d.created_at from dead_letters d
+    where d.tenant = $1 and (d.created_at, d.id) < ($2::timestamptz, $3::text)
+    order by d.created_at desc, d.id desc
+    limit $4
+  )
+  select d.id, ${place}, (select count(*)::integer from near) as count,
+    (select coalesce(json_agg(distinct tool) filter (where tool is not null), '[]')::text from near) as tools
+  from near d
+  order by d.created_at, d.id
+  limit 1`
+
+/** $1: the tenant; $2, $3: the place before; $4: how many; $5 to $7: of `seenLetters`; $8, $9: the last place, or null. */
 export const listSql = `
-  select ${columns} from dead_letters d
+  select ${columns}
+  from dead_letters d
+  left join calls c on c.call_id = d.call_id
   where d.tenant = $1 and (d.created_at, d.id) < ($2::timestamptz, $3::text)
+    and ($8::timestamptz is null or (d.created_at, d.id) >= ($8::timestamptz, $9::text))
+    and ${seenLettersSql('$5', '$6', '$7')}
   order by d.created_at desc, d.id desc
   limit $4`
 
@@ -19,6 +40,10 @@ export const getSql = `
 
 export const lockSql = `
   select call_id, redriven_as, discarded_at from dead_letters where id = $1 and tenant = $2 for update`
+
+// Only a redrive names its letter, so that no call of the same key is taken for one.
+export const handedInSql = `
+  select call_id from calls where tenant = $1 and principal = $2 and idem_key = 'dlq:' || $3::text and redrive_of = $3`
 
 export const redrivenSql = `
   with redriven as (

@@ -32,11 +32,9 @@ export function fitsSql(tool: string, beginnings: string): string {
 }
 
 /** The same for a tool that is known by its name, with or without a version. */
-export function seesTool(reader: Reader, tool: string | undefined): boolean {
-  const beginnings = beginningsOf(reader)
-  if (beginnings === undefined) return true
-  const name = nameOf(tool ?? '')
-  return tool !== undefined && beginnings.some((beginning) => name.startsWith(beginning))
+export function seesTool(reader: Reader, tool: string): boolean {
+  const name = nameOf(tool)
+  return beginningsOf(reader)?.some((beginning) => name.startsWith(beginning)) ?? true
 }
 
 /** What the names of the tools that somebody is bound to begin with; a list that is not understood whole gives none. */

@@ -1,5 +1,7 @@
 import type { ArtifactStore } from '../artifacts/artifact-store.ts'
 import type { Database, Queries } from '../databases/database.ts'
+import { retireAudit } from './audit-retire.ts'
+import type { SealKey } from './audit-seals.ts'
 
 export interface RetentionOptions {
   /** How long a call is kept after it has ended. */
@@ -11,6 +13,8 @@ export interface RetentionOptions {
   readonly auditMs: number
   /** Calls, or seals of the audit record, in one transaction. */
   readonly batch?: number
+  /** What seals are made with, which proves that what is gone from the audit record was removed by its retention. */
+  readonly auditKeys?: readonly SealKey[]
   readonly signal: AbortSignal
 }
 
@@ -34,7 +38,7 @@ export interface Removed {
 export async function removeExpired(
   database: Database,
   store: ArtifactStore,
-  { callsMs, auditMs, batch = 200, signal }: RetentionOptions,
+  { callsMs, auditMs, batch = 200, auditKeys = [], signal }: RetentionOptions,
 ): Promise<Removed> {
   const removed = { calls: 0, artifacts: 0, files: 0, letters: 0, audit: 0 }
   const repeat = async (step: (queries: Queries) => Promise<number>): Promise<void> => {
@@ -65,10 +69,10 @@ export async function removeExpired(
   })
   await repeat(async (queries) => (await queries.query(unsentSql, [callsMs, batch])).length)
   await repeat(async (queries) => {
-    const [retired] = await queries.query<{ rows: number }>(auditSql, [auditMs, batch])
-    removed.audit += retired?.rows ?? 0
+    const rows = await retireAudit(queries, { keepMs: auditMs, most: batch, keys: auditKeys })
+    removed.audit += rows
     // Seals have different numbers of rows, so there may be more as long as there was any.
-    return retired?.rows === 0 ? 0 : batch
+    return rows === 0 ? 0 : batch
   })
   return removed
 }
@@ -191,9 +195,6 @@ const lettersSql = `
     for update of d skip locked
   )
   returning id`
-
-/** Whole seals with their rows, by a function of the owner, because nobody else can remove what was audited. */
-const auditSql = 'select retire_audit($1, $2) as rows'
 
 /** In one order everywhere, so that nobody waits for somebody who waits for him. */
 const lockSql = `

@@ -11,6 +11,7 @@ import { keyChannel, keyRecords } from '../records/api-keys.ts'
 import { nonceRecords } from '../records/nonces.ts'
 import type { Bus } from '../stores/bus.ts'
 import { startChores } from './chores.ts'
+import { createIssuerWatch } from './issuer-watch.ts'
 
 export interface AuthenticationOptions {
   readonly database: Database
@@ -47,8 +48,9 @@ export async function openAuthentication(options: AuthenticationOptions): Promis
   )
   const [fromFile, stored] = [keyFileAuthenticator(key, owner), storedKeyAuthenticator(keys)]
   const signedRequest = signedRequestAuthenticator(keys, nonces)
+  const told = createIssuerWatch(bus)
   const compose = (said: AuthenticationSettings) => {
-    const tokens = said.jwt.length > 0 ? [tokenAuthenticator(said.jwt)] : []
+    const tokens = said.jwt.length > 0 ? [tokenAuthenticator(said.jwt, { told })] : []
     const all = [...(said.signed ? [signedRequest] : []), fromFile, ...(said.keys ? [stored] : []), ...tokens]
     return { said, ...anyOf(all) }
   }

@@ -1,6 +1,6 @@
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
-import { removeExpired, removeStrayFiles } from '../records/retention.ts'
+import { type RetentionOptions, removeExpired, removeStrayFiles } from '../records/retention.ts'
 import type { Chore } from './chores.ts'
 import type { Files } from './storage.ts'
 
@@ -14,17 +14,17 @@ export function cleaningChores(
   database: Database,
   files: Files,
   settings: Pick<ServiceSettings, 'retentionMs' | 'auditRetentionMs'>,
-  signal: AbortSignal,
+  how: Pick<RetentionOptions, 'auditKeys' | 'signal'>,
 ): readonly Chore[] {
   const expire = (): Promise<unknown> =>
-    removeExpired(database, files, { callsMs: settings.retentionMs, auditMs: settings.auditRetentionMs, signal })
+    removeExpired(database, files, { callsMs: settings.retentionMs, auditMs: settings.auditRetentionMs, ...how })
   return [
     { name: 'retention', everyMs: retentionMs, firstMs, work: expire },
     {
       name: 'stray files',
       everyMs: strayMs,
       firstMs: 10 * firstMs,
-      work: () => removeStrayFiles(database, files, { signal }),
+      work: () => removeStrayFiles(database, files, how),
     },
   ]
 }

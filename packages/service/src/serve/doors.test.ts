@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, type Result, ToolError } from '@gantry/contract'
+import { createExecutor, defineTool, tenantTools } from '@gantry/core'
 import { createWaiters } from '../reply/waiters.ts'
 import { createDoors, type DoorParts } from './doors.ts'
 
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: [] }
 const never = new AbortController().signal
+const noop = (): null => null
 const outcome = { status: 'ok' } as unknown as Result
 
 function doorsWith(get: DoorParts['views']['get']) {
@@ -45,25 +47,32 @@ test('a call is cancelled by its own principal and by operators, and by nobody e
   assert.equal(notes.length, 2)
 })
 
-test('dead letters of tools that are not there for somebody are not there', async () => {
-  const items = [{ id: '1', tool: 'demo:add' }, { id: '2', tool: 'mail:send:1.0.0' }, { id: '3' }]
-  const redriven: string[] = []
-  const letters = {
-    list: async () => ({ items, cursor: 'more' }),
-    get: async (id: string) => items.find((item) => item.id === id),
-    redrive: async (id: string) => void redriven.push(id),
-  }
-  const doors = createDoors({ letters } as unknown as DoorParts)
-  const bound: Identity = { ...ada, tools: ['demo:*'] }
-  assert.deepEqual(await doors.deadLetters({}, bound), { items: [items[0]], cursor: 'more' })
-  assert.equal((await doors.deadLetters({}, ada)).items.length, 3)
-  for (const id of ['2', '3']) {
-    await assert.rejects(doors.deadLetter(id, bound), { message: 'There is no dead letter of this id.' })
-    await assert.rejects(doors.redrive(id, bound), { code: 'NOT_FOUND' })
-  }
-  await doors.redrive('1', bound)
-  await doors.redrive('2', ada)
-  assert.deepEqual(redriven, ['1', '2'])
+test('circuits are there for those for whom their tools are, and for nobody else', async (t) => {
+  const tool = (namespace: string, name: string, version = '1.0.0') =>
+    defineTool({
+      namespace,
+      name,
+      version,
+      description: 'It.',
+      effect: 'read',
+      inputSchema: { type: 'object' },
+      run: noop,
+    })
+  const executor = createExecutor({
+    tools: [tool('demo', 'add'), tool('demo', 'add', '2.0.0'), tool('pay', 'wire')],
+    policy: tenantTools({ acme: ['pay:*', 'gone:*'], globex: ['demo:*'] }),
+  })
+  t.after(() => executor.close({ graceMs: 1 }))
+  const list = () => ['demo:add @ http:one', 'pay:wire @ http:acmepay', 'gone:tool @ mcp:far'].map((key) => ({ key }))
+  const doors = createDoors({ circuits: { list }, snapshots: { current: { executor } } } as unknown as DoorParts)
+  const keysFor = (as: Identity): string[] => doors.circuits(as).map(({ key }) => key)
+  const globex: Identity = { principal: 'gus', tenant: 'globex', permissions: ['gantry:operate'] }
+  assert.deepEqual(keysFor(globex), ['demo:add @ http:one'])
+  assert.deepEqual(keysFor({ ...globex, tools: ['demo:add:1.0.0'] }), ['demo:add @ http:one'])
+  assert.deepEqual(keysFor({ ...globex, tools: ['demo:add:3.0.0', 'pay:*', 'gone:*'] }), [])
+  // What the catalog does not know, because its backend was not asked yet, goes by its name.
+  assert.deepEqual(keysFor(ada), ['pay:wire @ http:acmepay', 'gone:tool @ mcp:far'])
+  assert.deepEqual(keysFor({ ...ada, tools: ['pay:*'] }), ['pay:wire @ http:acmepay'])
 })
 
 test('an outcome that was there before anybody waited is found', async () => {

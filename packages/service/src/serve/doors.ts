@@ -1,5 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { type CircuitControl, holds } from '@gantry/core'
 import type { Snapshots } from '../execute/snapshots.ts'
 import type { Readiness, Service } from '../http/service.ts'
 import type { Artifacts } from '../records/artifacts.ts'
@@ -7,7 +7,7 @@ import type { AuditNote } from '../records/audit-notes.ts'
 import type { CallViews } from '../records/call-views.ts'
 import type { DeadLetters } from '../records/dead-letters.ts'
 import type { EventRecords } from '../records/events.ts'
-import { seesTool } from '../records/reader.ts'
+import { type LetterReader, operatePermission } from '../records/letter-reader.ts'
 import type { WorkerRecords } from '../records/workers.ts'
 import type { CallNews } from '../reply/call-news.ts'
 import { callEvents } from '../reply/event-stream.ts'
@@ -26,7 +26,7 @@ export interface DoorParts {
   readonly workers: WorkerRecords
   readonly waiters: Waiters
   readonly news: CallNews
-  readonly circuits: Service['circuits']
+  readonly circuits: Pick<CircuitControl, 'list'>
   readonly approvals: Service['approvals']
   readonly replay: Service['replay']
   readonly keys: Service['keys']
@@ -39,7 +39,6 @@ export interface DoorParts {
 }
 
 const never = new AbortController().signal
-const operating = 'gantry:operate'
 const mostRecent = 20
 /** How long a signed address of a file is good for. */
 const linkMs = 60_000
@@ -55,13 +54,10 @@ export function cancelling(store: Pick<CallStore, 'cancel'>, note: DoorParts['no
 
 /** What HTTP and later doors can ask, each from the part that knows. */
 export function createDoors(parts: DoorParts): Service {
-  const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news } = parts
+  const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits } = parts
   const cancel = cancelling(store, parts.note)
-  const letterOf: Service['deadLetter'] = async (id, identity) => {
-    const letter = await letters.get(id, identity.tenant)
-    if (!seesTool(identity, letter.tool)) throw new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
-    return letter
-  }
+  const standing = (tool: string, identity: Identity) => snapshots.current.executor.standing(tool, { identity })
+  const readerOf = (identity: Identity): LetterReader => ({ identity, standing: (tool) => standing(tool, identity) })
   const outcomeOf: Service['wait'] = async (callId, identity, waitMs, signal) => {
     const own = waiters.expected(callId, identity)
     if (own !== undefined) return own.outcome ?? waiters.wait(callId, waitMs, signal)
@@ -76,8 +72,8 @@ export function createDoors(parts: DoorParts): Service {
     return waiting
   }
   return {
-    submit: (input, identity, { waits = false } = {}) =>
-      intake.submit(input, identity, { kind: waits ? 'waited-for' : 'handed-in' }),
+    submit: (input, identity, { waits = false, hold } = {}) =>
+      intake.submit(input, identity, waits ? { kind: 'waited-for', hold } : { kind: 'handed-in' }),
     async wait(callId, identity, waitMs, signal) {
       const outcome = await outcomeOf(callId, identity, waitMs, signal)
       if (outcome === undefined && !(await store.flush(callId))) throw lost()
@@ -95,25 +91,22 @@ export function createDoors(parts: DoorParts): Service {
     },
     async cancel(callId, identity) {
       const { principal } = await views.get(callId, identity, never)
-      if (principal !== identity.principal && !holds(identity, operating)) {
-        throw new ToolError('DENIED', `Calls of others are cancelled by those who hold ${operating}.`)
+      if (principal !== identity.principal && !holds(identity, operatePermission)) {
+        throw new ToolError('DENIED', `Calls of others are cancelled by those who hold ${operatePermission}.`)
       }
       await cancel(callId, identity.tenant, identity)
       return views.get(callId, identity, never)
     },
     replay: parts.replay,
     approvals: parts.approvals,
-    async deadLetters(query, identity) {
-      const { items, ...page } = await letters.list(query, identity.tenant)
-      return { items: items.filter(({ tool }) => seesTool(identity, tool)), ...page }
-    },
-    deadLetter: letterOf,
+    deadLetters: (query, identity) => letters.list(query, readerOf(identity)),
+    deadLetter: (id, identity) => letters.get(id, readerOf(identity)),
     async redrive(id, identity) {
-      if (identity.tools !== undefined) await letterOf(id, identity)
+      await letters.get(id, readerOf(identity))
       return letters.redrive(id, identity)
     },
     async discard(id, identity) {
-      if (identity.tools !== undefined) await letterOf(id, identity)
+      await letters.get(id, readerOf(identity))
       return letters.discard(id, identity)
     },
     async artifactUrl(id, identity, signal) {
@@ -132,7 +125,7 @@ export function createDoors(parts: DoorParts): Service {
     },
     workers: () => workers.list(),
     runtimes: () => snapshots.current.executor.runtimes.list(),
-    circuits: parts.circuits,
+    circuits: (identity) => circuits.list().filter(({ key }) => standing(toolOf(key), identity) !== 'absent'),
     keys: parts.keys,
     policy: parts.policy,
     audit: parts.audit,
@@ -142,6 +135,11 @@ export function createDoors(parts: DoorParts): Service {
     ready: parts.ready,
     metrics: parts.metrics,
   }
+}
+
+/** The tool of a circuit, which is of all its versions at one backend. */
+function toolOf(circuit: string): string {
+  return circuit.slice(0, circuit.indexOf(' @ '))
 }
 
 /** A call that was in the database, but not on its disk, when it crashed. */

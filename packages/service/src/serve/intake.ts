@@ -1,4 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
+import type { Place } from '../admit/counted-places.ts'
 import { admit, type IntakeOptions } from '../admit/intake.ts'
 import type { TenantGate } from '../admit/limits.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
@@ -22,7 +23,7 @@ export interface IntakeParts {
   /** Puts what was refused on the audit record. */
   readonly refusals?: Pick<Refusals, 'add'>
   /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
-  readonly worker: Pick<Worker, 'accepts' | 'room' | 'take'> | undefined
+  readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take'> | undefined
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
   readonly present?: IntakeOptions['present']
@@ -57,7 +58,11 @@ export type Origin =
   /** Its caller is told that it is kept, and where; the usual one. */
   | { readonly kind: 'handed-in' }
   /** Its caller hears nothing until it has ended, or whoever waits for it in his place has seen to it that it lasts. */
-  | { readonly kind: 'waited-for' }
+  | {
+      readonly kind: 'waited-for'
+      /** Takes the place where he waits; throws RATE_LIMITED when there is none. */
+      readonly hold?: (() => void) | undefined
+    }
   /** Nobody here waits for it. */
   | { readonly kind: 'broker'; readonly reply: ReplyAddress | undefined }
 
@@ -81,10 +86,12 @@ export function createIntake(parts: IntakeParts): Intake {
   )
 
   const keeping = createKeeping(bus)
-  const check = async (input: CallInput, identity: Identity): Promise<Checked> => {
+  const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+    if (origin.kind === 'waited-for') origin.hold?.()
     const { maxQueued, callbacks, callbackOrigins } = settings
-    if (depth.read() >= maxQueued) throw full(maxQueued)
+    const crowded = depth.full()
+    if (crowded !== undefined && (await crowded)) throw full(maxQueued)
     const entering = gate.enter(identity)
     if (entering !== undefined) await entering
     const usual = Object.hasOwn(callbacks, identity.tenant) ? callbacks[identity.tenant] : undefined
@@ -95,17 +102,46 @@ export function createIntake(parts: IntakeParts): Intake {
     const charge = async (cost: number): Promise<void> => {
       refund = await gate.spend(identity, cost)
     }
-    const call = await snapshots.use(({ executor }) =>
-      admit(asked, identity, {
-        executor,
-        newId: parts.newId,
-        now: Date.now,
-        keep: parts.keep,
-        charge,
-        present: parts.present,
-      }),
-    )
+    const call = await snapshots
+      .use(({ executor }) =>
+        admit(asked, identity, {
+          executor,
+          newId: parts.newId,
+          now: Date.now,
+          keep: parts.keep,
+          charge,
+          present: parts.present,
+        }),
+      )
+      .catch((error: unknown) => {
+        refund()
+        throw error
+      })
     return { call, refund: () => refund() }
+  }
+  /** Whether the worker of this process gets a call at once. */
+  const goesDirect = (call: AdmittedCall, fromBroker: boolean): boolean => {
+    const { identity, delayMs, slot, placement = {} } = call
+    if (worker === undefined || delayMs !== undefined || slot !== undefined) return false
+    if (Number.isFinite(gate.mostAtOnce(identity))) return false
+    if (Object.entries(placement).some(([label, value]) => claim.labels?.[label] !== value)) return false
+    // Where calls that wait are counted, a crowd does not wait inside of the worker instead, which knows of none of it yet.
+    if (gate.counts(identity) && claiming.size >= Math.max(1, worker.claimable)) return false
+    // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
+    return fromBroker ? worker.room > 0 : worker.accepts(identity.tenant)
+  }
+  /** Places for a call that is going to wait, among those of its caller and, unless it is delayed, among all. */
+  const placesFor = async ({ identity, delayMs = 0 }: AdmittedCall): Promise<readonly Place[]> => {
+    const own = await gate.place(identity)
+    const places = own === undefined ? [] : [own]
+    if (delayMs > 0) return places
+    const among = await depth.take().catch((error: unknown) => {
+      own?.leave()
+      throw error
+    })
+    if (among !== undefined) return [...places, among]
+    own?.leave()
+    throw full(settings.maxQueued)
   }
   /** Of a call that a limit refuses: the one that was taken in under its key before, so that no answer is lost to it. */
   const knownBefore = async (input: CallInput, identity: Identity, refusal: unknown): Promise<string | undefined> => {
@@ -117,6 +153,11 @@ export function createIntake(parts: IntakeParts): Intake {
       .then((call) => store.known(call))
       .catch(() => undefined)
     return found?.kind === 'duplicate' ? found.callId : undefined
+  }
+  /** Of a call that is there already, which may not be on the disk yet. */
+  const repeatOf = async (callId: string) => {
+    if (!parts.flushes) await store.flush(callId)
+    return { callId, repeated: true }
   }
   const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
     const code = ToolError.is(error) ? error.code : 'INTERNAL'
@@ -130,41 +171,41 @@ export function createIntake(parts: IntakeParts): Intake {
     async submit(input, identity, origin = { kind: 'handed-in' }) {
       // The check begins with the snapshot that is current now, so that this is the one that refuses.
       const { version } = snapshots.current
-      const checked = await check(input, identity).catch(async (error: unknown) => {
+      const orKnown = async (error: unknown): Promise<string> => {
         const callId = await knownBefore(input, identity, error)
         if (callId !== undefined) return callId
         refused(input, identity, error, version)
         throw error
-      })
-      if (typeof checked === 'string') return { callId: checked, repeated: true }
+      }
+      const checked = await check(input, identity, origin).catch(orKnown)
+      if (typeof checked === 'string') return repeatOf(checked)
       const fromBroker = origin.kind === 'broker'
       const reply = fromBroker ? origin.reply : undefined
       const call = reply === undefined ? checked.call : { ...checked.call, reply }
-      // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
-      const taken = fromBroker ? (worker?.room ?? 0) > 0 : worker?.accepts(identity.tenant) === true
-      const counted = Number.isFinite(gate.mostAtOnce(identity))
-      const direct = taken && call.delayMs === undefined && call.slot === undefined && !counted
-      if (!direct) gate.waits(identity, 1)
-      const undo = (): void => {
-        checked.refund()
-        if (!direct) gate.waits(identity, -1)
-      }
+      const direct = goesDirect(call, fromBroker)
+      const places = direct
+        ? []
+        : await placesFor(call).catch((error: unknown) => {
+            checked.refund()
+            return orKnown(error)
+          })
+      if (typeof places === 'string') return repeatOf(places)
       if (!fromBroker) parts.expect(call.callId, identity)
       const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
       const kept = direct ? claiming.add({ call, lasting }) : queueing.add(call)
       const submitted = await kept.catch((error: unknown) => {
         keeping.failed(error)
-        undo()
+        checked.refund()
+        // It may be in the store all the same, which the next count tells.
+        for (const place of places) place.keep()
         throw error
       })
       keeping.worked()
+      for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
       // What was there already was paid for when it came first.
-      if (submitted.kind !== 'new') undo()
+      if (submitted.kind !== 'new') checked.refund()
       if (submitted.kind === 'conflict') throw conflict(call)
-      if (submitted.kind === 'duplicate') {
-        if (!parts.flushes) await store.flush(submitted.callId)
-        return { callId: submitted.callId, repeated: true }
-      }
+      if (submitted.kind === 'duplicate') return repeatOf(submitted.callId)
       bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
       return { callId: submitted.callId, repeated: false }
     },

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { contractVersion, ToolError } from '@gantry/contract'
 import type { ToolsFolder } from '@gantry/core'
 import { sessionTag } from '../admit/session-place.ts'
+import { refuseUnfit } from '../config/check-config.ts'
 import type { LoadedConfig } from '../config/config.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import { ensureApiKey } from '../http/api-key.ts'
@@ -74,6 +75,10 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
         refuseAnother(loaded.file, next.file)
         const runtimes = await sandboxes.of(next.options.runtimes)
         const snapshot = createSnapshot({ ...next, options: { ...next.options, runtimes } }, additions, bus)
+        await refuseUnfit(next, snapshot.executor, signal).catch(async (error: unknown) => {
+          await snapshot.executor.close()
+          throw error
+        })
         // Only now is it certain that it can be used, and from here on all of it is.
         latest = next
         const owned = isSame(next.options.identity, loaded.options.identity) ? [] : ['identity']

@@ -232,7 +232,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
       ...limiting.chores,
       { name: 'pulse', everyMs: pulseMs, work: createPulse(() => database.query('select 1'), bus) },
       { name: 'spooled files', everyMs: waitingMs, work: async () => files.drain?.(life.signal) },
-      ...cleaningChores(database, files, settings, life.signal),
+      ...cleaningChores(database, files, settings, { auditKeys: options.auditKeys ?? [], signal: life.signal }),
     ],
     bus,
   )

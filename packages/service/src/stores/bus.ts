@@ -55,6 +55,9 @@ export interface WorkerEvents {
   /** A broker cannot be reached, or can again. */
   'broker:down': { readonly transport: string; readonly reason: string }
   'broker:up': { readonly transport: string; readonly downMs: number }
+  /** The public keys of an issuer of tokens cannot be had, or can again. */
+  'issuer:down': { readonly issuer: string; readonly reason: string }
+  'issuer:up': { readonly issuer: string; readonly downMs: number }
   /** The last seal of the audit record, as `number:hash`. */
   'audit:head': { readonly head: string }
   'spool:changed': { readonly depth: number }

@@ -25,13 +25,13 @@ export async function statusFailure(
 ): Promise<ToolError> {
   const { status, headers, changed } = response
   const refused = { effect: changed ? 'possible' : 'none', retryable: status === 429 && !changed } as const
-  const body = await beginningOf(response)
+  const { body, whole } = await beginningOf(response)
   const explained = explanation(body, mediaOf(response).type)
-  const reason = explained === undefined ? '' : `: ${excerpt(explained, limits.message)}`
+  const reason = explained === undefined ? '' : `: ${excerpt(explained, limits.message, whole)}`
   const retryAfterMs = retryAfter(headers.get('retry-after'), Date.now())
   const details: ErrorDetails = {
     status,
-    ...(body.length === 0 ? {} : { body: excerpt(body, limits.shown) }),
+    ...(body.length === 0 ? {} : { body: excerpt(body, limits.shown, whole) }),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   }
   if (status === 429)
@@ -59,31 +59,35 @@ export function retryAfter(header: string | null, now: number): number | undefin
 }
 
 /** As much of the body as an error needs; a server that fails slowly does not make its failure a timeout. */
-async function beginningOf(response: EgressResponse): Promise<string> {
+async function beginningOf(response: EgressResponse): Promise<{ readonly body: string; readonly whole: boolean }> {
   const { promise: late, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, limits.readMs)
   const chunks: Uint8Array[] = []
   const reading = read(response, chunks)
+  let whole = false
   try {
-    await Promise.race([reading, late])
+    whole = (await Promise.race([reading, late])) === true
   } finally {
     clearTimeout(timer)
     response.cancel()
   }
   const bytes = Buffer.concat(chunks).subarray(0, limits.readBytes)
-  return decodeText(bytes, mediaOf(response).charset)
+  return { body: decodeText(bytes, mediaOf(response).charset), whole }
 }
 
-async function read(response: EgressResponse, chunks: Uint8Array[]): Promise<void> {
+/** Whether that was all of it. */
+async function read(response: EgressResponse, chunks: Uint8Array[]): Promise<boolean> {
   let bytes = 0
   try {
     for await (const chunk of response.body) {
       chunks.push(chunk)
       bytes += chunk.byteLength
-      if (bytes >= limits.readBytes) return
+      if (bytes >= limits.readBytes) return false
     }
+    return true
   } catch {
     // The status is the failure; a body that breaks off only explains it less well.
+    return false
   }
 }
 

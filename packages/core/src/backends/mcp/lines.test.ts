@@ -73,7 +73,7 @@ test('a hidden value is kept out of error output even when it comes in pieces', 
   const told: string[] = []
   const errors = errorOutput(['correct-horse'], (line) => told.push(line))
   errors.push(Buffer.from('token corr'))
-  errors.push(Buffer.from('ect-horse end\nrest'))
-  assert.deepEqual(told, ['token [redacted] end'])
-  assert.equal(errors.tail(), 'token [redacted] end | rest')
+  errors.push(Buffer.from('ect-horse end.\nrest'))
+  assert.deepEqual(told, ['token [redacted] end.'])
+  assert.equal(errors.tail(), 'token [redacted] end. | rest')
 })

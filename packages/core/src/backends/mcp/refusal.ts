@@ -17,15 +17,20 @@ export async function refusalOf(
   const bare = sent.map((value) => value.replace(/^\S+ /, ''))
   const hidden = [...secrets, ...[...sent, ...bare].filter((value) => value.length >= shortestHidden)]
   const redactor = createRedactor({ values: hidden, keys: false })
-  const result = new Response(redactor.text(await beginning(response)), { status, statusText, headers })
+  const pieces = redactor.pieces()
+  const { text, whole } = await beginning(response)
+  // The end of what is not the whole text may be half a secret, and is not shown.
+  const shown = pieces.push(text) + (whole ? pieces.end() : '')
+  const result = new Response(shown, { status, statusText, headers })
   Object.defineProperty(result, 'url', { value: url })
   return result
 }
 
 /** What can be read of it: a refusal is one, whatever becomes of its words. */
-async function beginning({ body }: Response): Promise<string> {
+async function beginning({ body }: Response): Promise<{ readonly text: string; readonly whole: boolean }> {
   const pieces: Uint8Array[] = []
   let size = 0
+  let whole = false
   try {
     for await (const piece of body ?? []) {
       pieces.push(piece)
@@ -33,8 +38,10 @@ async function beginning({ body }: Response): Promise<string> {
       // Leaving the loop lets go of the rest.
       if (size >= mostBytes) break
     }
+    whole = size < mostBytes
   } catch {
     // The status says enough.
   }
-  return Buffer.concat(pieces, Math.min(size, mostBytes)).toString('utf8')
+  const text = Buffer.concat(pieces, Math.min(size, mostBytes)).toString('utf8')
+  return { text, whole }
 }

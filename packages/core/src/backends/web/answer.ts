@@ -50,7 +50,8 @@ async function bodyOf(
     return json === undefined ? { body: text } : { json }
   }
   if (as === 'html' || !isHtml(type)) return { body: text }
-  const { title, text: body } = await htmlText(text, url, context.signal)
+  // Not all of a long title is kept, and half a secret would be found by nobody later.
+  const { title, text: body } = await htmlText(hidden.text(text), url, context.signal)
   return title === undefined ? { body } : { title, body }
 }
 

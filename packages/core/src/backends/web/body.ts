@@ -25,9 +25,10 @@ export function extentOf(limit: number, secrets: readonly string[]): Extent {
 /**
  * Reads a body up to a limit and lets go of the rest; each piece that counts is yielded.
  *
- * Half a secret is found by nobody later, so what is as near to the limit as a secret is long waits until it is clear
- * whether one goes across the limit, for which a little more is read, and then what is given ends before that one. A
- * beginning that turns out to be none is given: otherwise a caller could try beginnings until one is held back.
+ * Half a secret is found by nobody later, so what is as near to the limit as a secret is long waits until every secret
+ * that began before the limit has come whole, for which a little more is read, and then what is given ends before the one
+ * that goes across. How much more never depends on what is there: otherwise a caller could try beginnings of a secret
+ * until one is held back, or waited for.
  */
 export async function* readPieces(
   response: EgressResponse,
@@ -54,7 +55,7 @@ export async function* readPieces(
     waits += part.byteLength - now.byteLength
     more = part.byteLength < piece.byteLength
     if (!more && waits > due) {
-      more = isClear(Buffer.concat(waiting), room, hidden)
+      more = hidden.settled(Buffer.concat(waiting).toString('latin1')) >= room
       // A server that sends byte by byte must not have all of it searched for each of them.
       due = waits * 1.25
     }
@@ -63,18 +64,12 @@ export async function* readPieces(
   if (more) response.cancel()
   const truncated = more || waits > room
   const rest = Buffer.concat(waiting)
-  const last = truncated ? rest.subarray(0, hidden.cut(rest.toString('latin1'), room, more)) : rest
+  const last = truncated ? rest.subarray(0, hidden.cut(rest.toString('latin1'), room)) : rest
   if (last.byteLength > 0) {
     given.push(last)
     yield last
   }
   return { bytes: Buffer.concat(given), truncated }
-}
-
-/** Whether what follows makes no difference to where the bytes are cut. */
-function isClear(bytes: Buffer, at: number, hidden: Redactor): boolean {
-  const text = bytes.toString('latin1')
-  return hidden.cut(text, at, true) === hidden.cut(text, at, false)
 }
 
 /** The same without anybody who watches. */

@@ -1,5 +1,6 @@
 import { didYouMean } from '../../search/did-you-mean.ts'
 import { type Cursor, shown } from './cursor.ts'
+import { checkDepth } from './depth.ts'
 import { workflowFunctions } from './functions.ts'
 import type { Expression, Member } from './syntax.ts'
 import type { Token } from './tokens.ts'
@@ -26,7 +27,7 @@ export const reserved: ReadonlySet<string> = new Set([
   ...['if', 'else', 'for', 'in', 'while', 'retry', 'try', 'catch', 'return', 'break', 'continue', 'and', 'or', 'not'],
 ])
 
-/** Reads an expression; `used` hears of each variable in it. */
+/** Reads an expression, which is not deeper than can be written; `used` hears of each variable in it. */
 export function readExpression(cursor: Cursor, used: (name: Token) => void): Expression {
   const whole = (): Expression => cursor.deeper(choice)
   const choice = (): Expression => {
@@ -131,5 +132,7 @@ export function readExpression(cursor: Cursor, used: (name: Token) => void): Exp
     cursor.expect(closing)
     return made
   }
-  return whole()
+  const made = whole()
+  checkDepth(made, cursor)
+  return made
 }

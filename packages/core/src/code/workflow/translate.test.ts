@@ -156,6 +156,8 @@ test('what is wrong is found before anything runs, with line, column and frame',
     [`x := ${'['.repeat(200)}`, 1, 70, /nested more than 128/],
     [`${'if true { '.repeat(200)}`, 1, 1274, /nested more than 128/],
     [`x := ${'-'.repeat(9_000)}1`, 1, 133, /nested more than 128/],
+    [`return 1${'+1'.repeat(5_000)}`, 1, 8_010, /More than 1000 signs or members/],
+    [`x := {}\nreturn x${'["x"]'.repeat(15_000)}`, 2, 70_010, /More than 1000 signs or members/],
   ]
   for (const [source, line, column, message] of table) {
     assert.throws(
@@ -271,6 +273,11 @@ test('any text is either refused with a place inside it, or becomes JavaScript t
       }
     }),
   )
+})
+
+test('as many signs and members in a row as are allowed can be written and run', async () => {
+  assert.equal(await value(`1${'+1'.repeat(999)}`), 1_000)
+  assert.equal(await value(`[${'{a: 1}.a, '.repeat(5_000)}].length`), 5_000)
 })
 
 test('a JSON value written into a workflow comes out as it is', async () => {

@@ -81,7 +81,8 @@ export function createBroker(ports: ProxyPorts, authority: CertificateAuthority)
       socket.once('close', over.resolve)
       socket.once('secure', () => {
         if (socket.servername === undefined || !isFor(host, socket.servername || '')) return void socket.destroy()
-        inners.set(socket, { signal, meter, inside: host, secure: true, ...fresh(), answered: () => undefined })
+        const passage = { answered: () => undefined, moved: () => line.moved() }
+        inners.set(socket, { signal, meter, inside: host, secure: true, ...fresh(), ...passage })
         server.emit('connection', socket)
       })
       await over.promise

@@ -46,9 +46,11 @@ export async function forward(
     signal.throwIfAborted()
     response.sendDate = false
     if (!passage.secure) response.shouldKeepAlive = false
-    const sent = standing.length === 0 ? asSent(answer) : await cleared(answer, request.method, standing)
+    const sent = standing.length === 0 ? asSent(answer) : await cleared(answer, request.method, standing, passage)
     response.writeHead(answer.status, sent.headers)
     passage.answered()
+    // The first of a body that is cleared may wait, and whoever asked need not wait with it.
+    if (standing.length > 0 && sent.whole === undefined) response.flushHeaders()
     if (sent.whole === undefined) await pipeline(counted(sent.body, meter.down), response, { signal })
     else await endWith(response, sent.whole, meter)
   } finally {
@@ -68,14 +70,23 @@ function asSent({ headers, body }: EgressResponse): Sent {
 }
 
 /** An answer with placeholders in the place of secrets, which changes its length. */
-async function cleared(answer: EgressResponse, method = '', standing: readonly Standing[]): Promise<Sent> {
+async function cleared(
+  answer: EgressResponse,
+  method = '',
+  standing: readonly Standing[],
+  passage: Passage,
+): Promise<Sent> {
   const coding = answer.headers.get('transfer-encoding')
   if (coding !== null && !/^chunked$/i.test(coding)) throw unreadable()
   const length = answer.headers.get('content-length')
   const headers = takeOutOfHeaders(answerHeaders(answer.headers), standing)
-  if (method === 'HEAD' || length === null) return { headers, body: takeOutOfBody(answer.body, standing) }
+  const body = takeOutOfBody(
+    counted(answer.body, () => passage.moved()),
+    standing,
+  )
+  if (method === 'HEAD' || length === null) return { headers, body }
   const rest = headers.filter((_, at) => headers[at - (at % 2)] !== 'content-length')
-  if (Number(length) > clearedBytes) return { headers: rest, body: takeOutOfBody(answer.body, standing) }
+  if (Number(length) > clearedBytes) return { headers: rest, body }
   const whole = takeOutOfBytes(await answer.bytes(), standing)
   return { headers: [...rest, 'content-length', String(whole.length)], body: answer.body, whole }
 }

@@ -33,6 +33,8 @@ export interface Passage {
   readonly secure: boolean
   /** From here on the sandbox reads what it asked for. */
   answered(): void
+  /** Something came that may have to wait before it goes on: the connection is in use. */
+  moved(): void
 }
 
 /**
@@ -49,6 +51,7 @@ export class Line implements Passage {
   /** Where a tunnel leads whose inside is HTTP. */
   inside: Authority | undefined
   readonly #headMs: number
+  readonly #idleMs: number
   readonly #gone = new AbortController()
   #head: NodeJS.Timeout
   #state: 'waits' | 'busy' | 'answered' | 'over' = 'waits'
@@ -57,6 +60,7 @@ export class Line implements Passage {
     this.socket = socket
     this.meter = meter
     this.#headMs = headMs
+    this.#idleMs = idleMs
     this.#head = this.#startClock()
     socket.setTimeout(idleMs, () => this.fail(new ToolError('TIMEOUT', `Nothing moved for ${idleMs} ms.`)))
     socket.once('close', () => this.#end(new ToolError('CANCELLED', 'The sandbox closed the connection.')))
@@ -79,6 +83,10 @@ export class Line implements Passage {
 
   answered(): void {
     if (this.#state === 'busy') this.#state = 'answered'
+  }
+
+  moved(): void {
+    this.socket.setTimeout(this.#idleMs)
   }
 
   /** Waits for the head of the request inside a tunnel to `authority`. */

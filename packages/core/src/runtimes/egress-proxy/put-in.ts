@@ -84,7 +84,7 @@ async function* replaced(
 }
 
 /** How many characters at the end of a text are a beginning of another. */
-export function beginningAtEnd(text: string, whole: string): number {
+function beginningAtEnd(text: string, whole: string): number {
   for (let length = Math.min(whole.length - 1, text.length); length > 0; length--) {
     if (text.endsWith(whole.slice(0, length))) return length
   }

@@ -12,7 +12,7 @@ export function takeOutOfBytes(bytes: Uint8Array, standing: readonly Standing[])
   return Buffer.from(takeOut(Buffer.from(bytes).toString('latin1'), standing), 'latin1')
 }
 
-/** The same for a body that comes in pieces: what could be the beginning of a secret waits for the next one. */
+/** The same for a body that comes in pieces: the end of each, where a secret may be unfinished, waits for the next one. */
 export async function* takeOutOfBody(
   pieces: AsyncIterable<Uint8Array>,
   standing: readonly Standing[],

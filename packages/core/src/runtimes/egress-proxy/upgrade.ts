@@ -7,14 +7,15 @@ import { type Standing, standingFor } from './credential.ts'
 import { headersOf, targetOf } from './forward.ts'
 import { counted } from './limits.ts'
 import type { Passage, ProxyPorts } from './line.ts'
-import { beginningAtEnd, putIntoHeaders, putIntoQuery } from './put-in.ts'
+import { putIntoHeaders, putIntoQuery } from './put-in.ts'
 import { badRequest } from './refusal.ts'
 import { takeOutOfHeaders } from './take-out.ts'
+import { withoutSecrets } from './take-out-frames.ts'
 
 const mostHeadBytes = 16_384
 
 /**
- * Turns a connection into a WebSocket: secrets go into the request that asks for it, and behind its answer bytes go
+ * Turns a connection into a WebSocket: secrets go into the request that asks for it, and behind its answer frames go
  * through. Nobody can take a secret out of frames without breaking them, so one that comes back cuts the connection;
  * compression, which would hide it, is not asked for. Throws what the client is to be told while it was not answered.
  */
@@ -42,13 +43,16 @@ export async function upgrade(
     const answer = await headOf(remote, signal)
     socket.write(answerHead(answer.lines, standing))
     if (head.length > 0) socket.unshift(head)
-    const down = withoutSecrets(followed(answer.rest, remote), standing)
+    const come = counted(followed(answer.rest, remote), (bytes) => {
+      meter.down(bytes)
+      passage.moved()
+    })
+    const down = withoutSecrets(come, standing)
     const up = counted(socket.iterator({ destroyOnReturn: false }), meter.up)
     // Behind the answer there is no room for a reason: whatever fails there cuts the connection.
-    await Promise.all([
-      pipeline(up, remote, { signal }),
-      pipeline(counted(down, meter.down), socket, { signal }),
-    ]).catch(() => socket.destroy())
+    await Promise.all([pipeline(up, remote, { signal }), pipeline(down, socket, { signal })]).catch(() =>
+      socket.destroy(),
+    )
   } finally {
     remote.destroy()
   }
@@ -96,32 +100,4 @@ function answerHead(lines: readonly string[], standing: readonly Standing[]): Bu
 async function* followed(first: Buffer, rest: Duplex): AsyncGenerator<Uint8Array, void, undefined> {
   if (first.length > 0) yield first
   yield* rest.iterator({ destroyOnReturn: false })
-}
-
-/** So many characters of a secret may be an accident, which is no reason to hold a frame back. */
-const fewest = 4
-
-/**
- * Passes bytes on as long as no secret is in them. What could be the beginning of one is held back until it is known, also
- * when it comes in many pieces.
- */
-async function* withoutSecrets(
-  pieces: AsyncIterable<Uint8Array>,
-  standing: readonly Standing[],
-): AsyncGenerator<Uint8Array, void, undefined> {
-  const longest = Math.max(...standing.map(({ secret }) => secret.length * 4))
-  let [before, held] = ['', '']
-  for await (const piece of pieces) {
-    const fresh = held + Buffer.from(piece).toString('latin1')
-    const text = before + fresh
-    if (standing.some(({ redactor }) => redactor.text(text) !== text)) {
-      throw new ToolError('EGRESS_DENIED', 'The server sent a secret back.')
-    }
-    const open = Math.max(...standing.map(({ secret }) => beginningAtEnd(text, secret)))
-    const kept = open < fewest ? 0 : Math.min(open, fresh.length)
-    held = fresh.slice(fresh.length - kept)
-    before = text.slice(0, text.length - kept).slice(-longest)
-    if (fresh.length > kept) yield Buffer.from(fresh.slice(0, fresh.length - kept), 'latin1')
-  }
-  if (held !== '') yield Buffer.from(held, 'latin1')
 }

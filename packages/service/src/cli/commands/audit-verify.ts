@@ -35,9 +35,12 @@ async function verdictOf(options: OptionValues, io: Io): Promise<AuditVerdict> {
 }
 
 function verdictText({ ok, seals, rows, unsealed, head, retired, findings, findingsTotal }: AuditVerdict): string {
-  const removed =
-    retired === undefined ? undefined : `up to row ${retired.uptoSeq} (seal ${retired.seal}) at ${retired.at}`
+  const removed = retired === undefined ? undefined : retiredText(retired)
   const facts = factsText({ ...{ verified: ok ? 'ok' : 'BROKEN', rows, seals, unsealed }, retired: removed, head })
   const more = findingsTotal > findings.length ? [`and ${findingsTotal - findings.length} more`] : []
   return `${facts}${[...findings.map(({ what, message }) => `${what}: ${message}`), ...more].map((line) => `${safeLine(line)}\n`).join('')}`
+}
+
+function retiredText({ seal, uptoSeq, at, proven }: NonNullable<AuditVerdict['retired']>): string {
+  return `up to row ${uptoSeq} (seal ${seal}) at ${at}, ${proven ? 'proven with a key' : 'not proven'}`
 }

@@ -13,7 +13,7 @@ const mostBytes = 4_194_304
 /** Makes the rules of a file the policy of the service, besides what its configuration says. */
 export const execute: Command = async ({ operands: [file = ''], options }, io) => {
   const said = await readDataFile(resolve(io.folder, file), mostBytes)
-  if (typeof said !== 'object' || said === null || !('rules' in said)) {
+  if (typeof said !== 'object' || said === null || Array.isArray(said)) {
     throw new ToolError('CONFIG_INVALID', `The file ${file} must hold { rules: [...], default }, as \`policy\` does.`)
   }
   return withService(options, io, async (client) => {

@@ -61,6 +61,8 @@ test('policy test, show and set ask the service that runs', async (t) => {
     'p.yaml': 'default: allow\nrules:\n  - deny: demo:*\n',
     'q.json': '{"rules":[]}',
     'r.json': '[]',
+    'typo.json': '{"rules":[{"deny":"demo:*"}],"defualt":"allow"}',
+    'rule.yaml': 'rule: []\n',
   })
   const set = await gantry(['policy', 'set', `${files.path}/p.yaml`])
   assert.deepEqual([set.code, set.out], [0, 'version: v+p7\nset: version 7\n'])
@@ -68,4 +70,11 @@ test('policy test, show and set ask the service that runs', async (t) => {
   assert.equal((await gantry(['policy', 'set', `${files.path}/q.json`])).code, 2)
   assert.match((await gantry(['policy', 'set', `${files.path}/r.json`])).err, /must hold \{ rules/)
   assert.equal((await gantry(['policy', 'set', `${folder}/none.json`])).code, 2)
+  given.length = 0
+  const typo = await gantry(['policy', 'set', `${files.path}/typo.json`])
+  assert.deepEqual([typo.code, given], [2, []])
+  assert.match(typo.err, /\/defualt is not known here \(did you mean "default"\?\)/)
+  const other = await gantry(['policy', 'set', `${files.path}/rule.yaml`])
+  assert.deepEqual([other.code, given], [2, []])
+  assert.match(other.err, /\/rule is not known here \(did you mean "rules"\?\)/)
 })

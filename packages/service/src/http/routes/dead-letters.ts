@@ -11,7 +11,7 @@ export const deadLetterRoutes: readonly Route[] = [
     id: 'listDeadLetters',
     method: 'GET',
     path: '/v1/dead-letters',
-    summary: 'Calls and messages that could not be done, newest first.',
+    summary: 'Calls and messages that could not be done, of tools that the caller may use, newest first.',
     query: pageQuery,
     answers: { 200: { description: 'A page of them.', schema: pageOf('DeadLetter') } },
     errors: ['INPUT_INVALID'],
@@ -24,7 +24,7 @@ export const deadLetterRoutes: readonly Route[] = [
     id: 'getDeadLetter',
     method: 'GET',
     path: '/v1/dead-letters/:id',
-    summary: 'One dead letter, with what was asked for.',
+    summary: 'One dead letter; for those who hold gantry:operate with what was asked for, without secrets.',
     answers: { 200: { description: 'The dead letter.', schema: ref('DeadLetter') } },
     errors: ['NOT_FOUND'],
     async handle({ params: { id = '' }, identity }, service) {

@@ -37,9 +37,9 @@ export const operationRoutes: readonly Route[] = [
     id: 'listCircuits',
     method: 'GET',
     path: '/v1/circuits',
-    summary: 'The circuit breakers of tools at backends.',
+    summary: 'The circuit breakers, at their backends, of tools that are there for the caller.',
     answers: { 200: { description: 'All of them.', schema: listOf('Circuit') } },
-    handle: (_asked, service) => json({ items: service.circuits.list() }),
+    handle: ({ identity }, service) => json({ items: service.circuits(identity) }),
   },
   {
     tag,

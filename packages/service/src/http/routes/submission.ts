@@ -71,12 +71,18 @@ function keyOf({ idempotencyKey }: JsonObject, header: string | string[] | undef
 
 /** Hands a call in and waits for its outcome as long as it may; a call that is kept outlives the request. */
 export async function submit(input: CallInput, asked: Asked, service: Service): Promise<Answer> {
-  const { identity, stop, limits, body } = asked
+  const { identity, gone, stop, limits, body } = asked
   const waitMs = waitTime(body.waitMs, limits)
-  if (waitMs > 0) asked.hold()
-  const { callId, repeated } = await service.submit(input, identity, { waits: waitMs > 0 })
+  if (waitMs > 0) gone.throwIfAborted()
+  let mayWait = false
+  const hold = (): void => {
+    asked.hold()
+    mayWait = true
+  }
+  const { callId, repeated } = await service.submit(input, identity, waitMs > 0 ? { waits: true, hold } : {})
   const location = { location: `/v1/calls/${callId}` }
-  const outcome = waitMs === 0 ? undefined : await service.wait(callId, identity, waitMs, stop)
+  // A repeat for which there is no place to wait is answered with what is known now.
+  const outcome = mayWait ? await service.wait(callId, identity, waitMs, stop) : undefined
   if (outcome !== undefined) return json(outcome, 200, location)
   if (waitMs === 0 && !repeated) {
     return json({ callId, state: (input.delayMs ?? 0) > 0 ? 'delayed' : 'queued' }, 202, location)

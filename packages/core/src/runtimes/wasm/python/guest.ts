@@ -5,7 +5,7 @@
 export const guestSource = String.raw`
 import asyncio, builtins, os, socket, struct, sys, time, types
 import collections, datetime, functools, gc, io, itertools, json, linecache, math, random, re, threading, traceback
-import python_channel, python_returns, python_still
+import python_channel, python_json, python_returns, python_still
 
 CHANNEL = 3
 WAIT = '/dev/wait'

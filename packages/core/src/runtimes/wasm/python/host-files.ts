@@ -17,7 +17,7 @@ const modules = [
   ...['random', 'web-assembly', 'python/disk', 'python/frames', 'python/genuine', 'python/guest', 'python/host'],
   ...['python/host-node', 'python/load', 'python/memory-cap', 'python/service', 'python/shell'],
 ]
-const drivers = ['python.py', 'python_channel.py', 'python_returns.py', 'python_still.py']
+const drivers = ['python.py', 'python_channel.py', 'python_json.py', 'python_returns.py', 'python_still.py']
 
 /**
  * Reads them. A host gets copies without types: stripping them at each start would take longer than all the rest, and it

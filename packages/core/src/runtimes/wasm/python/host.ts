@@ -37,7 +37,7 @@ async function main(): Promise<never> {
   }
 }
 
-const driverFiles = ['python.py', 'python_channel.py', 'python_returns.py', 'python_still.py']
+const driverFiles = ['python.py', 'python_channel.py', 'python_json.py', 'python_returns.py', 'python_still.py']
 const enter = "import sys; guest = sys.modules['gantry_guest']; guest.enter(guest.code)"
 /** As a system says of a program that aborts. */
 const fatalCode = 134

@@ -2,7 +2,7 @@ import type { QuickJSHandle } from 'quickjs-emscripten-core'
 import type { ProgramFault } from '../../runtime.ts'
 import type { Line, LineAnswer } from '../thread/line.ts'
 import type { GuestClock } from './clock.ts'
-import { readFault } from './fault.ts'
+import { faultOf, lastFault, outOfMemory } from './fault.ts'
 import type { Guest } from './guest.ts'
 import { killedCode, type Run } from './run.ts'
 
@@ -39,7 +39,7 @@ function rest(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
   const state = said[0]
   line.take(said)
   if (state === undefined) broken(run, guest.engine.refused)
-  else if (state === 'r') run.fault(readFault(lastWords(guest)), guest.engine.refused)
+  else if (state === 'r') run.fault(lastFault(guest), guest.engine.refused)
   else if (state === 'f' && line.owed === 0) end(guest, run)
   else if (line.open === 0) run.fault(unsettled, guest.engine.refused)
   else hear(guest, run, line, clock)
@@ -63,30 +63,23 @@ function tell(
   run.look()
 }
 
-/** The interpreter stopped short: a limit was reached, which the run then knows, or there is no memory. */
+/** It stopped short: a limit was reached, which the run then knows, there is no memory, or it spoilt its own tools. */
 function broken(run: Run, refusedMemory: boolean): void {
   run.host.interrupt()
-  run.fault(speechless, refusedMemory)
+  run.fault(refusedMemory ? outOfMemory : bent, refusedMemory)
 }
 
-const speechless: ProgramFault = { kind: 'run', name: 'InternalError', message: 'out of memory' }
+const bent: ProgramFault = {
+  kind: 'run',
+  name: 'Error',
+  message:
+    'The program changed a part of the language by which it asks and is answered; leave built-in objects as they are.',
+}
 const unsettled: ProgramFault = {
   kind: 'run',
   name: 'Error',
   message: 'The program waits for something that never comes; await what you call, and settle your own promises.',
 }
-
-/** What it returned, or what it failed with. */
-function lastWords(guest: Guest): string {
-  const { context, call, allow } = guest
-  allow(spareBytes)
-  const said = call('end')
-  if (said.error !== undefined || context.typeof(said.value) !== 'string') return JSON.stringify(speechless)
-  return context.getString(said.value)
-}
-
-/** Room to say what went wrong when all the memory is used up. */
-const spareBytes = 1_048_576
 
 function end(guest: Guest, run: Run): void {
   const { context, call } = guest
@@ -95,8 +88,7 @@ function end(guest: Guest, run: Run): void {
     const text = context.getString(said.value)
     run.returned(text.slice(text.indexOf(' ') + 1), Number.parseInt(text, 10))
   } else {
-    const why = call('fault', said.error)
-    const { name, message } = why.error === undefined ? readFault(context.getString(why.value)) : speechless
+    const { name, message } = faultOf(guest, said.error)
     const text = `The value that was returned is not JSON: ${message}`
     run.fault({ kind: 'run', name, message: text }, guest.engine.refused)
   }

@@ -71,11 +71,11 @@ function startModule(text: string, guest: Guest): Started | string {
 }
 
 /** An error as a program's author knows it, said by the guest's own code and so bounded like everything it does. */
-function describe({ context, call, allow }: Guest, error: QuickJSHandle): string {
+function describe({ context, call, allow, engine }: Guest, error: QuickJSHandle): string {
   allow(spareBytes)
   const text = call('describe', error)
-  if (text.error !== undefined || context.typeof(text.value) !== 'string') return 'InternalError: out of memory'
-  return context.getString(text.value)
+  if (text.error === undefined && context.typeof(text.value) === 'string') return context.getString(text.value)
+  return engine.refused ? 'InternalError: out of memory' : 'Uncaught, and what was thrown cannot be read'
 }
 
 /** Ends a run with an error that nobody caught. */

@@ -244,3 +244,12 @@ test('an uncaught error of a tool has the place of its call', async () => {
   })
   assert.deepEqual([fault?.name, fault?.message, fault?.line, fault?.error], ['ToolError', 'no', 2, error])
 })
+
+test('code that the parser of TypeScript falls over leaves none of that to the next program', async () => {
+  const deep = '['.repeat(3_000)
+  for (const language of ['javascript', 'typescript']) {
+    const { fault } = await run(`const a = ${deep}; return 1`, echo, calm, language)
+    assert.equal(fault?.kind, 'compile', language)
+    assert.equal((await run('const one: number = 1\nreturn one', echo, calm, 'typescript')).value, 1, language)
+  }
+})

@@ -116,7 +116,7 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock, l
     },
   }
   const fault = (found: ProgramFault, refusedMemory: boolean): void => {
-    const full = refusedMemory || found.message.startsWith('out of memory')
+    const full = refusedMemory || outOfMemory.test(`${found.name}: ${found.message}`)
     const fault = sharpened(placed(found, run.places), job.program.code)
     ending ??= { exitCode: 1, fault, ...(full ? { hit: 'memoryBytes' } : {}) }
   }

@@ -4,7 +4,14 @@ import { faultOf } from './fault.ts'
 import { bodyHead } from './forms.ts'
 import type { Guest } from './guest.ts'
 import type { Run } from './run.ts'
-import { type Place, type Stripped, stripTypesMapped, syntaxFault, TypeScriptError } from './strip-types.ts'
+import {
+  ParserFellError,
+  type Place,
+  type Stripped,
+  stripTypesMapped,
+  syntaxFault,
+  TypeScriptError,
+} from './strip-types.ts'
 
 /** Starts a program over tools, which is the body of an async function; undefined when it does not compile. */
 export function startProgram(
@@ -21,16 +28,33 @@ export function startProgram(
     }
     const result = guest.context.evalCode(text, 'main.js', { type: 'global' })
     if (result.error === undefined) return result.value
-    run.fault(sharper(faultOf(guest, result.error, 'compile'), whole), guest.engine.refused)
+    refuse(faultOf(guest, result.error, 'compile'), whole, guest, run)
   } catch (error) {
-    if (!(error instanceof TypeScriptError)) throw error
-    run.fault(syntaxError(error.message, error.place, whole), false)
+    if (error instanceof TypeScriptError) run.fault(syntaxError(error.message, error.place, whole), false)
+    else throw fallen(error, run)
   }
   return undefined
 }
 
+/** Tells of a parser that fell, which is thrown on so that nothing else is run beside it. */
+function fallen(error: unknown, run: Run): unknown {
+  if (error instanceof ParserFellError) run.fault({ kind: 'compile', name: error.name, message: error.message }, false)
+  return error
+}
+
+/** Ends with what the compiler said. */
+function refuse(fault: ProgramFault, whole: string, { engine }: Guest, run: Run): void {
+  try {
+    run.fault(sharper(fault, whole), engine.refused)
+  } finally {
+    // The first end counts: this is one only when the other parser fell.
+    run.fault(fault, engine.refused)
+  }
+}
+
 /** QuickJS tells the line of a syntax error and not its column; another parser does, where it sees one too. */
 function sharper(fault: ProgramFault, whole: string): ProgramFault {
+  if (/call stack|stack overflow/.test(fault.message)) return { ...fault, message: 'The code is nested too deeply.' }
   const found = fault.name === 'SyntaxError' ? syntaxFault(whole) : undefined
   if (found === undefined) return fault
   return syntaxError(found.message, found.place, whole)

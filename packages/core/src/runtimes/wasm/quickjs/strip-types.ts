@@ -11,13 +11,25 @@ export class TypeScriptError extends Error {
   }
 }
 
+/** Thrown when the parser itself fell; it is of no use in this thread any more. */
+export class ParserFellError extends Error {
+  override readonly name = 'SyntaxError'
+
+  constructor(cause: unknown) {
+    super('The code is nested too deeply for the parser of TypeScript.', { cause })
+  }
+}
+
 /** A place in a text, from 1 on. */
 export interface Place {
   readonly line: number
   readonly column: number
 }
 
-/** Takes types away in place, or, where enums and namespaces must become code, makes JavaScript of the whole. */
+/**
+ * Takes types away in place, or, where enums and namespaces must become code, makes JavaScript of the whole.
+ * Throws TypeScriptError and ParserFellError.
+ */
 export function stripTypes(code: string): string {
   try {
     return stripTypeScriptTypes(code)
@@ -32,8 +44,12 @@ export function stripTypes(code: string): string {
 }
 
 function asSyntax(error: unknown): unknown {
-  if (!(error instanceof Error) || !String(codeOf(error)).endsWith('_TYPESCRIPT_SYNTAX')) return error
+  if (!(error instanceof Error) || !isSyntax(error)) return new ParserFellError(error)
   return new TypeScriptError(error.message, placeIn(String(error.stack)))
+}
+
+function isSyntax(error: unknown): boolean {
+  return String(codeOf(error)).endsWith('_TYPESCRIPT_SYNTAX')
 }
 
 function codeOf(error: unknown): unknown {
@@ -84,11 +100,12 @@ function mapped(text: string): Stripped {
   }
 }
 
-/** Where a text does not parse, for those whose own parser tells only the line. */
+/** Where a text does not parse, for those whose own parser tells only the line. Throws ParserFellError. */
 export function syntaxFault(code: string): { readonly message: string; readonly place: Place } | undefined {
   try {
     stripTypeScriptTypes(code)
   } catch (error) {
+    if (!isSyntax(error)) throw new ParserFellError(error)
     const place =
       codeOf(error) === 'ERR_INVALID_TYPESCRIPT_SYNTAX' && error instanceof Error && placeIn(String(error.stack))
     if (place && error instanceof Error) return { message: error.message, place }

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { halfPairIn } from './half-pairs.ts'
+
+const found = (text: string) => halfPairIn(text, JSON.parse(text))
+
+test('half of a character pair is found with its place, in texts and in keys, however it is written', () => {
+  const message = 'holds half of a character pair'
+  assert.deepEqual(found('"\\ud800"'), { path: '', message })
+  assert.deepEqual(found('{"a":["x",{"b/c":"x\\uDFFFy"}]}'), { path: '/a/1/b~1c', message })
+  assert.deepEqual(found('{"a":["\ud800"]}'), { path: '/a/0', message })
+  assert.deepEqual(found('["\\ude00\\ud83d"]'), { path: '/0', message })
+  assert.deepEqual(found('[{"\\ud800":1}]'), { path: '/0', message: `has a key that ${message}` })
+})
+
+test('whole characters, and texts that only look like halves, are let through', () => {
+  for (const text of ['"\\ud83d\\ude00"', '"😀"', '"\\\\ud800"', '{"a":[1,null,true,"\\u00d8"]}', '"\\uFFFD"']) {
+    assert.equal(found(text), undefined, text)
+  }
+  assert.equal(found(`${'['.repeat(100_000)}"\\ud800"${']'.repeat(100_000)}`), undefined)
+})
