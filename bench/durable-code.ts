@@ -7,6 +7,7 @@ import type { InnerCharges } from '../packages/service/src/execute/inner-charges
 import { runDurableProgram } from '../packages/service/src/execute/run-program.ts'
 import { journalRecords } from '../packages/service/src/records/journal.ts'
 import type { Claim } from '../packages/service/src/stores/call-store.ts'
+import { heldClaim } from '../packages/service/src/stores/claim.fixture.ts'
 import { startPostgres } from '../scripts/engines/postgres.ts'
 import { median } from './measure.ts'
 import { figure, type Section } from './report.ts'
@@ -98,18 +99,7 @@ async function durable(database: Database, executor: Executor, effect: string, c
     ...{ callId, kind: 'code', identity, fingerprint: '', tool: 'code:program:1.0.0', effect: 'repeatable' },
     payloadBytes: 0,
   }
-  const claim: Claim = {
-    callId,
-    fence: 1,
-    call,
-    deliveries: 1,
-    lost: 0,
-    deaths: 0,
-    faults: 0,
-    rests: 0,
-    begun: false,
-    cancelled: false,
-  }
+  const claim = heldClaim(call)
   const { signal } = new AbortController()
   return timed(async () => {
     const ended = await runDurableProgram({

@@ -1,24 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ToolError } from '@gantry/contract'
-import { folderWith } from './config.fixture.ts'
-import { loadConfig } from './load.ts'
-
-const signal = new AbortController().signal
-
-async function load(config: object) {
-  using folder = folderWith({ 'gantry.config.json': JSON.stringify(config) })
-  return await loadConfig({ folder: folder.path, environment: {}, signal })
-}
-
-async function paths(config: object): Promise<readonly string[]> {
-  const error = await load(config).then(
-    () => assert.fail('it was accepted'),
-    (thrown: unknown) => thrown,
-  )
-  assert.ok(ToolError.is(error) && error.code === 'CONFIG_INVALID', String(error))
-  return (error.details?.issues ?? []).map(({ path }) => path)
-}
+import { load, refusedPaths } from './config.fixture.ts'
 
 test('the list of callbacks is read, and without one there is none', async () => {
   const callbackOrigins = ['https://*.example.com', { origin: 'http://127.0.0.1:8080', private: true }]
@@ -28,7 +10,7 @@ test('the list of callbacks is read, and without one there is none', async () =>
 })
 
 test('what is no origin is refused at its path', async () => {
-  const at = async (...callbackOrigins: readonly unknown[]) => await paths({ service: { callbackOrigins } })
+  const at = async (...callbackOrigins: readonly unknown[]) => await refusedPaths({ service: { callbackOrigins } })
   assert.deepEqual(await at('https://a.example', 'a.example'), ['/service/callbackOrigins/1/origin'])
   assert.deepEqual(await at({ origin: 'https://a.example/path' }), ['/service/callbackOrigins/0/origin'])
   assert.deepEqual(await at({ origin: 'https://a.example', private: 'yes' }), ['/service/callbackOrigins/0/private'])
@@ -39,14 +21,18 @@ test('what is no origin is refused at its path', async () => {
 test('a callback of a tenant to where none may go is refused at the start, not with each of its calls', async () => {
   const callbacks = { 'a/b': 'http://127.0.0.1:8080/hook', acme: 'https://hooks.example.com/' }
   const at = ['/service/callbacks/a~1b']
-  assert.deepEqual(await paths({ service: { callbacks } }), at)
+  assert.deepEqual(await refusedPaths({ service: { callbacks } }), at)
   const allow = [{ origin: 'http://127.0.0.1:8080', private: true }, 'https://hooks.example.com']
-  assert.deepEqual(await paths({ service: { callbacks }, egress: { allow } }), at, 'rules of tools are not for it')
-  assert.deepEqual(await paths({ service: { callbacks: { acme: callbacks.acme } }, egress: { allow: [] } }), [
+  assert.deepEqual(
+    await refusedPaths({ service: { callbacks }, egress: { allow } }),
+    at,
+    'rules of tools are not for it',
+  )
+  assert.deepEqual(await refusedPaths({ service: { callbacks: { acme: callbacks.acme } }, egress: { allow: [] } }), [
     '/service/callbacks/acme',
   ])
   assert.ok(await load({ service: { callbacks, callbackOrigins: allow } }))
-  assert.deepEqual(await paths({ service: { callbacks: { acme: 'https://user:word@a.example/' } } }), [
+  assert.deepEqual(await refusedPaths({ service: { callbacks: { acme: 'https://user:word@a.example/' } } }), [
     '/service/callbacks/acme',
   ])
 })

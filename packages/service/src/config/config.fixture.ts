@@ -1,6 +1,10 @@
+import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { ToolError } from '@gantry/contract'
+import type { LoadedConfig } from './config.ts'
+import { loadConfig } from './load.ts'
 
 /** A folder with files, removed at the end of the scope; the `.git` in it ends the search for a configuration. */
 export function folderWith(files: { readonly [name: string]: string }): Disposable & { readonly path: string } {
@@ -11,4 +15,20 @@ export function folderWith(files: { readonly [name: string]: string }): Disposab
     writeFileSync(join(path, name), text)
   }
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+/** Loads a configuration as a file of JSON holds it. */
+export async function load(config: object): Promise<LoadedConfig> {
+  using folder = folderWith({ 'gantry.config.json': JSON.stringify(config) })
+  return await loadConfig({ folder: folder.path, environment: {}, signal: new AbortController().signal })
+}
+
+/** The places for which a configuration is refused. */
+export async function refusedPaths(config: object): Promise<readonly string[]> {
+  const error = await load(config).then(
+    () => assert.fail('it was accepted'),
+    (thrown: unknown) => thrown,
+  )
+  assert.ok(ToolError.is(error) && error.code === 'CONFIG_INVALID', String(error))
+  return (error.details?.issues ?? []).map(({ path }) => path)
 }

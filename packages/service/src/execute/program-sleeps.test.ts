@@ -7,6 +7,7 @@ import type { InnerAsk } from '@gantry/core'
 import { pgliteDatabase } from '../../test/databases.fixture.ts'
 import type { JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
+import { heldClaim } from '../stores/claim.fixture.ts'
 import { createProgramAttempt } from './program-journal.ts'
 import { Site } from './run-chain.fixture.ts'
 import { type DurableProgram, type Paused, runDurableProgram } from './run-program.ts'
@@ -46,7 +47,7 @@ test('programs that sleep', async (t) => {
     return runDurableProgram({
       executor: site.executor,
       journal: through(site.journal),
-      claim: await claimOf(callId),
+      claim: await claimed(callId),
       signal: new AbortController().signal,
       charges: { call: (_asked, make) => make() },
       args: { code, language },
@@ -55,24 +56,13 @@ test('programs that sleep', async (t) => {
       ...more,
     })
   }
-  const claimOf = async (callId: string): Promise<Claim> => {
+  const claimed = async (callId: string): Promise<Claim> => {
     const fence = await site.claim(callId)
     const call: Claim['call'] = {
       ...{ callId, kind: 'code', identity: ada, fingerprint: '', tool: 'code:program:1.0.0', effect: 'repeatable' },
       payloadBytes: 0,
     }
-    return {
-      callId,
-      fence,
-      call,
-      deliveries: fence,
-      begun: fence > 1,
-      deaths: 0,
-      faults: 0,
-      rests: 0,
-      lost: 0,
-      cancelled: false,
-    }
+    return heldClaim(call, fence)
   }
   const output = (ended: Result | Paused): unknown =>
     'pausedMs' in ended ? 'handed back' : (ended.output ?? JSON.stringify(ended.error))
@@ -156,7 +146,7 @@ except asyncio.TimeoutError:
     let clock = 0
     const { executor, journal } = site
     const charges = { call: (_asked: unknown, make: () => Promise<Result>) => make() }
-    const ports = { executor, journal, claim: await claimOf(callId), signal, charges, sleeps, now: () => clock }
+    const ports = { executor, journal, claim: await claimed(callId), signal, charges, sleeps, now: () => clock }
     const { journal: program, ...running } = createProgramAttempt(ports, new Map())
     const sleep = (number: number, sleepMs: number): InnerAsk => ({ ...ask(number), kind: 'sleep', sleepMs })
     const ask = (number: number) => ({ number, fingerprint: String(number).padStart(12, '0'), signal })

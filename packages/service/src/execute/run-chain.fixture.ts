@@ -10,6 +10,7 @@ import {
 import type { Database } from '../databases/database.ts'
 import { type JournalRecords, journalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
+import { heldClaim } from '../stores/claim.fixture.ts'
 import { createInnerCharges, type InnerGate } from './inner-charges.ts'
 import { runDurableChain } from './run-chain.ts'
 
@@ -115,18 +116,7 @@ export class Site {
       executor: this.executor,
       journal: through(this.journal),
       charges: createInnerCharges(this.gate, this.executor, ada),
-      claim: {
-        callId,
-        fence,
-        call,
-        deliveries: fence,
-        begun: fence > 1,
-        deaths: 0,
-        faults: 0,
-        rests: 0,
-        lost: 0,
-        cancelled: false,
-      },
+      claim: heldClaim(call, fence),
       payload: { steps, ...(input === undefined ? {} : { input }) },
       signal: signal ?? new AbortController().signal,
       report: (report) => void this.reports.push(report),

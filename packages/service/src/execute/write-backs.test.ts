@@ -8,6 +8,7 @@ import { newStore } from '../records/calls.fixture.ts'
 import { journalRecords } from '../records/journal.ts'
 import { outboxPosts, type PostedItem } from '../records/outbox-posts.ts'
 import type { Claim, ReplyAddress } from '../stores/call-store.ts'
+import { heldClaim } from '../stores/claim.fixture.ts'
 import { createInnerCharges } from './inner-charges.ts'
 import { runCall } from './run-call.ts'
 import { unlimited } from './run-chain.fixture.ts'
@@ -30,18 +31,7 @@ function claimOf(given: Partial<Claim['call']> = {}, fence = 1): Claim {
     reply,
     ...given,
   }
-  return {
-    callId: call.callId,
-    fence,
-    call,
-    deliveries: 1,
-    lost: 0,
-    deaths: 0,
-    faults: 0,
-    rests: 0,
-    begun: false,
-    cancelled: false,
-  }
+  return { ...heldClaim(call), fence }
 }
 
 function executorOf(run: (args: { n?: number }, context: ToolContext) => unknown) {
