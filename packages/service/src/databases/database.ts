@@ -13,6 +13,15 @@ export interface Queries {
 /** What reads for a tenant needs: it can read as that one only. */
 export type TenantReads = Pick<Database, 'asTenant'>
 
+/**
+ * Statements that are sent at once, without waiting for the answers of those before, and done in the order in which they
+ * were asked for; each is a transaction of its own, and one that fails does not keep the next from being done.
+ */
+export interface Line extends Queries {
+  /** Whether a statement would leave by the time `query` returns. When not, it is rejected, and the line is being opened. */
+  readonly ready: boolean
+}
+
 /** How many connections there are, how many of them nobody uses, and how many statements wait for one. */
 export interface Load {
   readonly open: number
@@ -44,6 +53,8 @@ export interface Database extends Queries {
    * asks for. Each query is a transaction of its own, and one that writes is refused.
    */
   asTenant(tenant: string): Queries
+  /** Absent where every statement has to wait for the one before. */
+  readonly line?: Line
   /** Begins, does the work on one connection, and commits; rolls back when the work rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T>
   /**

@@ -4,12 +4,14 @@ import type { Database } from './database.ts'
 import { createListener } from './postgres/listener.ts'
 import { takeTls } from './postgres/tls.ts'
 import { createConnections } from './wire/connections.ts'
+import { createLine } from './wire/line.ts'
+import { createNames } from './wire/names.ts'
 import { type Role, types, wireQueries } from './wire/queries.ts'
 
 export interface PostgresOptions {
   /** `postgres://user:password@host:port/database`; `sslmode=verify-full`, `sslrootcert` and others as parameters. */
   readonly url: string
-  /** Statements at once; 10 when absent. Hearing notifications takes one more. */
+  /** Statements at once; 10 when absent. Hearing notifications takes one more, and so does the line. */
   readonly connections?: number
   /** How long to wait for a connection, be it a new one or a free one; 5 seconds when absent. */
   readonly connectMs?: number
@@ -39,20 +41,28 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     idle_in_transaction_session_timeout: statementMs,
     query_timeout: statementMs + silenceMs,
   }
+  const limited = { ...settings, ...(statementMs === 0 ? {} : limits) }
   const connections = createConnections({
-    open: () => new pg.Client({ ...settings, ...(statementMs === 0 ? {} : limits) }),
+    open: () => new pg.Client(limited),
     most: options.connections ?? 10,
     waitMs: connectMs,
     idleMs,
   })
   const listener = createListener(() => new pg.Client({ ...settings, query_timeout: silenceMs }))
+  const nameOf = createNames('gantry')
+  const line = createLine({
+    open: () => new pg.Client({ ...limited, pipeline: true }),
+    prepare: (client) => client.query('set role gantry_service'),
+    nameOf,
+  })
   const close = async (): Promise<void> => {
-    await Promise.all([connections.close(), listener.close()])
+    await Promise.all([connections.close(), listener.close(), line.close()])
   }
-  const queriesAs = wireQueries(connections)
+  const queriesAs = wireQueries(connections, nameOf)
   const as = (role: Role): Database => ({
     ...{ kind: 'postgres', exclusive: false, listen: listener.listen, close },
     ...queriesAs(role),
+    ...(role === 'gantry_service' ? { line } : {}),
     load: connections.load,
     asService: () => as('gantry_service'),
   })

@@ -3,7 +3,7 @@ import { openPostgres } from '../databases/postgres.ts'
 import type { Holder } from '../stores/call-store.ts'
 import { sqlCallStore } from '../stores/sql.ts'
 import { readLeases } from './lease-table.ts'
-import { extendHeld } from './leases.ts'
+import { extendHeld, type LeaseNews } from './leases.ts'
 
 /** What the thread is told: that the service is still there, and to end. */
 export type ToLeaseThread = 'alive' | 'end'
@@ -30,6 +30,7 @@ async function keepLeases(port: MessagePort, { memory, url, leaseMs, blockedMs }
   const store = sqlCallStore(database)
   let heardAt = performance.now()
   let extending: Promise<void> | undefined
+  let before: ReadonlyMap<string, number> = new Map()
 
   const say = (message: FromLeaseThread): void => port.postMessage(message)
   const extend = (): void => {
@@ -37,12 +38,14 @@ async function keepLeases(port: MessagePort, { memory, url, leaseMs, blockedMs }
     const held = readLeases(memory)
     if (held.size === 0) return
     const holder = (callId: string): Holder => ({ callId, fence: held.get(callId) ?? 0 })
-    extending = extendHeld(store, leaseMs, new Map(held), {
+    const news: LeaseNews = {
       lost: (callId) => say({ lost: holder(callId) }),
       cancelled: (callId) => say({ cancelled: holder(callId) }),
-    }).finally(() => {
+    }
+    extending = extendHeld(store, leaseMs, new Map(held), news, before).finally(() => {
       extending = undefined
     })
+    before = held
   }
   const timer = setInterval(extend, leaseMs / 3)
   const end = async (): Promise<void> => {

@@ -46,19 +46,24 @@ export function localLeases(store: CallStore, leaseMs: number, news: LeaseNews):
   }
 }
 
-/** One round: what was lost under the fence that is still held is told, and forgotten. */
+/**
+ * One round: what was lost under the fence that is still held is told, and forgotten. A call that was not held in the
+ * round `before` may be on its way into the store, so that what is said of it counts only in the next.
+ */
 export async function extendHeld(
   store: CallStore,
   leaseMs: number,
   held: Map<string, number>,
   news: LeaseNews,
+  before: ReadonlyMap<string, number> = held,
 ): Promise<void> {
   const holders = [...held].map(([callId, fence]) => ({ callId, fence }))
   const fences = new Map(held)
   try {
     const { lost, cancelled } = await store.extend(holders, leaseMs)
     const still = (callId: string): boolean => held.get(callId) === fences.get(callId)
-    for (const callId of lost.filter(still)) {
+    const known = (callId: string): boolean => before.get(callId) === fences.get(callId)
+    for (const callId of lost.filter((one) => still(one) && known(one))) {
       held.delete(callId)
       news.lost(callId)
     }

@@ -86,7 +86,8 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
         // A spool that workers share may hold what another one left.
         let handed = 0
         await spool.drain(async (endings) => {
-          await commit(endings)
+          // What lay on disk may say of its call what it likes: the store looks for itself.
+          await commit(endings.map(({ plain: _, ...ending }) => ending))
           handed += endings.length
         })
         if (handed > 0) bus.emit('spool:changed', { depth: spool.depth })

@@ -36,6 +36,22 @@ test('outcomes are handed over in the order in which they were kept, and nothing
   assert.deepEqual(await readdir(folder), [])
 })
 
+test('what is known of a call is kept with its outcome, and an outcome without it is one, too', async (t) => {
+  const folder = await temporary(t)
+  const plain = {
+    tool: 'a:b:1.0.0',
+    principal: 'ada',
+    keyed: true,
+    reply: { transport: 'redis', to: 'answers' },
+  } as const
+  const endings = [{ ...ending('told'), plain }, ending('of an older version')]
+  await writeFile(join(folder, '999999999-1.jsonl'), endings.map((one) => `${JSON.stringify(one)}\n`).join(''))
+  const spool = await openSpool(folder, never)
+  const seen: Ending[] = []
+  await spool.drain(async (kept) => void seen.push(...kept))
+  assert.deepEqual(seen, endings)
+})
+
 test('what could not be handed over stays, and comes first the next time', async (t) => {
   const folder = await temporary(t)
   const spool = await openSpool(folder, never)

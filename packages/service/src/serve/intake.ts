@@ -77,6 +77,11 @@ export function createIntake(parts: IntakeParts): Intake {
       const askedAt = performance.now()
       const calls = items.map(({ call }) => call)
       const unflushed = items.every(({ lasting }) => !lasting)
+      const ahead = unflushed && calls.length <= mostAhead ? store.submitAhead?.(calls, claim) : undefined
+      if (ahead !== undefined) {
+        worker?.take(ahead.claims)
+        return ahead.submitted
+      }
       const submitted = await store.submit(calls, claim, { unflushed })
       const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
       worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs }))
@@ -214,6 +219,9 @@ export function createIntake(parts: IntakeParts): Intake {
     },
   }
 }
+
+/** What changes nothing may run while it is being submitted; in a crowd that would make outcomes wait for submissions. */
+const mostAhead = 4
 
 /** Whether nothing is lost with a call but what its caller can ask for again. */
 function onlyReads({ kind, effect, callback }: AdmittedCall): boolean {

@@ -5,6 +5,7 @@ import type { ServiceSettings } from '../config/service-settings.ts'
 import { cachedCall } from '../execute/cached-call.ts'
 import type { EventWriter } from '../execute/event-writer.ts'
 import { createInnerCharges, type InnerGate } from '../execute/inner-charges.ts'
+import { lazyReports } from '../execute/lazy-reports.ts'
 import { type LeaseNews, type Leases, localLeases } from '../execute/leases.ts'
 import type { ResultCache } from '../execute/result-cache.ts'
 import { runCall } from '../execute/run-call.ts'
@@ -143,16 +144,4 @@ async function execute(
 /** Whoever follows the call sees what it waits for. */
 function waitingReport({ message, details }: ErrorInfo): Report {
   return { kind: 'log', level: 'warn', message: `${message} (approval ${details?.approvalId})` }
-}
-
-/** Most calls report nothing, and cost nothing here. */
-function lazyReports({ callId, fence }: Claim, writer: EventWriter) {
-  let opened: ReturnType<EventWriter['open']> | undefined
-  return {
-    report(report: Report): void | Promise<void> {
-      opened ??= writer.open({ callId, fence })
-      return opened.report(report)
-    },
-    end: (): Promise<void> | undefined => opened?.end(),
-  }
 }

@@ -61,6 +61,13 @@ export type Submitted =
   /** The same key, another call. */
   | { readonly kind: 'conflict'; readonly callId: string }
 
+/** What was submitted ahead. */
+export interface Ahead {
+  readonly claims: readonly Claim[]
+  /** As of `submit`. */
+  readonly submitted: Promise<readonly Submitted[]>
+}
+
 /** The right to work on a call; whoever holds the highest fence is the only one whose outcome counts. */
 export interface Holder {
   readonly callId: string
@@ -88,6 +95,8 @@ export interface Claim extends Holder {
   readonly deadlineMs?: number
   /** It may not be on disk yet. */
   readonly unflushed?: true
+  /** The call is on its way into the store: resolves once it is there, and rejects when it will not be. */
+  readonly entering?: Promise<unknown>
 }
 
 /** What hands a call back. */
@@ -113,6 +122,16 @@ export interface Ending extends Holder {
   readonly config?: string
   /** As its claim has it. */
   readonly unflushed?: true
+  /** What is known of a call with neither a callback nor a slot, which then need not be looked up; it may be absent. */
+  readonly plain?: PlainCall
+}
+
+/** Of a call that is ended: what goes on record, and who may wait for its answer. */
+export interface PlainCall extends Pick<AdmittedCall, 'tool'> {
+  readonly principal: string
+  /** Others can hand it in again, over a broker, too. */
+  readonly keyed?: true
+  readonly reply?: Pick<ReplyAddress, 'transport' | 'to'>
 }
 
 /**
@@ -146,6 +165,12 @@ export interface CallStore {
     claim?: ClaimOptions,
     how?: { readonly unflushed?: boolean },
   ): Promise<readonly Submitted[]>
+  /**
+   * Sends calls to be submitted and claimed, unflushed, and answers their claims before the store has them, so that the
+   * work can begin meanwhile. Only a `finish` may follow before a claim has entered: it is sent behind, and done after.
+   * Undefined when that cannot be now, or for one of these calls; then nothing was sent. Absent where it never can.
+   */
+  readonly submitAhead?: (calls: readonly AdmittedCall[], claim: ClaimOptions) => Ahead | undefined
   /** Waits until all that was handed in so far is on disk; whether this call is. */
   flush(callId: string): Promise<boolean>
   /** What `submit` would say of a call whose key was used before, without keeping it; undefined when it would be new. */

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { AdmittedCall } from './call-store.ts'
 
 /**
@@ -13,7 +13,5 @@ export function downstreamKey({
 }: Pick<AdmittedCall, 'identity' | 'key' | 'callId' | 'effectKey'>): string {
   if (effectKey !== undefined) return effectKey
   if (key === undefined) return callId
-  return createHash('sha256')
-    .update(JSON.stringify([identity.tenant, identity.principal, key]))
-    .digest('hex')
+  return hash('sha256', JSON.stringify([identity.tenant, identity.principal, key]))
 }

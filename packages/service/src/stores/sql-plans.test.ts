@@ -4,7 +4,8 @@ import { postgresDatabase } from '../../test/databases.fixture.ts'
 import { manyCalls, mine, someCall, someEnding } from '../conformance/call-store/samples.ts'
 import type { Database } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
-import type { CallStore } from './call-store.ts'
+import type { AdmittedCall, CallStore } from './call-store.ts'
+import { plainOf } from './plain-call.ts'
 import { sqlCallStore } from './sql.ts'
 
 /** So many calls stand around; whoever reads them all when asked about a few has lost his way. */
@@ -15,6 +16,12 @@ const enough = 200
 
 const inAnHour = `now() + interval '1 hour'`
 const held = { fence: '1', lease_until: inAnHour, worker: `'w'` }
+
+/** Calls whose ends have statements of their own, for one and for many. */
+const forms: { readonly [name: string]: Partial<AdmittedCall> } = {
+  plain: {},
+  answered: { reply: { codec: 'native', transport: 'redis', to: 'answers', data: {} } },
+}
 
 /** The ways in which the tables can look when statements are planned, which a connection does once for a long time. */
 const beginnings: { readonly [name: string]: (database: Database) => Promise<void> } = {
@@ -70,6 +77,14 @@ for (const [name, begin] of Object.entries(beginnings)) {
     await read('release', () => store.release(claims))
     await read('claim', () => store.claim(few, mine))
     await read('finish', () => store.finish(claims.map((claim) => someEnding({ ...claim, fence: 2 }))))
+    for (const [form, given] of Object.entries(forms)) {
+      for (const count of [1, few]) {
+        const some = manyCalls(count, given).map((call) => ({ ...call, callId: `${form}-${count}-${call.callId}` }))
+        await store.submit(some, mine)
+        const ends = some.map((call) => ({ ...someEnding({ ...call, fence: 1 }), ...plainOf(call) }))
+        await read(`finish of ${count} ${form}`, async () => assert.equal((await store.finish(ends)).length, count))
+      }
+    }
     await read('outcomes', () => store.outcomes(claims))
     await read('reclaim', () => store.reclaim({ max: few }))
     await read('cancel', () => store.cancel('also waits-7', 'acme'))
@@ -138,6 +153,11 @@ async function plan(store: CallStore): Promise<void> {
     await store.extend([nobody], 1_000)
     await store.release([nobody])
     await store.finish([someEnding(nobody)])
+    for (const given of Object.values(forms)) {
+      const plain = { ...someEnding(nobody), ...plainOf(someCall('nobody', given)) }
+      await store.finish([plain])
+      await store.finish([plain, { ...plain, fence: 2 }])
+    }
     await store.outcomes([nobody])
     await store.reclaim({ max: 1 })
     await store.cancel('nobody', 'acme')

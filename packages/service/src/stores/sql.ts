@@ -1,5 +1,6 @@
 import type { Database } from '../databases/database.ts'
 import type { CallStore } from './call-store.ts'
+import { createAheadLine } from './sql/ahead.ts'
 import { createAnnouncer } from './sql/announce.ts'
 import { begin } from './sql/begin.ts'
 import { cancel } from './sql/cancel.ts'
@@ -22,8 +23,10 @@ import { flush, known, submit } from './sql/submit.ts'
 export function sqlCallStore(database: Database, answers: readonly string[] = []): CallStore {
   const announce = createAnnouncer(database)
   const turns = { after: '' }
+  const ahead = createAheadLine(database)
   return {
     submit: (calls, options, how) => submit(database, calls, options, how?.unflushed),
+    ...(database.line === undefined ? {} : { submitAhead: ahead.submit }),
     flush: (callId) => flush(database, callId),
     known: (call) => known(database, call),
     claim: (max, options) => claim(database, max, options, turns),
@@ -32,7 +35,7 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
     release: (holders) => release(database, holders),
     resume: (callId) => resume(database, callId),
     async finish(endings) {
-      const accepted = await finish(database, endings, answers)
+      const accepted = await finish(ahead.queriesFor(endings), endings, answers)
       announce(accepted)
       return accepted
     },

@@ -76,3 +76,18 @@ test('a program that sleeps or is asked is handed back without counting as fault
   const asked = someError({ code: 'APPROVAL_REQUIRED', stage: 'authorize', effect: 'none', details })
   assert.deepEqual(await handled(claim, endingWith(asked)), { released: [[60_000, undefined]], recorded: [] })
 })
+
+test('a call is handed back only once the store has it, and not at all when it never will', async () => {
+  const limited = someError({ code: 'RATE_LIMITED', effect: 'none', details: { retryAfterMs: 2_000 } })
+  const entering = Promise.withResolvers<void>()
+  const handing = handled(someClaim({ entering: entering.promise }), endingWith(limited))
+  const first = await Promise.race([
+    handing.then(() => 'handed back'),
+    new Promise((resolve) => setImmediate(resolve, 'waits')),
+  ])
+  assert.equal(first, 'waits')
+  entering.resolve()
+  assert.deepEqual(await handing, { released: [[2_000, 'rest']], recorded: [] })
+  const never = Promise.reject(new Error('away'))
+  assert.deepEqual(await handled(someClaim({ entering: never }), endingWith(limited)), { released: [], recorded: [] })
+})

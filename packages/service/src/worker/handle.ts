@@ -7,6 +7,7 @@ import { subjectOf } from '../stores/bus.ts'
 import type { Claim, Ending } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
 import { endedOutcome } from '../stores/ended.ts'
+import { plainOf } from '../stores/plain-call.ts'
 import { type Afterwards, afterwards } from './afterwards.ts'
 import type { Task } from './desk.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
@@ -154,10 +155,11 @@ async function settled(
 type Release = Omit<Extract<Afterwards, { kind: 'release' }>, 'kind'>
 
 async function release(
-  { callId, fence, call }: Claim,
+  { callId, fence, call, entering }: Claim,
   { delayMs, reason, asked = false, counts }: Release,
   { store, bus }: WorkerPorts,
 ): Promise<void> {
+  await entering
   await store.release([{ callId, fence, delayMs, asked, ...(counts === undefined ? {} : { counts }) }])
   bus.emit('call:released', { ...subjectOf(call), reason })
 }
@@ -176,7 +178,7 @@ async function record(
   const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed } : {}
   const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
     const governed = await ports.govern(task, outcome)
-    const made = { callId, fence, config: snapshot.version, ...governed, ...dead, ...unflushed }
+    const made = { callId, fence, config: snapshot.version, ...governed, ...dead, ...unflushed, ...plainOf(call) }
     return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
   })
   if (ending === undefined) return

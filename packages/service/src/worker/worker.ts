@@ -18,7 +18,7 @@ import type { WorkerOptions, WorkerPorts } from './ports.ts'
  */
 export interface Worker {
   start(): void
-  /** Takes calls that were claimed with their submission. */
+  /** Takes calls that were claimed with their submission; one that does not get into the store is lost. */
   take(claims: readonly Claim[]): void
   /**
    * Whether a new call of a tenant may come here without the detour through the queue: when it could begin at once, with
@@ -95,6 +95,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       bus.emit('call:claimed', { ...subjectOf(call), fence, deliveries })
     }
     desk.add(claims, fresh)
+    for (const { callId, entering } of claims) entering?.catch(() => desk.stop(callId, 'lost'))
     if (desk.tenants > 1) sharedUntil = performance.now() + sharedMs
   }
   const room = (): number => roomOf(desk, options.slots, pace.ahead(performance.now() < sharedUntil, desk.olderThan))
@@ -210,5 +211,6 @@ function claimed({ body }: Delivery): readonly Claim[] {
 async function handBack({ store, bus }: WorkerPorts, claims: readonly Claim[]): Promise<void> {
   if (claims.length === 0) return
   for (const { call } of claims) bus.emit('call:released', { ...subjectOf(call), reason: 'stopping' })
+  await Promise.allSettled(claims.map(({ entering }) => entering))
   await store.release(claims.map(({ callId, fence }) => ({ callId, fence }))).catch(() => undefined)
 }

@@ -5,8 +5,9 @@ import { createSnapshots } from '../../src/execute/snapshots.ts'
 import { createRecorder } from '../../src/record/recorder.ts'
 import type { Spool } from '../../src/record/spool.ts'
 import { createBus } from '../../src/stores/bus.ts'
-import type { AdmittedCall, CallStore, Claim, Ending } from '../../src/stores/call-store.ts'
-import { memoryCallStore } from '../../src/stores/memory.ts'
+import type { AdmittedCall, CallStore, Claim, ClaimOptions, Ending } from '../../src/stores/call-store.ts'
+import { type MemoryCallStore, memoryCallStore } from '../../src/stores/memory.ts'
+import { certainClaim } from '../../src/stores/sql/submit.ts'
 import { postgresTransport } from '../../src/transports/postgres.ts'
 import type { Transport } from '../../src/transports/transport.ts'
 import type { WorkerPorts } from '../../src/worker/ports.ts'
@@ -55,6 +56,7 @@ export async function simulate(seed: number, mutation: Mutation = {}): Promise<r
   const plain = memoryCallStore({ now: world.now })
   const store = mutation.store?.(plain) ?? plain
   const spools = new Map<string, Ending[]>()
+  const ahead: AdmittedCall[] = []
   const calls = Array.from({ length: 1 + Math.floor(world.random() * 4) }, (_, n) => someCall(world, n))
   await store.submit(calls)
   const hosts = Array.from({ length: 1 + Math.floor(world.random() * 2) }, (_, n) => `h${n}`)
@@ -80,15 +82,22 @@ export async function simulate(seed: number, mutation: Mutation = {}): Promise<r
     } else if (luck < 0.15) world.advance(Math.floor(world.random() * leaseMs))
     else if (luck < 0.17) await cancel(pick(calls, world).callId, store, ledgers)
     else if (luck < 0.25) await decide(pick(calls, world).callId, store, ledgers, world)
+    else if (luck < 0.27) ahead.push(living.get(pick(hosts, world))?.handInAhead(ahead.length) as AdmittedCall)
     else if (!(await world.step())) world.advance(100)
   }
   faults = 0
-  const done = (): boolean => calls.every(({ callId }) => ledgers.accepted.some((ending) => ending.callId === callId))
+  /** What was handed in ahead and never came in was refused. */
+  const all = (): AdmittedCall[] => [...calls, ...ahead.filter(({ callId }) => hasStarted(plain, callId))]
+  const done = (): boolean => all().every(({ callId }) => ledgers.accepted.some((ending) => ending.callId === callId))
   for (let steps = 0; steps < 3_000 && !done(); steps++) {
     if (!(await world.step()) || steps % 20 === 0) world.advance(200)
   }
   for (const process of living.values()) process.kill()
-  return broken(calls, ledgers)
+  return broken(all(), ledgers)
+}
+
+function hasStarted({ records }: MemoryCallStore, callId: string): boolean {
+  return records.audit.some((row) => row.callId === callId)
 }
 
 async function cancel(callId: string, store: CallStore, { accepted }: Ledgers): Promise<void> {
@@ -135,6 +144,8 @@ interface Parts {
 
 interface Process {
   faults: () => number
+  /** Hands in a call that changes nothing, and begins with it before the store has it. */
+  handInAhead(n: number): AdmittedCall
   kill(): void
 }
 
@@ -142,11 +153,21 @@ interface Process {
 function startProcess(actor: Actor, host: string, { world, store, spools, ledgers, mutation }: Parts): Process {
   const process: Process = {
     faults: () => 0,
+    handInAhead(n) {
+      const { key: _, slot: __, ...rest } = someCall(world, n)
+      const { delayMs: ___, deadlineMs: ____, ...call } = rest
+      const read: AdmittedCall = { ...call, callId: `a${n}`, effect: 'read' }
+      const { claims, submitted } = line.submitAhead([read], { worker: actor.name, leaseMs })
+      submitted.catch(() => undefined)
+      worker.take(claims)
+      return read
+    },
     kill() {
       actor.dead = true
     },
   }
-  const behind = gated(watched(store, ledgers), actor, world, () => process.faults())
+  const line = withLine(gated(watched(store, ledgers), actor, world, () => process.faults()))
+  const behind: CallStore = line
   const disk = spools.get(host) ?? []
   spools.set(host, disk)
   const bus = createBus()
@@ -163,10 +184,13 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
     recorder,
     leases: (news) => {
       const held = new Map<string, number>()
+      let before: ReadonlyMap<string, number> = new Map()
       const beat = async (): Promise<void> => {
         while (!actor.dead) {
           await world.gate(actor)
-          if (held.size > 0) await extendHeld(behind, leaseMs, held, news)
+          const now = new Map(held)
+          if (held.size > 0) await extendHeld(behind, leaseMs, held, news, before)
+          before = now
         }
       }
       void beat()
@@ -194,6 +218,23 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
   worker.start()
   void keepUp(behind, recorder.drain, transport, actor, world)
   return process
+}
+
+/** What is submitted ahead is on its way while the work on it begins, and an outcome comes after its call. */
+function withLine(store: CallStore) {
+  const entering = new Map<string, Promise<unknown>>()
+  return {
+    ...store,
+    submitAhead(calls: readonly AdmittedCall[], claim: ClaimOptions) {
+      const submitted = store.submit(calls, claim, { unflushed: true })
+      for (const { callId } of calls) entering.set(callId, submitted)
+      return { claims: calls.map((call) => ({ ...certainClaim(call), entering: submitted })), submitted }
+    },
+    async finish(endings: readonly Ending[]) {
+      await Promise.allSettled(endings.map(({ callId }) => entering.get(callId)))
+      return store.finish(endings)
+    },
+  }
 }
 
 /** Notes what the store accepted, as seen by the store itself. */

@@ -3,9 +3,8 @@ import pg from 'pg'
 import type { Database, Queries, Row } from '../database.ts'
 import type { Connections } from './connections.ts'
 import { isBroken, type Outcome, statementError } from './errors.ts'
-
-/** Hot statements are few and always the same text; this many are prepared on each connection. */
-const mostPrepared = 200
+import { createNames, type NameOf } from './names.ts'
+import { send } from './send.ts'
 
 /** With whose rights a statement is done: the login's own, or those of a role that the login may take on. */
 export type Role = 'none' | 'gantry_service'
@@ -16,8 +15,10 @@ export type WireQueries = Pick<Database, 'query' | 'transaction' | 'asTenant'>
  * Statements and transactions over connections that speak PostgreSQL's protocol, for each role. A connection keeps the
  * role that it was last used with, so that taking one on costs a statement once.
  */
-export function wireQueries(connections: Connections): (role: Role) => WireQueries {
-  const nameOf = createNames('gantry')
+export function wireQueries(
+  connections: Connections,
+  nameOf: NameOf = createNames('gantry'),
+): (role: Role) => WireQueries {
   const nameForTenant = createNames('gantry_tenant')
   const roles = new WeakMap<pg.Client, Role>()
   const takeAs = async (role: Role): Promise<pg.Client> => {
@@ -34,19 +35,6 @@ export function wireQueries(connections: Connections): (role: Role) => WireQueri
   }
   const asTenant = createTenantReads(connections, nameForTenant)
   return (role) => ({ ...queriesOf(connections, () => takeAs(role), nameOf), asTenant })
-}
-
-type NameOf = (sql: string) => string | undefined
-
-async function send(
-  client: pg.Client,
-  nameOf: NameOf,
-  sql: string,
-  parameters: readonly unknown[] = [],
-): Promise<pg.QueryResult> {
-  if (parameters.length === 0) return last(await client.query(sql))
-  const name = nameOf(sql)
-  return await client.query({ text: sql, values: [...parameters], ...(name === undefined ? {} : { name }) })
 }
 
 /**
@@ -128,23 +116,6 @@ function queriesOf(
         connections.give(client, state.broken)
       }
     },
-  }
-}
-
-/** Without parameters a text may hold several statements; the rows are those of the last. */
-function last(result: pg.QueryResult | pg.QueryResult[]): pg.QueryResult {
-  return Array.isArray(result) ? (result.at(-1) as pg.QueryResult) : result
-}
-
-/** Names under which connections keep prepared statements; one text has one name. */
-function createNames(start: string): NameOf {
-  const names = new Map<string, string>()
-  return (sql) => {
-    const known = names.get(sql)
-    if (known !== undefined || names.size >= mostPrepared) return known
-    const name = `${start}_${names.size}`
-    names.set(sql, name)
-    return name
   }
 }
 

@@ -1,7 +1,10 @@
-import type { Database } from '../../databases/database.ts'
+import type { Queries } from '../../databases/database.ts'
 import type { Ending } from '../call-store.ts'
 import { storable } from '../storable.ts'
+import { finishPlain, isPlain, ownAnswer } from './finish-plain.ts'
 import { holderColumns, inOrder } from './holders.ts'
+
+const longestWhy = 500
 
 /**
  * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
@@ -9,11 +12,6 @@ import { holderColumns, inOrder } from './holders.ts'
  * to: it has a while to answer there by itself before others do.
  * The row of the queue decides: whoever has locked and removed it is the only one who writes the rest.
  */
-/** How long whoever ended a call has for answering it, before a relay does. */
-const ownAnswerSeconds = 15
-
-const longestWhy = 500
-
 const finishSql = `
   with d as (
     select * from json_to_recordset($1::json) as d(
@@ -46,7 +44,7 @@ const finishSql = `
     select call_id, tenant, 'callback', callback, 0, null from ended where callback is not null
     union all
     select call_id, tenant, 'reply', reply ->> 'to', mine::integer,
-      case when mine then now() + interval '${ownAnswerSeconds} seconds' end
+      case when mine then now() + ${ownAnswer} end
     from (
       select call_id, tenant, reply::json as reply, $2 = 0 and reply::json ->> 'transport' = any ($3::text[]) as mine
       from ended where reply is not null
@@ -68,23 +66,26 @@ const finishSql = `
 
 /** Ends calls for their holders; answers those that were accepted. */
 export function finish(
-  database: Database,
+  database: Queries,
   endings: readonly Ending[],
   answers: readonly string[],
 ): Promise<readonly string[]> {
-  return end(database, endings, 0, answers)
+  const plain = endings.filter(isPlain)
+  return plain.length > 0 && plain.length === endings.length
+    ? finishPlain(database, plain, answers)
+    : end(database, endings, 0, answers)
 }
 
 /**
  * Ends calls of which an earlier statement saw that nobody holds them or may have run them; answers those of which that
  * is still so, because whoever had claimed them meanwhile would have raised their fence.
  */
-export function endUnrun(database: Database, endings: readonly Ending[]): Promise<readonly string[]> {
+export function endUnrun(database: Queries, endings: readonly Ending[]): Promise<readonly string[]> {
   return end(database, endings, 1, [])
 }
 
 async function end(
-  database: Database,
+  database: Queries,
   endings: readonly Ending[],
   unrun: 0 | 1,
   answers: readonly string[],

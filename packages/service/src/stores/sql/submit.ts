@@ -98,7 +98,8 @@ export async function submit(
   if (calls.length === 0) return []
   const rows = rowsOf(calls)
   const different = distinct(rows)
-  const entered = await enter(database, different, claim, unflushed)
+  const plain = calls.every(isPlain)
+  const entered = await enter(database, different, plain, claim, unflushed)
   const fresh = new Map(entered.map((row) => [row.call_id, row]))
   const answers = new Map<number, Submitted>()
   for (const { n, call_id: callId } of different) {
@@ -125,26 +126,35 @@ export async function submit(
 function enter(
   database: Queries,
   rows: readonly CallRow[],
+  plain: boolean,
   claim: ClaimOptions | undefined,
   unflushed: boolean,
 ): Promise<readonly Entered[]> {
   const text = JSON.stringify(rows)
-  if (claim !== undefined && rows.every(isPlain)) {
+  if (claim !== undefined && plain) {
     return database.query<Entered>(plainSql, [text, claim.worker, claim.leaseMs, unflushed])
   }
   const { worker = null, leaseMs = null, labels = {} } = claim ?? {}
   return database.query<Entered>(submitSql, [text, worker, leaseMs, JSON.stringify(labels), unflushed])
 }
 
+/**
+ * Whether a call that is claimed with its submission can only become a new one: nothing of it is left to the store to
+ * decide, and without a key nothing can stand in its way.
+ */
+export function isCertain(call: AdmittedCall): boolean {
+  return call.key === undefined && isPlain(call)
+}
+
+/** The claim that comes of such a call. */
+export function certainClaim(call: AdmittedCall): Claim {
+  return claimOf(call, null, true)
+}
+
 /** Whether it is for any worker, now, in the usual turn. */
-function isPlain({
-  priority,
-  delay_ms: delayMs,
-  deadline_ms: deadlineMs,
-  slot_key: slot,
-  placement,
-}: CallRow): boolean {
-  return priority === 0 && !(delayMs > 0) && deadlineMs === undefined && slot === undefined && placement === undefined
+function isPlain({ priority, delayMs = 0, deadlineMs, slot, placement }: AdmittedCall): boolean {
+  const inTurn = (priority ?? 0) === 0 && !(delayMs > 0)
+  return inTurn && deadlineMs === undefined && slot === undefined && placement === undefined
 }
 
 /** A call that is there already, or stands in the way of this one. */
@@ -172,13 +182,18 @@ export async function flush(database: Queries, callId: string): Promise<boolean>
 
 function newCall(given: AdmittedCall, row: Entered, unflushed: boolean): Submitted {
   const { callId } = given
-  if (!row.leased) return { kind: 'new', callId }
+  return row.leased
+    ? { kind: 'new', callId, claim: claimOf(given, row.deadline_ms, unflushed) }
+    : { kind: 'new', callId }
+}
+
+function claimOf(given: AdmittedCall, deadlineMs: number | null, unflushed: boolean): Claim {
+  const { callId } = given
   const call = withoutTimes(given)
   const past = { deliveries: 1, faults: 0, rests: 0, lost: 0, deaths: 0, begun: false }
   const fresh = { callId, fence: 1, call, ...past, cancelled: false }
   const plain: Claim = unflushed ? { ...fresh, unflushed } : fresh
-  const claim: Claim = row.deadline_ms === null ? plain : { ...plain, deadlineMs: row.deadline_ms }
-  return { kind: 'new', callId, claim }
+  return deadlineMs === null ? plain : { ...plain, deadlineMs }
 }
 
 /** What was counted from its submission means nothing to whoever has claimed it. */

@@ -1,0 +1,82 @@
+import type pg from 'pg'
+import type { Line, Row } from '../database.ts'
+import { connectError, isBroken, statementError } from './errors.ts'
+import type { NameOf } from './names.ts'
+import { send } from './send.ts'
+
+export interface LineOptions {
+  /** A connection that sends statements without waiting for the answers of those before. */
+  readonly open: () => pg.Client
+  /** What is done on it before anybody uses it. */
+  readonly prepare: (client: pg.Client) => Promise<unknown>
+  readonly nameOf: NameOf
+}
+
+export interface ClosableLine extends Line {
+  /** Lets what was sent be answered, and opens no more. */
+  close(): Promise<void>
+}
+
+/** What is still unanswered at `close` may go on for so long. */
+const graceMs = 5_000
+/** A server that cannot be reached is not asked more often. */
+const pauseMs = 1_000
+
+/**
+ * It is *shut* until somebody asks whether it is ready; then it is *opening*, and *ready* once it is prepared. When it
+ * breaks, all that was sent is rejected and it is shut; whoever asks next opens it again, unless that failed just now.
+ */
+export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine {
+  let opening: Promise<void> | undefined
+  let client: pg.Client | undefined
+  let notBefore = Number.NEGATIVE_INFINITY
+  let closed = false
+
+  const leave = (left: pg.Client): void => {
+    if (client === left) client = undefined
+    left.connection.stream.destroy()
+  }
+  const connect = async (): Promise<void> => {
+    const made = open()
+    // Whoever uses the connection hears of its end by his statement; without this an idle one would end the process.
+    made.on('error', () => {})
+    made.once('end', () => leave(made))
+    try {
+      await made.connect()
+      await prepare(made)
+      if (closed) leave(made)
+      else client = made
+    } catch {
+      notBefore = performance.now() + pauseMs
+      leave(made)
+    } finally {
+      opening = undefined
+    }
+  }
+  return {
+    get ready() {
+      if (client === undefined && !closed && performance.now() >= notBefore) opening ??= connect()
+      return client !== undefined
+    },
+    async query<R extends Row>(sql: string, parameters?: readonly unknown[]) {
+      const taken = client
+      if (taken === undefined) throw connectError(new Error('The line is not open.'))
+      try {
+        return (await send(taken, nameOf, sql, parameters)).rows as R[]
+      } catch (error) {
+        if (isBroken(error)) leave(taken)
+        throw statementError(error, 'unknown')
+      }
+    },
+    async close() {
+      closed = true
+      await opening
+      const last = client
+      if (last === undefined) return
+      client = undefined
+      const late = setTimeout(leave, graceMs, last)
+      await last.end()
+      clearTimeout(late)
+    },
+  }
+}

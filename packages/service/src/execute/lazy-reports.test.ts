@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Report } from '@gantry/contract'
+import { lazyReports } from './lazy-reports.ts'
+
+const log = (message: string): Report => ({ kind: 'log', level: 'info', message })
+
+function writer() {
+  const done: string[] = []
+  const open = () => ({
+    report: (report: Report) => void done.push(report.kind === 'log' ? report.message : report.kind),
+    end: async () => void done.push('end'),
+  })
+  return { done, open }
+}
+
+test('a call that reports nothing opens nothing, and waits for nothing at its end', async () => {
+  const events = writer()
+  await lazyReports({ callId: 'c', fence: 1, entering: new Promise(() => {}) }, events).end()
+  assert.deepEqual(events.done, [])
+})
+
+test('what a call reports before the store has it is written once it has, in order, and before its end', async () => {
+  const events = writer()
+  const entering = Promise.withResolvers<void>()
+  const reports = lazyReports({ callId: 'c', fence: 1, entering: entering.promise }, events)
+  void reports.report(log('a'))
+  void reports.report(log('b'))
+  assert.deepEqual(events.done, [])
+  entering.resolve()
+  await reports.end()
+  assert.deepEqual(events.done, ['a', 'b', 'end'])
+})
+
+test('of a call that the store has, a report is written at once', () => {
+  const events = writer()
+  void lazyReports({ callId: 'c', fence: 1 }, events).report(log('a'))
+  assert.deepEqual(events.done, ['a'])
+})
+
+test('what a call reports that never gets into the store is lost, and its end does not fail', async () => {
+  const events = writer()
+  const reports = lazyReports({ callId: 'c', fence: 1, entering: Promise.reject(new Error('away')) }, events)
+  void reports.report(log('a'))
+  await reports.end()
+  assert.deepEqual(events.done, [])
+})
