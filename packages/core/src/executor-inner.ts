@@ -18,8 +18,9 @@ export interface InnerParts extends Pick<Executor, 'search' | 'describe' | 'tool
 
 /** The doors for programs: like those for callers, but that their options come from us and need no check. */
 export function createInner(ports: Ports, parts: InnerParts): InnerDoors {
-  const run: InnerDoors['run'] = async (tool, args, { identity, place, callId, ...options }): Promise<Result> => {
-    const request = requestOf(tool, args, options, callId, identity, { place })
+  const run: InnerDoors['run'] = (tool, args, options): Promise<Result> => {
+    // The options are passed on as they are, because a copy of them for every call of a program would cost it.
+    const request = requestOf(tool, args, options, options.callId, options.identity, options)
     return parts.isClosed() ? refuseCall(request, ports, closed()) : runCall(request, ports)
   }
   return {

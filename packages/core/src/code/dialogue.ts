@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type ErrorInfo, ToolError } from '@gantry/contract'
+import { type ErrorInfo, type Json, ToolError } from '@gantry/contract'
 import type { InnerAsk, InnerNames, InnerOutcome, ProgramJournal, Told } from '../backends/program-journal.ts'
 import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '../runtimes/runtime.ts'
 import { createPace } from './pace.ts'
@@ -182,17 +182,19 @@ function fingerprintOf({ kind, text }: ProgramQuestion): string {
 }
 
 function answerOf(number: number, outcome: InnerOutcome, atMs: number | undefined): ProgramAnswer {
-  const time = atMs === undefined ? {} : { nowMs: atMs }
-  if (outcome.kind === 'value') return { number, ok: true, text: JSON.stringify(outcome.value), ...time }
-  if (outcome.kind === 'error') return { ...errorAnswer(number, outcome.error), ...time }
-  const { output, error } = outcome.result
-  if (error === undefined) return { number, ok: true, text: JSON.stringify(output), ...time }
-  return { ...errorAnswer(number, error), ...time }
+  const error = outcome.kind === 'error' ? outcome.error : outcome.kind === 'result' ? outcome.result.error : undefined
+  const ok = error === undefined
+  const text = ok ? JSON.stringify(outputOf(outcome)) : errorText(error)
+  return atMs === undefined ? { number, ok, text } : { number, ok, text, nowMs: atMs }
 }
 
-function errorAnswer(number: number, { code, message, retryable, effect, details }: ErrorInfo): ProgramAnswer {
-  const shown = { code, message, retryable, effect, ...(details === undefined ? {} : { details }) }
-  return { number, ok: false, text: JSON.stringify(shown) }
+function outputOf(outcome: InnerOutcome): Json {
+  if (outcome.kind === 'value') return outcome.value
+  return outcome.kind === 'result' ? outcome.result.output : null
+}
+
+function errorText({ code, message, retryable, effect, details }: ErrorInfo): string {
+  return JSON.stringify({ code, message, retryable, effect, ...(details === undefined ? {} : { details }) })
 }
 
 function diverged(before: Told, { number, kind, text }: ProgramQuestion, fingerprint: string): ToolError {

@@ -35,24 +35,39 @@ export async function perform(
   asked: Asked,
   names: InnerNames = {},
 ): Promise<InnerOutcome> {
-  const { depthLeft, takeCall } = performer.budget.place
-  let calls = 0
-  const place: ProgramPlace = {
+  const place = placeIn(performer.budget.place)
+  // A call goes the shortest way, because most questions are calls, and each promise between costs them a twentieth.
+  if (asked.kind === 'call') {
+    const result = await call(performer, number, asked, names, place)
+    performer.reporter.called(number, asked.tool, result, false)
+    return place.calls === 0 ? { kind: 'result', result } : { kind: 'result', result, calls: place.calls }
+  }
+  const outcome = await performOther({ ...performer, place }, number, asked, names)
+  return place.calls === 0 ? outcome : { ...outcome, calls: place.calls }
+}
+
+/** The place of one question, which counts its calls. */
+function placeIn({ depthLeft, takeCall }: ProgramPlace): ProgramPlace & { readonly calls: number } {
+  const place = {
     depthLeft,
+    calls: 0,
     takeCall(count = 1) {
-      calls += count
+      place.calls += count
       takeCall(count)
     },
   }
-  const outcome = await performAt({ ...performer, place }, number, asked, names)
-  return calls === 0 ? outcome : { ...outcome, calls }
+  return place
 }
 
 /** A performer for one question, whose calls are counted by its place. */
 type Placed = Performer & { readonly place: ProgramPlace }
 
-async function performAt(performer: Placed, number: number, asked: Asked, names: InnerNames): Promise<InnerOutcome> {
-  if (asked.kind === 'call') return { kind: 'result', result: await call(performer, number, asked, names) }
+async function performOther(
+  performer: Placed,
+  number: number,
+  asked: Exclude<Asked, { kind: 'call' }>,
+  names: InnerNames,
+): Promise<InnerOutcome> {
   try {
     return await other(performer, number, asked, names)
   } catch (error) {
@@ -62,13 +77,14 @@ async function performAt(performer: Placed, number: number, asked: Asked, names:
   }
 }
 
-async function call(
-  { context, inner, place, reporter, signal, writeBack }: Placed,
+function call(
+  { context, inner, signal, writeBack }: Performer,
   number: number,
   { tool, args }: Extract<Asked, { kind: 'call' }>,
   names: InnerNames,
+  place: ProgramPlace,
 ): Promise<Result> {
-  const result = await inner.run(tool, args, {
+  return inner.run(tool, args, {
     identity: context.identity,
     signal,
     traceparent: context.traceparent,
@@ -78,8 +94,6 @@ async function call(
     writeBack: names.writeBack ?? writeBack,
     program: names.program,
   })
-  reporter.called(number, tool, result, false)
-  return result
 }
 
 async function other(

@@ -98,21 +98,38 @@ async function writeAll(
   { callId, fence }: Holder,
   rows: readonly Written[],
 ): Promise<readonly boolean[]> {
-  const [row] = await database.query<HeldRow>(writeSql, [callId, fence, JSON.stringify(rows)])
+  const [one] = rows
+  const [row] =
+    one !== undefined && rows.length === 1
+      ? await database.query<HeldRow>(writeOneSql, [callId, fence, one.entry, one.state, one.result])
+      : await database.query<HeldRow>(writeSql, [callId, fence, JSON.stringify(rows)])
   return rows.map(() => row?.held === true)
 }
 
 // The lock keeps others from claiming the call between the look at the fence and the commit.
 const heldSql = 'held as (select call_id, fence from queue where call_id = $1 and fence = $2 for share)'
 
+const endsStaySql = `
+    on conflict (call_id, entry) do update
+    set state = excluded.state, fence = excluded.fence, result = excluded.result
+    where journal.state = 'begun'`
+
 const writeSql = `
   with ${heldSql}, written as (
     insert into journal (call_id, entry, state, fence, result)
     select held.call_id, d.entry, d.state, held.fence, d.result
     from held cross join json_to_recordset($3::json) as d(entry text, state text, result text)
-    on conflict (call_id, entry) do update
-    set state = excluded.state, fence = excluded.fence, result = excluded.result
-    where journal.state = 'begun'
+    ${endsStaySql}
+  )
+  select exists (select from held) as held`
+
+// Calls one after the other have one entry at a time, which need not be read out of a list.
+const writeOneSql = `
+  with ${heldSql}, written as (
+    insert into journal (call_id, entry, state, fence, result)
+    select held.call_id, $3::text, $4::text, held.fence, $5::text
+    from held
+    ${endsStaySql}
   )
   select exists (select from held) as held`
 

@@ -13,8 +13,11 @@ export const gatewayModule = String.raw`(given) => {
   const open = [undefined]
   const then = Promise.prototype.then
   const OwnError = Error
+  const OwnPromise = Promise
+  const { captureStackTrace } = Error
   const most = { questions: 20000, characters: 67108864 }
-  let asked = []
+  const asked = []
+  const restHeads = { p: 'p\n', f: 'f\n', r: 'r\n' }
   let [count, characters, state, last] = [0, 0, 'p', undefined]
   const settle = (how) => (value) => {
     if (state === 'p') [state, last] = [how, value]
@@ -26,71 +29,103 @@ export const gatewayModule = String.raw`(given) => {
       this.code = code
       this.retryable = retryable === true
       if (details !== undefined) this.details = details
-      if (place !== undefined) this.stack = place.stack
+      if (place !== undefined) this.stack = place
     }
   }
   Object.defineProperty(ToolError.prototype, 'name', { value: 'ToolError', writable: true, configurable: true })
 
-  const ask = (kind, text, place = placeOf()) => {
-    characters += text.length
-    if (asked.length >= most.questions || characters > most.characters) throw new RangeError('too much is asked at once')
-    asked.push(kind + ' ' + text)
-    const number = ++count
-    return new Promise((resolve, reject) => {
-      open[number] = { resolve, reject, place }
-    })
+  let [lastResolve, lastReject] = []
+  /** One for all questions, because a function of its own for each would take a tenth of the time of a promise. */
+  const hold = (resolve, reject) => {
+    lastResolve = resolve
+    lastReject = reject
   }
-  /** Where the program asks; more of its stack would take longer than all the rest of a call. */
-  const placeOf = () => {
+  /** Asks with a line of so much text besides its kind. */
+  const put = (line, length, place) => {
+    characters += length
+    if (asked.length >= most.questions || characters > most.characters) throw new RangeError('too much is asked at once')
+    asked.push(line)
+    const promise = new OwnPromise(hold)
+    open[++count] = { resolve: lastResolve, reject: lastReject, place }
+    return promise
+  }
+  const ask = (kind, text) => put(kind + ' ' + text, text.length, placeOf(ask))
+  const noted = {}
+  /**
+   * Where the program asks by a function: the two places that called that. Every further one would take longer than all
+   * else here, and so does an error with places of our own, which nobody wants to see.
+   */
+  const placeOf = (door) => {
     const limit = OwnError.stackTraceLimit
-    OwnError.stackTraceLimit = 4
-    const place = new OwnError()
+    OwnError.stackTraceLimit = 2
+    captureStackTrace(noted, door)
     OwnError.stackTraceLimit = limit
-    return place
+    return noted.stack
   }
   const { getPrototypeOf, keys } = Object
   const plain = Object.prototype
-  const heads = Object.create(null)
-  /** Writes an object of texts and numbers, as most arguments are, in a third of the time; undefined for any other. */
-  const flatText = (value) => {
+  /** By name, as the first member begins and as later ones do. */
+  const firstHeads = Object.create(null)
+  const laterHeads = Object.create(null)
+  /**
+   * Writes an object of texts and numbers, as most arguments are, in a third of the time; undefined for any other. It
+   * stands between what is before it and an end that begins with its own, because each text that is joined costs.
+   */
+  const flatText = (before, value, end) => {
     if (typeof value !== 'object' || value === null || getPrototypeOf(value) !== plain) return undefined
-    let text = ''
     const names = keys(value)
     const { length } = names
+    if (length === 0) return before + '{' + end
+    let text = before
+    let heads = firstHeads
     for (let index = 0; index < length; index++) {
       const key = names[index]
       const member = value[key]
-      const kind = typeof member
       let head = heads[key]
-      if (head === undefined) heads[key] = head = ',' + stringify(key) + ':'
-      if (kind === 'number' && member - member === 0 || kind === 'boolean') text += head + member
-      else if (kind === 'string') text += head + stringify(member)
+      if (head === undefined) heads[key] = head = (index === 0 ? '{' : ',') + stringify(key) + ':'
+      if (typeof member === 'number') {
+        if (member - member !== 0) return undefined
+        text += head + member
+      } else if (typeof member === 'string') text += head + stringify(member)
+      else if (typeof member === 'boolean') text += head + member
       else return undefined
+      heads = laterHeads
     }
-    return length === 0 ? '{}' : '{' + text.slice(1) + '}'
+    return text + end
   }
-  const textOf = (value, what) => {
-    const text = flatText(value) ?? stringify(value, strict)
+  const anyText = (value, what) => {
+    const text = stringify(value, strict)
     if (text === undefined) throw new TypeError(what + ' must be JSON')
     return text
   }
-  const call = (quoted, args, place) => ask('call', '{"tool":' + quoted + ',"args":' + textOf(args === undefined ? {} : args, 'the arguments') + '}', place)
-  const run = (tool, args) => call(textOf(String(tool)), args, placeOf())
+  const textOf = (value, what) => flatText('', value, '}') ?? anyText(value, what)
+  const callHead = (quoted) => 'call {"tool":' + quoted + ',"args":'
+  const kindLength = 'call '.length
+  const call = (head, args, place) => {
+    const given = args === undefined ? {} : args
+    const line = flatText(head, given, '}}') ?? head + anyText(given, 'the arguments') + '}'
+    return put(line, line.length - kindLength, place)
+  }
+  const run = (tool, args) => call(callHead(textOf(String(tool))), args, placeOf(run))
   const reserved = new Set(['then', 'toJSON'])
+  const { defineProperty } = Reflect
+  /** An object that makes its members when they are first looked for; what is there is found without asking its prototype. */
   const named = (make) => {
-    const made = Object.create(null)
-    return new Proxy(Object.freeze(Object.create(null)), {
+    const made = Object.create(new Proxy(Object.freeze(Object.create(null)), {
       get(_, name) {
-        const known = made[name]
-        if (known !== undefined || typeof name !== 'string' || reserved.has(name)) return known
-        made[name] = make(name)
-        return made[name]
+        if (typeof name !== 'string' || reserved.has(name)) return undefined
+        const value = make(name)
+        defineProperty(made, name, { __proto__: null, value })
+        return value
       },
-    })
+      set: () => false,
+    }))
+    return made
   }
   const tools = named((namespace) => named((name) => {
-    const quoted = stringify(namespace + ':' + name)
-    return (args) => call(quoted, args, placeOf())
+    const head = callHead(stringify(namespace + ':' + name))
+    const tool = (args) => call(head, args, placeOf(tool))
+    return tool
   }))
   const timeText = (ms) => '{"ms":' + Math.min(ms, Number.MAX_SAFE_INTEGER) + '}'
   const sleep = (ms) => {
@@ -152,8 +187,8 @@ export const gatewayModule = String.raw`(given) => {
     },
     rest() {
       if (asked.length === 0) return state
-      const said = state + '\n' + (asked.length === 1 ? asked[0] : asked.join('\n'))
-      asked = []
+      const said = restHeads[state] + (asked.length === 1 ? asked[0] : asked.join('\n'))
+      asked.length = 0
       characters = 0
       return said
     },

@@ -245,6 +245,58 @@ test('an uncaught error of a tool has the place of its call', async () => {
   assert.deepEqual([fault?.name, fault?.message, fault?.line, fault?.error], ['ToolError', 'no', 2, error])
 })
 
+test('the stack of an error of a tool has the places of the program, nearest first, and a limit of its own stays', async () => {
+  const error = { code: 'DENIED', message: 'no', retryable: false }
+  const code = `Error.stackTraceLimit = 7
+    const inner = (ask) => ask()
+    const asks = [() => tools.a.b(), () => run('a:b'), () => search('x')]
+    const stacks = []
+    for (const ask of asks) await inner(ask).catch(({ stack }) => stacks.push(stack))
+    return [Error.stackTraceLimit, ...stacks]`
+  const { value } = await run(code, (questions, answer) => {
+    for (const { number } of questions) answer({ number, ok: false, text: JSON.stringify(error) })
+  })
+  const [limit, ...stacks] = value as (number | string)[]
+  const lines = stacks.map((stack) => [...String(stack).matchAll(/main\.js:(\d+)/g)].map(([, line]) => Number(line)))
+  assert.deepEqual([limit, lines], [7, [[3, 2], [3, 2], [3]]])
+})
+
+test('tools are the same whenever they are looked for, and nothing can be put in their place', async () => {
+  const { value } = await run(
+    `Object.prototype.get = () => 'bent'
+     const { b } = tools.a
+     for (const change of [() => { tools.a = 1 }, () => { tools.a.b = 1 }, () => { tools.c = 1 }, () => { delete tools.a }]) {
+       try { change() } catch (error) { if (!(error instanceof TypeError)) throw error }
+     }
+     const same = [tools.a === tools.a, tools.a.b === b, tools.c === tools.c]
+     return [same, Object.keys(tools), [tools.then, tools[Symbol.iterator]].map(String), await tools.a.b({ x: 1 }), await tools.c.d()]`,
+    echo,
+  )
+  const told = [
+    { tool: 'a:b', args: { x: 1 } },
+    { tool: 'c:d', args: {} },
+  ]
+  assert.deepEqual(value, [[true, true, true], [], ['undefined', 'undefined'], ...told])
+})
+
+test('arguments are written as JSON writes them, so that a journal of any time knows them again', async () => {
+  const values = [
+    ...[{}, { a: 1 }, { a: -0, b: 1e21, c: 0.1, d: -5 }, { t: true, f: false }, { s: 'é " \\ \n \u2028 🚀', '': '' }],
+    ...[{ 'a"b': 1, a: 'x' }, { a: null, b: [1, { c: 'd' }] }, { 2: 'two', 1: 'one', x: 0 }, [1, 'a'], 'text', 5, null],
+  ]
+  const texts: string[] = []
+  const code = `for (const value of ${JSON.stringify(values)}) await tools.a.b(value)
+    await tools.a.b({ a: 1, b: NaN })`
+  const { fault } = await run(code, (questions, answer) => {
+    for (const { number, text } of questions) {
+      texts.push(text)
+      answer({ number, ok: true, text: 'null' })
+    }
+  })
+  const written = values.map((value) => `{"tool":"a:b","args":${JSON.stringify(value)}}`)
+  assert.deepEqual([texts, fault?.message], [written, 'NaN is not a JSON number'])
+})
+
 test('code that the parser of TypeScript falls over leaves none of that to the next program', async () => {
   const deep = '['.repeat(3_000)
   for (const language of ['javascript', 'typescript']) {

@@ -46,20 +46,32 @@ export function createRaw({ quickjs, memory }: Engine, context: QuickJSContext):
 
   /** A memory that grows leaves its buffer for another, and the old one is empty then. */
   let bytes = Buffer.from(memory.buffer)
+  let roomView = Buffer.from(memory.buffer, room, roomBytes)
   const view = (): Buffer => {
-    if (bytes.length === 0) bytes = Buffer.from(memory.buffer)
+    if (bytes.length === 0) {
+      bytes = Buffer.from(memory.buffer)
+      roomView = Buffer.from(memory.buffer, room, roomBytes)
+    }
     return bytes
+  }
+  const longText = (text: string): number => {
+    const most = text.length * 3
+    const at = module._malloc(most + 1)
+    if (at === 0) return 0
+    const end = at + view().write(text, at, most, 'utf8')
+    view()[end] = 0
+    const value = below.QTS_NewString(ctx, at)
+    module._free(at)
+    return value
   }
   const newText = (text: string): number => {
     // No UTF-8 is longer than three bytes for each unit, so that most texts need not be measured.
-    const most = text.length * 3 + 1
-    const at = most <= roomBytes ? room : module._malloc(most)
-    if (at === 0) return 0
-    const end = at + view().write(text, at, most - 1, 'utf8')
-    view()[end] = 0
-    const value = below.QTS_NewString(ctx, at)
-    if (at !== room) module._free(at)
-    return value
+    if (text.length * 3 >= roomBytes) return longText(text)
+    view()
+    // Written to a buffer of its own, because Node looks long at whatever says where in one it is to write.
+    const end = roomView.write(text)
+    roomView[end] = 0
+    return below.QTS_NewString(ctx, room)
   }
   const isError = (value: number): boolean => {
     const error = below.QTS_ResolveException(ctx, value)

@@ -15,12 +15,21 @@ export function readRest(
   written: string,
   last: number,
 ): { readonly told: number; readonly questions: readonly ProgramQuestion[] } {
-  const [head = '', ...lines] = written.split('\n')
-  const questions = lines.map((line, index) => {
-    const space = line.indexOf(' ')
-    return { number: last + index + 1, kind: line.slice(0, space), text: line.slice(space + 1) }
-  })
-  return { told: Number.parseInt(head, 10), questions }
+  const questions: ProgramQuestion[] = []
+  for (let at = written.indexOf('\n'); at >= 0; ) {
+    const next = written.indexOf('\n', at + 1)
+    // Nothing is looked for beyond a line, because a program may have found the way to write lines of its own.
+    const line = written.slice(at + 1, next < 0 ? undefined : next)
+    questions.push(questionOf(line, last + questions.length + 1))
+    at = next
+  }
+  // The number ends where the first question begins.
+  return { told: Number.parseInt(written, 10), questions }
+}
+
+function questionOf(line: string, number: number): ProgramQuestion {
+  const space = line.indexOf(' ')
+  return { number, kind: line.slice(0, space), text: line.slice(space + 1) }
 }
 
 /** `run time number 1 text`; the time may be missing. */

@@ -21,14 +21,14 @@ export interface Line {
   readonly stopped: boolean
 }
 
-/** Calls and chains. */
-const isOwed = (question: string): boolean => question.startsWith('ca') || question.startsWith('ch')
+/** Whether a call or a chain is asked for at a place of a text; characters are compared, because this is done for each question. */
+const isOwed = (said: string, at: number): boolean => said[at] === 'c' && (said[at + 1] === 'a' || said[at + 1] === 'h')
 
 /** So many characters of questions are kept while there are answers to tell; more are handed over before the next one. */
 const mostTaken = 1_048_576
 
-/** So long the thread looks for its answer before it sleeps. */
-const lookMs = 0.1
+/** So long the thread looks for its answer before it sleeps: about as long as it takes to sleep and be woken. */
+const lookMs = 0.05
 
 /**
  * The line of one run. The thread has nothing to do but to wait, so it looks for its answer, and then sleeps on the count
@@ -54,7 +54,9 @@ export function createLine(run: number, start: ThreadStart, wake: () => void, no
     if (patience.looks()) {
       const end = now() + lookMs
       while (Atomics.load(counts, written) === seen && now() < end);
-      patience.learn(Atomics.load(counts, written) !== seen)
+      const paid = Atomics.load(counts, written) !== seen
+      patience.learn(paid)
+      if (paid) return
     }
     const ms = until - now()
     if (ms > 0) Atomics.wait(counts, written, seen, ms)
@@ -70,22 +72,24 @@ export function createLine(run: number, start: ThreadStart, wake: () => void, no
       const answer = readAnswer(received)
       // What an earlier run did not wait for may still lie here.
       if (answer.run !== run) continue
+      if (!isAnswer(answer)) {
+        stopped = true
+        return undefined
+      }
       const { number } = answer
-      stopped ||= number === undefined
-      if (number === undefined) return undefined
       const wasOwed = open.get(number)
       if (wasOwed === undefined) throw new Error(`The host answered question ${number}, which is not open.`)
       open.delete(number)
       told += 1
       if (wasOwed) owed -= 1
-      return { ...answer, number }
+      return answer
     }
   }
   return {
     take(said) {
       taken += said.slice(1)
       for (let at = said.indexOf('\n'); at >= 0; at = said.indexOf('\n', at + 1)) {
-        const isCall = isOwed(said.slice(at + 1, at + 3))
+        const isCall = isOwed(said, at + 1)
         last += 1
         open.set(last, isCall)
         if (isCall) owed += 1
@@ -117,4 +121,9 @@ export function createLine(run: number, start: ThreadStart, wake: () => void, no
       return stopped
     },
   }
+}
+
+/** One without a number asks the run to end. */
+function isAnswer(written: WrittenAnswer): written is LineAnswer {
+  return written.number !== undefined
 }

@@ -29,13 +29,14 @@ export function createMailbox(): Mailbox {
 
 /** Puts a text in; false when there is no place for it yet. Whoever sleeps on the count of the written is woken. */
 export function createWriter({ counts, lengths, texts }: Mailbox, port: MessagePort): (text: string) => boolean {
-  const bytes = Buffer.from(texts.buffer)
+  // One for each place, because Node looks long at whatever says where in a buffer it is to write.
+  const rooms = Array.from({ length: places }, (_, place) => Buffer.from(texts.buffer, place * placeBytes, placeBytes))
   return (text) => {
     const count = Atomics.load(counts, written)
     if (((count - Atomics.load(counts, read)) | 0) >= places) return false
     const place = (count >>> 0) % places
     // No UTF-8 is longer than three bytes for each unit, so that most texts need not be measured.
-    if (text.length * 3 <= placeBytes) lengths[place] = bytes.write(text, place * placeBytes, placeBytes, 'utf8')
+    if (text.length * 3 <= placeBytes) lengths[place] = rooms[place]?.write(text) ?? 0
     else {
       port.postMessage(text)
       lengths[place] = byPort

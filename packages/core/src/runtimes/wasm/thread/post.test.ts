@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { performance } from 'node:perf_hooks'
 import { test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { ProgramAnswer, ProgramQuestion } from '../../runtime.ts'
 import { createLine, type Line } from './line.ts'
@@ -36,7 +38,16 @@ function opened() {
         post.tell(writeAnswer(run, given))
       }
       const gateway = { ask: (questions: readonly ProgramQuestion[]) => void asked.push(...questions) }
-      const asking: Asking = { gateway, answer, fail: assert.ifError, asked: 0, given: 0, held: [], heldBytes: 0 }
+      const asking: Asking = {
+        gateway,
+        answer,
+        fail: assert.ifError,
+        asked: 0,
+        given: 0,
+        told: -1,
+        held: [],
+        heldBytes: 0,
+      }
       running = asking
       return { line, answer }
     },
@@ -108,6 +119,25 @@ test('what is asked while answers are there is handed on at the rest after them,
       [5 + index * 2, long],
     ]),
   )
+  close()
+})
+
+test('nobody looks for questions of a program that was told all it was given and waits; who sleeps is woken', async (t) => {
+  // No look is ever over because it took too long.
+  t.mock.method(performance, 'now', () => 0)
+  const { begin, rest, asked, post, close } = opened()
+  const { line, answer } = begin()
+  rest(line, saying(1))
+  for (let number = 1; number <= 3; number += 1) {
+    const [question] = asked.splice(0)
+    assert.equal(question?.number, number)
+    answer(answerTo({ number, kind: 'sleep', text: '{}' }))
+    await turn()
+    assert.equal(Atomics.load(post.start.watched, 0), 1, 'while an answer is on its way')
+    assert.equal(line.next()?.number, number)
+    rest(line, saying(1))
+    while (Atomics.load(post.start.watched, 0) === 1) await turn()
+  }
   close()
 })
 

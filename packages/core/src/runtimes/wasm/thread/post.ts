@@ -1,3 +1,5 @@
+// The global of this name is a getter, and the time is read in every turn of the event loop.
+import { performance } from 'node:perf_hooks'
 import { MessageChannel } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
 import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '../../runtime.ts'
@@ -29,6 +31,8 @@ export interface Asking {
   /** How many questions it has asked, and answers it was given. */
   asked: number
   given: number
+  /** How many of those it had been told when it last rested. */
+  told: number
   /** Asked at a rest that was none, because an answer was on its way. */
   held: readonly ProgramQuestion[]
   /** What they take, each counted with something for itself. */
@@ -92,10 +96,17 @@ export function createPost(running: () => Asking | undefined): Post {
     }
     setImmediate(collect)
   }
+  /** A program that rests and was told all that it was given asks nothing before its next answer. */
+  const isQuiet = (): boolean => {
+    const asking = running()
+    return asking === undefined || asking.told === asking.given
+  }
   /** Looks once in each turn of the event loop, so that nobody waits for this. */
   const watch = (): void => {
+    // Asked before anything is handed on, because what that leads to has not happened by then.
+    const looks = !isQuiet() && performance.now() - answered < lookMs
     collect()
-    if (performance.now() - answered < lookMs) return void setImmediate(watch)
+    if (looks) return void setImmediate(watch)
     patience.learn(isAsked)
     watching = false
     Atomics.store(watched, 0, 0)
@@ -133,6 +144,7 @@ export function createPost(running: () => Asking | undefined): Post {
 function handOn(said: string, asking: Asking, gateway: ProgramGateway): number {
   const { told, questions } = readRest(said, asking.asked)
   asking.asked += questions.length
+  asking.told = told
   const all = asking.held.length === 0 ? questions : [...asking.held, ...questions]
   const isHeld = told < asking.given
   asking.held = isHeld ? all : []

@@ -138,6 +138,7 @@ export function startThread(): Thread {
         run,
         asked: 0,
         given: 0,
+        told: -1,
         held: [],
         heldBytes: 0,
         done: promise.catch(() => undefined),
