@@ -74,10 +74,10 @@ test('a call is pinned to the tool as it is, with its effect class and its slot'
 
 test('the fingerprint is of what is asked for, whatever the order of its keys', async () => {
   const prints = await Promise.all([
-    take({ args: { sum: 1, note: 'x' } }),
+    take({ args: { sum: 1, note: 'x' }, idempotencyKey: 'k' }),
     take({ args: { note: 'x', sum: 1 }, idempotencyKey: 'other', priority: 9 }),
-    take({ args: { sum: 2, note: 'x' } }),
-    take({ args: { sum: 1, note: 'x' }, tool: 'bank:pay:2.1.0' }),
+    take({ args: { sum: 2, note: 'x' }, idempotencyKey: 'k' }),
+    take({ args: { sum: 1, note: 'x' }, tool: 'bank:pay:2.1.0', idempotencyKey: 'k' }),
   ])
   const [one, same, args, tool] = prints.map(({ fingerprint }) => fingerprint)
   assert.equal(same, one)

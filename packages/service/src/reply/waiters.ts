@@ -19,6 +19,8 @@ export interface Waiters {
    */
   expected(callId: string, caller: Caller): { readonly outcome: Outcome | undefined } | undefined
   wait(callId: string, ms: number, signal: AbortSignal): Promise<Outcome | undefined>
+  /** Whether the one who was expected waits, or has not come yet; before the outcome he knows nothing of the call. */
+  awaits(callId: string): boolean
   /** An outcome that is known here. */
   tell(callId: string, outcome: Outcome): void
   /** Calls that ended elsewhere; those that are waited for are read. */
@@ -91,6 +93,7 @@ export function createWaiters(read: (callIds: readonly string[]) => Promise<Read
         those.add(settle)
         if (signal.aborted) giveUp()
       }),
+    awaits: (callId) => waiting.has(callId) || expected.has(callId),
     tell,
     ended(callIds) {
       // Who comes too late to hear of it, and was told nothing, reads it himself.

@@ -172,6 +172,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
+        // Others may wait for a call that was handed in again under its key, or that is flushed because its caller was told of it.
+        awaits: ({ callId, call, unflushed }) => unflushed === true && call.key === undefined && waiters.awaits(callId),
         reply: ({ callId, call }, { result }) => {
           waiters.tell(callId, result)
           if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)

@@ -47,10 +47,11 @@ export interface WorkParts {
   /** The arguments or the chain of a call. */
   readonly payload: (claim: Claim, signal: AbortSignal) => Promise<unknown>
   readonly govern: WorkerPorts['govern']
+  readonly awaits: NonNullable<WorkerPorts['awaits']>
   readonly reply: WorkerPorts['reply']
 }
 
-const mostAhead = 500
+const mostAhead = 1_000
 
 /** A worker on the real parts. */
 export function composeWorker(parts: WorkParts): Worker {
@@ -76,6 +77,7 @@ export function composeWorker(parts: WorkParts): Worker {
       begin: (holder) => beginning.add(holder),
       execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),
       govern: parts.govern,
+      awaits: parts.awaits,
       reply: parts.reply,
       now: () => new Date(),
       random: Math.random,

@@ -54,3 +54,24 @@ test('as many batches as are allowed are done at once', async () => {
   await Promise.all([1, 2, 3, 4, 5, 6].map((item) => batch.add(item)))
   assert.equal(most, 3)
 })
+
+test('the first item after a rest does not wait for the turn to end; what comes while it is done does', async () => {
+  const batches: number[][] = []
+  const batch = createBatch<number, number>(
+    async (items) => {
+      batches.push([...items])
+      await new Promise((resolve) => setTimeout(resolve, 5))
+      return items
+    },
+    { atOnce: 2 },
+  )
+  const all = [batch.add(1)]
+  await Promise.resolve()
+  assert.deepEqual(batches, [[1]])
+  all.push(batch.add(2))
+  await Promise.resolve()
+  all.push(batch.add(3))
+  assert.deepEqual(batches, [[1]])
+  await Promise.all(all)
+  assert.deepEqual(batches, [[1], [2, 3]])
+})

@@ -12,6 +12,8 @@ export interface BatchOptions {
   readonly atOnce?: number
   /** Runs a function when what is going on now is over. */
   readonly soon?: (work: () => void) => unknown
+  /** The same for the first item after a rest, which waits for less. */
+  readonly sooner?: (work: () => void) => unknown
 }
 
 /**
@@ -21,7 +23,7 @@ export interface BatchOptions {
  */
 export function createBatch<Item, Answer>(
   work: (items: readonly Item[]) => Promise<readonly Answer[]>,
-  { most = 500, atOnce = 1, soon = setImmediate }: BatchOptions = {},
+  { most = 500, atOnce = 1, soon = setImmediate, sooner = queueMicrotask }: BatchOptions = {},
 ): Batch<Item, Answer> {
   let waiting: { readonly item: Item; readonly done: PromiseWithResolvers<Answer> }[] = []
   let running = 0
@@ -49,8 +51,9 @@ export function createBatch<Item, Answer>(
   const start = (): void => {
     if (scheduled || running >= atOnce) return
     scheduled = true
-    // What is added in the same turn of the event loop goes together.
-    soon(() => {
+    // What is added in the same turn of the event loop goes together, unless nothing is being done meanwhile.
+    const flushWhen = running === 0 ? sooner : soon
+    flushWhen(() => {
       scheduled = false
       while (waiting.length > 0 && running < atOnce) void flush()
     })

@@ -122,6 +122,8 @@ export interface Ending extends Holder {
   readonly config?: string
   /** As its claim has it. */
   readonly unflushed?: true
+  /** Its caller waits for it in this process, and was told nothing of it yet, so that others may hear of its end later. */
+  readonly awaited?: true
   /** What is known of a call with neither a callback nor a slot, which then need not be looked up; it may be absent. */
   readonly plain?: PlainCall
 }

@@ -36,7 +36,11 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
     resume: (callId) => resume(database, callId),
     async finish(endings) {
       const accepted = await finish(ahead.queriesFor(endings), endings, answers)
-      announce(accepted)
+      const awaited = new Set(endings.flatMap((ending) => (ending.awaited === true ? [ending.callId] : [])))
+      announce(
+        accepted.filter((callId) => !awaited.has(callId)),
+        accepted.filter((callId) => awaited.has(callId)),
+      )
       return accepted
     },
     outcomes: (holders) => outcomes(database, holders),

@@ -178,7 +178,9 @@ async function record(
   const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed } : {}
   const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
     const governed = await ports.govern(task, outcome)
-    const made = { callId, fence, config: snapshot.version, ...governed, ...dead, ...unflushed, ...plainOf(call) }
+    const awaited = ports.awaits?.(claim) === true ? { awaited: true as const } : {}
+    const about = { ...dead, ...unflushed, ...awaited, ...plainOf(call) }
+    const made = { callId, fence, config: snapshot.version, ...governed, ...about }
     return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
   })
   if (ending === undefined) return

@@ -27,6 +27,8 @@ export interface WorkerPorts {
   readonly execute: (snapshot: Snapshot, task: Task, traceparent?: string) => Promise<Outcome | Paused>
   /** Makes of an outcome what is to be recorded: small enough, with what was large beside it. */
   readonly govern: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
+  /** Whether its caller waits for the call here, and was told nothing of it yet; nobody's does when absent. */
+  readonly awaits?: (claim: Claim) => boolean
   /** Tells those who wait here. */
   readonly reply: (claim: Claim, ending: Ending) => void
   readonly bus: Bus

@@ -106,10 +106,17 @@ test('when the line is cut, call and end are in doubt together; what is not ther
 
 test('an id that is there already is no new call, and the work on it counts for nothing', async (t) => {
   const { store, records } = await open(t)
-  const [first] = await store.submit([someCall('a')], mine)
-  assert.ok(first?.kind === 'new' && first.claim !== undefined)
-  const { claims, submitted } = ahead(store, someCall('a'))
-  assert.deepEqual(await submitted, [{ kind: 'duplicate', callId: 'a' }])
-  await assert.rejects(claims[0]?.entering ?? Promise.resolve(), /was there before/)
-  assert.equal((await records()).audit.length, 1)
+  await store.submit([someCall('a')], mine)
+  const alone = ahead(store, someCall('a'))
+  const refused = assert.rejects(alone.claims[0]?.entering ?? Promise.resolve())
+  assert.equal((await failure(alone.submitted)).code, 'INTERNAL')
+  await refused
+  const both = ahead(store, someCall('a'), someCall('b'))
+  const there = assert.rejects(both.claims[0]?.entering ?? Promise.resolve(), /was there before/)
+  assert.deepEqual(
+    (await both.submitted).map(({ kind }) => kind),
+    ['duplicate', 'new'],
+  )
+  await there
+  assert.equal((await records()).audit.length, 2)
 })

@@ -1,6 +1,6 @@
 import type { Database, Queries } from '../../databases/database.ts'
 import type { AdmittedCall, Ahead, ClaimOptions, Ending, Submitted } from '../call-store.ts'
-import { certainClaim, isCertain, submit } from './submit.ts'
+import { certainClaim, isCertain, submit, submitCertain } from './submit.ts'
 
 /** Calls that are on their way into the database over its line, and how their outcomes follow them. */
 export interface AheadLine {
@@ -16,7 +16,7 @@ export function createAheadLine(database: Database): AheadLine {
     submit(calls, claim) {
       if (line?.ready !== true || !calls.every(isCertain)) return undefined
       for (const { callId } of calls) entering.add(callId)
-      const submitted = submit(line, calls, claim, true).finally(() => {
+      const submitted = send(line, calls, claim).finally(() => {
         for (const { callId } of calls) entering.delete(callId)
       })
       const entered = submitted.then(mustBeNew)
@@ -27,6 +27,12 @@ export function createAheadLine(database: Database): AheadLine {
     queriesFor: (endings) =>
       line !== undefined && endings.some(({ callId }) => entering.has(callId)) ? line : database,
   }
+}
+
+async function send(line: Queries, calls: readonly AdmittedCall[], claim: ClaimOptions): Promise<readonly Submitted[]> {
+  const [call, ...more] = calls
+  if (call === undefined || more.length > 0) return submit(line, calls, claim, true)
+  return [await submitCertain(line, call, claim)]
 }
 
 /** Nobody else can have made a call with such an id; if so all the same, the work on it was for nothing. */

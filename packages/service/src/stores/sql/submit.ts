@@ -63,6 +63,24 @@ const plainSql = `
     (select set_config('synchronous_commit', 'off', true) where $4) as unflushed
   from kept`
 
+const names = columns.split(',').map((name) => name.trim())
+const place = (name: string): string => `$${names.indexOf(name) + 1}`
+const [worker, leaseMs] = [`$${names.length + 1}::text`, `$${names.length + 2}::float8`]
+
+/** Of one call that can only be a new one: a parameter for each of its columns, then the worker and for how long. */
+const certainSql = `
+  with kept as (
+    insert into calls (${columns}) values (${names.map(place).join(', ')})
+  ), entered as (
+    insert into queue (call_id, tenant, principal, lane, fence, lease_until, worker, claimed_at, deliveries, begun)
+    values (${place('call_id')}, ${place('tenant')}, ${place('principal')}, 'ready', 1,
+      now() + ${leaseMs} * interval '1 millisecond', ${worker}, now(), 1, true)
+  ), started as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker)
+    values (${place('tenant')}, ${place('principal')}, ${place('call_id')}, 1, 'start', ${place('tool')}, ${worker})
+  )
+  select set_config('synchronous_commit', 'off', true)`
+
 /** Whatever waits for the disk waits for all that was written before it; a message that nobody reads is the least. */
 const flushSql = `
   select exists (select from calls where call_id = $1) as there,
@@ -149,6 +167,17 @@ export function isCertain(call: AdmittedCall): boolean {
 /** The claim that comes of such a call. */
 export function certainClaim(call: AdmittedCall): Claim {
   return claimOf(call, null, true)
+}
+
+/** Enters one such call, unflushed; rejects when its id is there already. */
+export async function submitCertain(
+  database: Queries,
+  call: AdmittedCall,
+  { worker, leaseMs }: ClaimOptions,
+): Promise<Submitted> {
+  const row: Partial<Record<string, unknown>> = rowOf(call, 0)
+  await database.query(certainSql, [...names.map((name) => row[name] ?? null), worker, leaseMs])
+  return { kind: 'new', callId: call.callId, claim: certainClaim(call) }
 }
 
 /** Whether it is for any worker, now, in the usual turn. */
