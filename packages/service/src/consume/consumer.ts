@@ -12,6 +12,8 @@ export interface ConsumerOptions {
   readonly answered: () => void
   /** Told when a look begins with nothing known to be left. */
   readonly idled?: () => void
+  /** Waited for after what was taken, so that this is on its way before the next look costs time; absent, nothing is. */
+  readonly turn?: () => Promise<unknown>
   readonly random: () => number
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>
 }
@@ -36,7 +38,7 @@ const shortLookMs = 1_000
  * waits, each time up to twice as long, so that many workers do not come back at the same moment.
  */
 export function createConsumer(options: ConsumerOptions): Consumer {
-  const { transport, room, take, failed, answered, idled, random, pause } = options
+  const { transport, room, take, failed, answered, idled, turn, random, pause } = options
   let idle = false
   let freed: (() => void) | undefined
 
@@ -64,7 +66,9 @@ export function createConsumer(options: ConsumerOptions): Consumer {
     const look = failing ? AbortSignal.any([signal, AbortSignal.timeout(shortLookMs)]) : signal
     const deliveries = await transport.receive(asked, look)
     idle = deliveries.length < asked
-    if (deliveries.length > 0) take(deliveries)
+    if (deliveries.length === 0) return
+    take(deliveries)
+    await turn?.()
   }
   return {
     async run(signal) {

@@ -71,10 +71,14 @@ const longestPauseMs = 10_000
  */
 export function createInbound(ports: InboundPorts): Inbound {
   const { transport, bus } = ports
-  const settling = createBatch<Delivery, void>(async (deliveries) => {
-    await transport.settle(deliveries)
-    return deliveries.map(() => undefined)
-  })
+  const settling = createBatch<Delivery, void>(
+    async (deliveries) => {
+      await transport.settle(deliveries)
+      return deliveries.map(() => undefined)
+    },
+    // The call that was kept goes first: somebody waits for that.
+    { sooner: setImmediate },
+  )
   const open = new Set<Promise<void>>()
   const one = async (delivery: Delivery): Promise<void> => {
     const next = await handle(delivery, ports)

@@ -22,6 +22,8 @@ export interface PostgresOptions {
 /** What the network may take on top of the server's own limit before the server counts as silent. */
 const silenceMs = 5_000
 const idleMs = 30_000
+/** What goes over the line is short, and there is another way: when it is silent for so long it is given up. */
+const lineMs = 10_000
 
 /**
  * A real PostgreSQL, by its URL. Statements with parameters are prepared once on each connection.
@@ -51,7 +53,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const listener = createListener(() => new pg.Client({ ...settings, query_timeout: silenceMs }))
   const nameOf = createNames('gantry')
   const line = createLine({
-    open: () => new pg.Client({ ...limited, pipeline: true }),
+    open: () => new pg.Client({ ...limited, query_timeout: Math.min(lineMs, limits.query_timeout), pipeline: true }),
     prepare: (client) => client.query('set role gantry_service'),
     nameOf,
   })

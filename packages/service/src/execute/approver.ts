@@ -1,16 +1,24 @@
 import { createHash } from 'node:crypto'
 import { type Approval, type ApprovalRequest, type Approver, canonicalJson } from '@gantry/core'
 import type { ApprovalRecords } from '../records/approvals.ts'
+import type { CallStore } from '../stores/call-store.ts'
 import { patiently } from './inner-calls.ts'
 
 /**
  * Asks persons through the table of approvals, and waits for none of them: a call without a decision ends its attempt as
  * pending, and is made again once there is one. A store that is away is waited for as long as the call may go on.
  */
-export function createApprover(records: Pick<ApprovalRecords, 'ask'>): Approver {
+export function createApprover(
+  records: Pick<ApprovalRecords, 'ask'>,
+  entering: NonNullable<CallStore['entering']> = () => undefined,
+): Approver {
   return {
     pends: true,
-    approve: (request, waiting) => patiently(() => answer(request, records), waiting.signal),
+    async approve(request, waiting) {
+      // Nobody is asked about a call that may never be there.
+      await entering(request.callId)
+      return patiently(() => answer(request, records), waiting.signal)
+    },
   }
 }
 

@@ -34,6 +34,9 @@ export interface RecorderOptions {
   readonly batch?: BatchOptions
 }
 
+/** There are never more: calls are sent ahead in small numbers, and not while answers are long in coming. */
+const mostBehind = 1_000
+
 export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }: RecorderOptions): Recorder {
   let draining: Promise<void> = Promise.resolve()
   /** One at a time touches the spool, so that order and file hold. */
@@ -75,9 +78,12 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
     }
   }
   const batch = createBatch(record, how)
+  /** What follows its call on its way waits for that alone, and keeps nobody else waiting. */
+  const behind = createBatch(record, { ...how, atOnce: mostBehind })
   return {
     async finish(ending) {
-      const recorded = await batch.add(ending)
+      const isBehind = store.entering?.(ending.callId) !== undefined
+      const recorded = await (isBehind ? behind : batch).add(ending)
       if (typeof recorded === 'object') throw recorded.failure
       return recorded
     },

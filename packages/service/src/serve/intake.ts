@@ -77,11 +77,6 @@ export function createIntake(parts: IntakeParts): Intake {
       const askedAt = performance.now()
       const calls = items.map(({ call }) => call)
       const unflushed = items.every(({ lasting }) => !lasting)
-      const ahead = unflushed && calls.length <= mostAhead ? store.submitAhead?.(calls, claim) : undefined
-      if (ahead !== undefined) {
-        worker?.take(ahead.claims)
-        return ahead.submitted
-      }
       const submitted = await store.submit(calls, claim, { unflushed })
       const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
       worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs }))
@@ -89,6 +84,18 @@ export function createIntake(parts: IntakeParts): Intake {
     },
     { atOnce: 2 },
   )
+  /** Those before them are not waited for, and nobody waits for them; where they cannot go ahead they go the usual way. */
+  const goingAhead = createBatch<AdmittedCall, Submitted>(
+    async (calls) => {
+      const ahead = calls.length > mostAhead ? undefined : store.submitAhead?.(calls, claim)
+      if (ahead === undefined) return Promise.all(calls.map((call) => claiming.add({ call, lasting: false })))
+      worker?.take(ahead.claims)
+      return ahead.submitted
+    },
+    { atOnce: Number.POSITIVE_INFINITY },
+  )
+  const claimed = (call: AdmittedCall, lasting: boolean): Promise<Submitted> =>
+    lasting || store.submitAhead === undefined ? claiming.add({ call, lasting }) : goingAhead.add(call)
 
   const keeping = createKeeping(bus)
   const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
@@ -131,7 +138,7 @@ export function createIntake(parts: IntakeParts): Intake {
     if (Number.isFinite(gate.mostAtOnce(identity))) return false
     if (Object.entries(placement).some(([label, value]) => claim.labels?.[label] !== value)) return false
     // Where calls that wait are counted, a crowd does not wait inside of the worker instead, which knows of none of it yet.
-    if (gate.counts(identity) && claiming.size >= Math.max(1, worker.claimable)) return false
+    if (gate.counts(identity) && claiming.size + goingAhead.size >= Math.max(1, worker.claimable)) return false
     // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
     return fromBroker ? worker.room > 0 : worker.accepts(identity.tenant)
   }
@@ -197,7 +204,7 @@ export function createIntake(parts: IntakeParts): Intake {
       if (typeof places === 'string') return repeatOf(places)
       if (!fromBroker) parts.expect(call.callId, identity)
       const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
-      const kept = direct ? claiming.add({ call, lasting }) : queueing.add(call)
+      const kept = direct ? claimed(call, lasting) : queueing.add(call)
       const submitted = await kept.catch((error: unknown) => {
         keeping.failed(error)
         checked.refund()

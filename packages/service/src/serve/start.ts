@@ -140,7 +140,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     knowledge: (options: KnowledgeOptions) => knowledgeRecords(database, options),
     trials: circuits.trials,
     tracer: options.tracer,
-    approver: createApprover(approvals),
+    approver: createApprover(approvals, store.entering),
   }
   const policies = await openPolicies({ database, snapshots: () => snapshots, changed: () => doors?.changed() })
   const snapshots = createSnapshots(policies.over(await options.snapshot(additions)))
@@ -165,15 +165,12 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const worker: ReturnType<typeof composeWorker> | undefined = roles.has('worker')
     ? composeWorker({
         ...{ store, transport, recorder, snapshots, writer, writeBacks, cache, bus, settings, leaseMs },
-        tracer: options.tracer,
-        gate: limiting.gate,
+        ...{ tracer: options.tracer, gate: limiting.gate, awaits: waiters.awaits },
         shares: limiting.gate.shares,
         newcomers: (most) => limiting.newcomers(most, claim, worker),
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
-        // Others may wait for a call that was handed in again under its key, or that is flushed because its caller was told of it.
-        awaits: ({ callId, call, unflushed }) => unflushed === true && call.key === undefined && waiters.awaits(callId),
         reply: ({ callId, call }, { result }) => {
           waiters.tell(callId, result)
           if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)

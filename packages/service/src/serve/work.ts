@@ -47,7 +47,8 @@ export interface WorkParts {
   /** The arguments or the chain of a call. */
   readonly payload: (claim: Claim, signal: AbortSignal) => Promise<unknown>
   readonly govern: WorkerPorts['govern']
-  readonly awaits: NonNullable<WorkerPorts['awaits']>
+  /** Whether somebody here waits for a call. */
+  readonly awaits: (callId: string) => boolean
   readonly reply: WorkerPorts['reply']
 }
 
@@ -77,7 +78,8 @@ export function composeWorker(parts: WorkParts): Worker {
       begin: (holder) => beginning.add(holder),
       execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),
       govern: parts.govern,
-      awaits: parts.awaits,
+      // Others may wait for one that was handed in again under its key, or that is flushed because its caller was told of it.
+      awaits: ({ callId, call, unflushed }) => unflushed === true && call.key === undefined && parts.awaits(callId),
       reply: parts.reply,
       now: () => new Date(),
       random: Math.random,

@@ -122,8 +122,8 @@ export interface Ending extends Holder {
   readonly config?: string
   /** As its claim has it. */
   readonly unflushed?: true
-  /** Its caller waits for it in this process, and was told nothing of it yet, so that others may hear of its end later. */
-  readonly awaited?: true
+  /** Whether its caller still waits for it in this process, and was told nothing of it: others may hear of its end later. */
+  readonly awaited?: () => boolean
   /** What is known of a call with neither a callback nor a slot, which then need not be looked up; it may be absent. */
   readonly plain?: PlainCall
 }
@@ -173,6 +173,8 @@ export interface CallStore {
    * Undefined when that cannot be now, or for one of these calls; then nothing was sent. Absent where it never can.
    */
   readonly submitAhead?: (calls: readonly AdmittedCall[], claim: ClaimOptions) => Ahead | undefined
+  /** Resolves once a call that was sent ahead is there, and rejects when it will not be; undefined for any other call. */
+  readonly entering?: (callId: string) => Promise<unknown> | undefined
   /** Waits until all that was handed in so far is on disk; whether this call is. */
   flush(callId: string): Promise<boolean>
   /** What `submit` would say of a call whose key was used before, without keeping it; undefined when it would be new. */

@@ -26,7 +26,7 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
   const ahead = createAheadLine(database)
   return {
     submit: (calls, options, how) => submit(database, calls, options, how?.unflushed),
-    ...(database.line === undefined ? {} : { submitAhead: ahead.submit }),
+    ...(database.line === undefined ? {} : { submitAhead: ahead.submit, entering: ahead.entering }),
     flush: (callId) => flush(database, callId),
     known: (call) => known(database, call),
     claim: (max, options) => claim(database, max, options, turns),
@@ -35,8 +35,8 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
     release: (holders) => release(database, holders),
     resume: (callId) => resume(database, callId),
     async finish(endings) {
-      const accepted = await finish(ahead.queriesFor(endings), endings, answers)
-      const awaited = new Set(endings.flatMap((ending) => (ending.awaited === true ? [ending.callId] : [])))
+      const accepted = await ahead.finish(endings, (queries) => finish(queries, endings, answers))
+      const awaited = new Set(endings.flatMap((ending) => (ending.awaited?.() === true ? [ending.callId] : [])))
       announce(
         accepted.filter((callId) => !awaited.has(callId)),
         accepted.filter((callId) => awaited.has(callId)),

@@ -175,11 +175,11 @@ async function record(
   const { claim } = task
   const { callId, fence, call } = claim
   const dead = reason === undefined ? {} : { dead: { reason } }
-  const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed } : {}
+  const awaited = (): boolean => ports.awaits?.(claim) === true
+  const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed, awaited } : {}
   const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
     const governed = await ports.govern(task, outcome)
-    const awaited = ports.awaits?.(claim) === true ? { awaited: true as const } : {}
-    const about = { ...dead, ...unflushed, ...awaited, ...plainOf(call) }
+    const about = { ...dead, ...unflushed, ...plainOf(call) }
     const made = { callId, fence, config: snapshot.version, ...governed, ...about }
     return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
   })

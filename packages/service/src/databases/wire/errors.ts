@@ -73,8 +73,12 @@ function isUnavailable(error: unknown, answer: Answer | undefined): boolean {
   return answer.fatal || unavailable.some((start) => answer.sqlstate.startsWith(start)) || isStalePlan(error, answer)
 }
 
-/** A table changed under a prepared statement; a new connection prepares it anew. */
+/**
+ * A table changed under a prepared statement, or the one that was to prepare it failed while this was behind it, or both
+ * did; a new connection prepares it anew.
+ */
 function isStalePlan(error: unknown, { sqlstate }: Answer): boolean {
+  if (sqlstate === '26000' || sqlstate === '42P05') return true
   return sqlstate === '0A000' && error instanceof Error && /cached plan/.test(error.message)
 }
 

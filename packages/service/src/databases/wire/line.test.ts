@@ -78,3 +78,26 @@ test('closing lets what was sent be done, and refuses what comes then', async (t
   assert.equal(line.ready, false)
   assert.equal((await failure(line.query(read))).code, 'STORE_UNAVAILABLE')
 })
+
+test('what stands behind a statement that could not be prepared was not done, and can be asked for again', async (t) => {
+  const { line } = await open(t)
+  const wrong = 'select word from nowhere where id = $1'
+  const [first, second] = [line.query(wrong, [1]), line.query(wrong, [2])].map(failure)
+  assert.equal((await first)?.code, 'INTERNAL')
+  const { code, details } = (await second) ?? {}
+  assert.deepEqual([code, details?.outcome], ['STORE_UNAVAILABLE', 'none'])
+  await untilReady(line)
+  assert.deepEqual(await line.query(read), [])
+})
+
+test('while an answer is long in coming it is not ready, but does what is sent behind', async (t) => {
+  const { line } = await open(t)
+  const slow = line.query('select pg_sleep(0.6)')
+  assert.equal(line.ready, true)
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  assert.equal(line.ready, false)
+  const behind = line.query(add, [1, 'a'])
+  await slow
+  await behind
+  assert.equal(line.ready, true)
+})

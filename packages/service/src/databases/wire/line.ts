@@ -21,20 +21,38 @@ export interface ClosableLine extends Line {
 const graceMs = 5_000
 /** A server that cannot be reached is not asked more often. */
 const pauseMs = 1_000
+/** While an answer is out for longer, nothing more is sent behind it by those who have another way. */
+const slowMs = 250
+/** Far longer than that, a connection that nobody uses may have been dropped on the way without a word. */
+const idleMs = 30_000
 
 /**
- * It is *shut* until somebody asks whether it is ready; then it is *opening*, and *ready* once it is prepared. When it
- * breaks, all that was sent is rejected and it is shut; whoever asks next opens it again, unless that failed just now.
+ * It is *shut* until somebody asks whether it is ready; then it is *opening*, and *ready* once it is prepared. While an
+ * answer is long in coming it is *slow*, which is not ready, though what must go behind others is still sent. When it
+ * breaks, all that was sent is rejected and it is shut, as it is when nobody used it for a while; whoever asks next opens
+ * it again, unless that failed just now.
  */
 export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine {
   let opening: Promise<void> | undefined
   let client: pg.Client | undefined
   let notBefore = Number.NEGATIVE_INFINITY
   let closed = false
+  let idle: NodeJS.Timeout | undefined
+  /** When each statement that is not answered was sent, the oldest first. */
+  const sent = new Map<symbol, number>()
 
   const leave = (left: pg.Client): void => {
     if (client === left) client = undefined
     left.connection.stream.destroy()
+  }
+  const rest = (): void => {
+    clearTimeout(idle)
+    const resting = client
+    if (sent.size === 0 && resting !== undefined) idle = setTimeout(leave, idleMs, resting).unref()
+  }
+  const isSlow = (): boolean => {
+    const [oldest = Number.POSITIVE_INFINITY] = sent.values()
+    return performance.now() - oldest > slowMs
   }
   const connect = async (): Promise<void> => {
     const made = open()
@@ -46,6 +64,7 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
       await prepare(made)
       if (closed) leave(made)
       else client = made
+      rest()
     } catch {
       notBefore = performance.now() + pauseMs
       leave(made)
@@ -56,20 +75,27 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
   return {
     get ready() {
       if (client === undefined && !closed && performance.now() >= notBefore) opening ??= connect()
-      return client !== undefined
+      return client !== undefined && !isSlow()
     },
     async query<R extends Row>(sql: string, parameters?: readonly unknown[]) {
       const taken = client
       if (taken === undefined) throw connectError(new Error('The line is not open.'))
+      const own = Symbol()
+      clearTimeout(idle)
+      sent.set(own, performance.now())
       try {
         return (await send(taken, nameOf, sql, parameters)).rows as R[]
       } catch (error) {
         if (isBroken(error)) leave(taken)
         throw statementError(error, 'unknown')
+      } finally {
+        sent.delete(own)
+        rest()
       }
     },
     async close() {
       closed = true
+      clearTimeout(idle)
       await opening
       const last = client
       if (last === undefined) return

@@ -55,6 +55,7 @@ function openDoor(door: BrokerDoor, options: DoorsOptions): () => Promise<void> 
     transport,
     room: () => Math.max(0, Math.min(worker.room, mostInHand) - inbound.size),
     take: inbound.take,
+    turn: () => new Promise((resolve) => setImmediate(resolve)),
     ...createHealth(kind, bus),
     random: Math.random,
     pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),

@@ -120,3 +120,31 @@ test('an id that is there already is no new call, and the work on it counts for 
   await there
   assert.equal((await records()).audit.length, 2)
 })
+
+test('an end that the line refuses goes another way, once its call is there', async (t) => {
+  const { store, records } = await open(t)
+  const { claims, submitted } = ahead(store, someCall('a'), someCall('b'))
+  const [a, b] = claims
+  assert.ok(a !== undefined && b !== undefined)
+  // What cannot be prepared takes those of its name behind it along: here a text that the database does not take.
+  const wrong = store.finish([someEnding(a, { text: '\u0000' })])
+  const right = store.finish([someEnding(b)])
+  await assert.rejects(wrong)
+  assert.deepEqual(await right, ['b'])
+  await submitted
+  assert.deepEqual(
+    (await records()).results.map(({ callId }) => callId),
+    ['b'],
+  )
+})
+
+test('a call is entering until it is there', async (t) => {
+  const { store } = await open(t)
+  const { submitted } = ahead(store, someCall('a'))
+  const entering = store.entering?.('a')
+  assert.ok(entering instanceof Promise)
+  assert.equal(store.entering?.('b'), undefined)
+  await submitted
+  await entering
+  assert.equal(store.entering?.('a'), undefined)
+})

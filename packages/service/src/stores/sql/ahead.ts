@@ -1,3 +1,4 @@
+import { ToolError } from '@gantry/contract'
 import type { Database, Queries } from '../../databases/database.ts'
 import type { AdmittedCall, Ahead, ClaimOptions, Ending, Submitted } from '../call-store.ts'
 import { certainClaim, isCertain, submit, submitCertain } from './submit.ts'
@@ -5,28 +6,45 @@ import { certainClaim, isCertain, submit, submitCertain } from './submit.ts'
 /** Calls that are on their way into the database over its line, and how their outcomes follow them. */
 export interface AheadLine {
   submit(calls: readonly AdmittedCall[], claim: ClaimOptions): Ahead | undefined
-  /** Over what these outcomes go: behind their calls, where one of them is on its way. */
-  queriesFor(endings: readonly Ending[]): Queries
+  /** Resolves once a call that is on its way is there; undefined for any other. */
+  entering(callId: string): Promise<unknown> | undefined
+  /** Does the end of calls: behind them, where one of them is on its way. */
+  finish<T>(endings: readonly Ending[], end: (queries: Queries) => Promise<T>): Promise<T>
 }
 
 export function createAheadLine(database: Database): AheadLine {
   const { line } = database
-  const entering = new Set<string>()
+  const entering = new Map<string, Promise<unknown>>()
   return {
     submit(calls, claim) {
       if (line?.ready !== true || !calls.every(isCertain)) return undefined
-      for (const { callId } of calls) entering.add(callId)
       const submitted = send(line, calls, claim).finally(() => {
         for (const { callId } of calls) entering.delete(callId)
       })
       const entered = submitted.then(mustBeNew)
+      for (const { callId } of calls) entering.set(callId, entered)
       // Each claim is watched by whoever works on it; one on which nobody does any more is nobody's concern.
       entered.catch(() => undefined)
       return { claims: calls.map((call) => ({ ...certainClaim(call), entering: entered })), submitted }
     },
-    queriesFor: (endings) =>
-      line !== undefined && endings.some(({ callId }) => entering.has(callId)) ? line : database,
+    entering: (callId) => entering.get(callId),
+    async finish(endings, end) {
+      const before = endings.flatMap(({ callId }) => entering.get(callId) ?? [])
+      if (line === undefined || before.length === 0) return end(database)
+      try {
+        return await end(line)
+      } catch (error) {
+        if (!wasNotDone(error)) throw error
+        // The line had a fault of its own; once the calls are there, or not, their end can go another way.
+        await Promise.allSettled(before)
+        return end(database)
+      }
+    },
   }
+}
+
+function wasNotDone(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && error.details?.outcome === 'none'
 }
 
 async function send(line: Queries, calls: readonly AdmittedCall[], claim: ClaimOptions): Promise<readonly Submitted[]> {
