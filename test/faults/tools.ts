@@ -1,4 +1,5 @@
-import { closeSync, fdatasyncSync, mkdirSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { closeSync, fdatasyncSync, linkSync, mkdirSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EffectClass } from '@gantry/contract'
@@ -103,14 +104,20 @@ export function faultTools(folder: string): DefinedTool[] {
   ]
 }
 
-/** A service elsewhere that does what it is asked once for each key. */
+/**
+ * A service elsewhere that does what it is asked once for each key. What it did is there whole or not at all: its caller
+ * may be killed at any moment, and a key without its id would be neither.
+ */
 function downstream(folder: string, key: string, id: string): void {
-  mkdirSync(folder, { recursive: true })
+  const drafts = `${folder}-drafts`
+  for (const one of [folder, drafts]) mkdirSync(one, { recursive: true })
+  const draft = join(drafts, randomUUID())
+  const handle = openSync(draft, 'wx')
+  writeSync(handle, id)
+  fdatasyncSync(handle)
+  closeSync(handle)
   try {
-    const handle = openSync(join(folder, key), 'wx')
-    writeSync(handle, id)
-    fdatasyncSync(handle)
-    closeSync(handle)
+    linkSync(draft, join(folder, key))
   } catch (error) {
     if ((error as { code?: unknown }).code !== 'EEXIST') throw error
   }
