@@ -18,7 +18,10 @@ export type TenantReads = Pick<Database, 'asTenant'>
  * were asked for; each is a transaction of its own, and one that fails does not keep the next from being done.
  */
 export interface Line extends Queries {
-  /** Whether a statement would leave by the time `query` returns, and nothing before it is long unanswered. When the line is not open it is being opened, and `query` rejects. */
+  /**
+   * Whether a statement would leave by the time `query` returns, and nothing before it is long unanswered. When the line
+   * is not open it is being opened, and `query` rejects.
+   */
   readonly ready: boolean
 }
 

@@ -52,8 +52,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   })
   const listener = createListener(() => new pg.Client({ ...settings, query_timeout: silenceMs }))
   const nameOf = createNames('gantry')
+  const lineSettings = {
+    application_name: 'gantry line',
+    query_timeout: statementMs === 0 ? lineMs : Math.min(lineMs, limits.query_timeout),
+  }
   const line = createLine({
-    open: () => new pg.Client({ ...limited, query_timeout: Math.min(lineMs, limits.query_timeout), pipeline: true }),
+    open: () => new pg.Client({ ...limited, ...lineSettings, pipeline: true }),
     prepare: (client) => client.query('set role gantry_service'),
     nameOf,
   })

@@ -78,7 +78,7 @@ export function composeWorker(parts: WorkParts): Worker {
       begin: (holder) => beginning.add(holder),
       execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),
       govern: parts.govern,
-      // Others may wait for one that was handed in again under its key, or that is flushed because its caller was told of it.
+      // Others may wait for one under a key, which can be handed in again, and for one that its caller was told of.
       awaits: ({ callId, call, unflushed }) => unflushed === true && call.key === undefined && parts.awaits(callId),
       reply: parts.reply,
       now: () => new Date(),

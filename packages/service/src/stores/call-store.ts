@@ -122,7 +122,7 @@ export interface Ending extends Holder {
   readonly config?: string
   /** As its claim has it. */
   readonly unflushed?: true
-  /** Whether its caller still waits for it in this process, and was told nothing of it: others may hear of its end later. */
+  /** Whether its caller still waits for it here, and was told nothing of it: others may hear of its end later. */
   readonly awaited?: () => boolean
   /** What is known of a call with neither a callback nor a slot, which then need not be looked up; it may be absent. */
   readonly plain?: PlainCall

@@ -18,7 +18,7 @@ import type { Database, Row } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
 import { outboxPosts } from '../records/outbox-posts.ts'
 import type { AdmittedCall, CallStore, Ending } from './call-store.ts'
-import { memoryCallStore } from './memory.ts'
+import { memoryFixture } from './memory.fixture.ts'
 import { live, operations } from './operations.fixture.ts'
 import { plainOf } from './plain-call.ts'
 import { sqlFixture } from './sql.fixture.ts'
@@ -261,18 +261,5 @@ async function untilWaiting(database: Database, statements: number): Promise<voi
       `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
     )
     found = waits.length
-  }
-}
-
-function memoryFixture(): StoreFixture {
-  let time = 1_000_000
-  const store = memoryCallStore({ now: () => time })
-  return {
-    store,
-    other: store,
-    async pass(ms) {
-      time += ms
-    },
-    records: async () => store.records,
   }
 }

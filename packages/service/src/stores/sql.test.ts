@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import { pgliteDatabase, postgresDatabase } from '../../test/databases.fixture.ts'
-import { manyCalls, mine, type StoreFixture, someCall, someEnding } from '../conformance/call-store/samples.ts'
+import { manyCalls, mine, someCall, someEnding } from '../conformance/call-store/samples.ts'
 import { testCallStore } from '../conformance/call-store.ts'
 import type { Database, Row } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
-import { memoryCallStore } from './memory.ts'
+import { memoryFixture } from './memory.fixture.ts'
 import { live, operations } from './operations.fixture.ts'
 import { sqlFixture } from './sql.fixture.ts'
 import { sqlCallStore } from './sql.ts'
@@ -210,17 +210,4 @@ async function whileLocked<T extends readonly unknown[]>(
     (error) => error === undone,
   )
   return work
-}
-
-function memoryFixture(): StoreFixture {
-  let time = 1_000_000
-  const store = memoryCallStore({ now: () => time })
-  return {
-    store,
-    other: store,
-    async pass(ms) {
-      time += ms
-    },
-    records: async () => store.records,
-  }
 }

@@ -45,10 +45,17 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
     if (client === left) client = undefined
     left.connection.stream.destroy()
   }
+  /** In order, as long as the other side plays its part. */
+  const sayGoodbye = async (left: pg.Client): Promise<void> => {
+    if (client === left) client = undefined
+    const late = setTimeout(leave, graceMs, left)
+    await left.end()
+    clearTimeout(late)
+  }
   const rest = (): void => {
     clearTimeout(idle)
     const resting = client
-    if (sent.size === 0 && resting !== undefined) idle = setTimeout(leave, idleMs, resting).unref()
+    if (sent.size === 0 && resting !== undefined) idle = setTimeout(sayGoodbye, idleMs, resting).unref()
   }
   const isSlow = (): boolean => {
     const [oldest = Number.POSITIVE_INFINITY] = sent.values()
@@ -97,12 +104,7 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
       closed = true
       clearTimeout(idle)
       await opening
-      const last = client
-      if (last === undefined) return
-      client = undefined
-      const late = setTimeout(leave, graceMs, last)
-      await last.end()
-      clearTimeout(late)
+      if (client !== undefined) await sayGoodbye(client)
     },
   }
 }

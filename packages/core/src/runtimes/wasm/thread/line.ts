@@ -21,7 +21,7 @@ export interface Line {
   readonly stopped: boolean
 }
 
-/** Whether a call or a chain is asked for at a place of a text; characters are compared, because this is done for each question. */
+/** Whether a call or a chain is asked for at a place of a text, by characters, because this is done for each question. */
 const isOwed = (said: string, at: number): boolean => said[at] === 'c' && (said[at + 1] === 'a' || said[at + 1] === 'h')
 
 /** So many characters of questions are kept while there are answers to tell; more are handed over before the next one. */
