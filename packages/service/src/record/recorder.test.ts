@@ -36,7 +36,7 @@ function memorySpool(): Spool & { readonly kept: Ending[]; full: boolean } {
 const away = (outcome: 'none' | 'unknown'): ToolError =>
   new ToolError('STORE_UNAVAILABLE', 'away', { details: { outcome } })
 
-function recorderWith(parts: Partial<Pick<CallStore, 'finish' | 'outcomes'>>, spool = memorySpool()) {
+function recorderWith(parts: Partial<Pick<CallStore, 'finish' | 'outcomes' | 'entering'>>, spool = memorySpool()) {
   const store = { finish: async () => [], outcomes: async () => [], ...parts } as unknown as CallStore
   const bus = createBus()
   const refused: string[] = []
@@ -119,4 +119,19 @@ test('with neither the database nor room on disk the outcome is refused loudly',
   spool.full = true
   const { recorder } = recorderWith({ finish: () => Promise.reject(away('none')) }, spool)
   await assert.rejects(recorder.finish(ending('a')), /full/)
+})
+
+test('an outcome that waits behind its call on the way keeps no other waiting', async () => {
+  const stuck = Promise.withResolvers<void>()
+  const { recorder } = recorderWith({
+    entering: (callId) => (callId.startsWith('ahead') ? stuck.promise : undefined),
+    async finish(endings) {
+      if (endings.some(({ callId }) => callId.startsWith('ahead'))) await stuck.promise
+      return endings.map(({ callId }) => callId)
+    },
+  })
+  const ahead = ['ahead-1', 'ahead-2', 'ahead-3'].map((callId) => recorder.finish(ending(callId)))
+  assert.equal(await recorder.finish(ending('other')), 'accepted')
+  stuck.resolve()
+  assert.deepEqual(await Promise.all(ahead), ['accepted', 'accepted', 'accepted'])
 })

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ApprovalRequest } from '@gantry/core'
+import { createApprover } from './approver.ts'
+
+const request = {
+  ...{ identity: { principal: 'ada', tenant: 'acme', permissions: [] }, id: 'test:it:1.0.0', digest: 'd' },
+  ...{ args: {}, callId: 'c-1', reason: 'always', withinMs: 1_000 },
+} as unknown as ApprovalRequest
+const waiting = { signal: new AbortController().signal } as never
+
+test('nobody is asked about a call before the store has it, or when it never will', async () => {
+  const entering = Promise.withResolvers<void>()
+  const asked: string[] = []
+  const ask = async ({ callId }: { readonly callId: string }) => {
+    asked.push(callId)
+    return { kind: 'open', id: 'ap', expiresMs: 1 } as const
+  }
+  const approving = createApprover({ ask }, () => entering.promise).approve(request, waiting)
+  await new Promise((resolve) => setImmediate(resolve))
+  assert.deepEqual(asked, [])
+  entering.resolve()
+  assert.deepEqual(await approving, { approved: false, pending: { id: 'ap', expiresMs: 1 } })
+  assert.deepEqual(asked, ['c-1'])
+  const never = createApprover({ ask }, () => Promise.reject(new Error('away')))
+  await assert.rejects(never.approve(request, waiting), /away/)
+  assert.deepEqual(asked, ['c-1'])
+})
