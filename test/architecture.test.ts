@@ -153,14 +153,14 @@ test('only tests import a conformance suite', () => {
   assert.deepEqual(wrong, [])
 })
 
-test('no file is over 300 lines without a reason, and the median is under 100', () => {
+test('no file is over 400 lines without a reason, and the median is under 250', () => {
   const lines = code.map((file) => ({ file, lines: readFileSync(join(root, file), 'utf8').split('\n').length - 1 }))
-  const long = lines.filter(({ file, lines }) => lines > 300 && longFiles[file] === undefined)
+  const long = lines.filter(({ file, lines }) => lines > 400 && longFiles[file] === undefined)
   assert.deepEqual(long, [])
   for (const file of Object.keys(longFiles)) assert.ok(code.includes(file), `${file} is excused but does not exist`)
   const sorted = lines.map(({ lines }) => lines).sort((a, b) => a - b)
   const median = sorted[Math.floor(sorted.length / 2)] ?? 0
-  assert.ok(median < 100, `the median file has ${median} lines`)
+  assert.ok(median < 250, `the median file has ${median} lines`)
 })
 
 test('public names are exported one by one: no `export *`, no default export', () => {
