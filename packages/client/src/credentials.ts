@@ -1,10 +1,11 @@
-import { ToolError } from '@gantry/contract'
+import { isSignedHeader, ToolError } from '@gantry/contract'
 
-/** What a request shows of whoever sends it. */
+/** The headers that authenticate a request; a signature covers those of its own headers that matter. */
 export type Credentials = (request: {
   readonly method: string
   readonly url: string
   readonly body: string | undefined
+  readonly headers: { readonly [name: string]: string }
 }) => Promise<{ readonly [header: string]: string }>
 
 type Bytes = Uint8Array<ArrayBuffer>
@@ -30,7 +31,7 @@ export function credentialsOf(key: string | undefined): Credentials {
   const [, id, seed] = signingForm.exec(key) ?? []
   if (id === undefined || seed === undefined) return async () => ({ authorization: `Bearer ${key}` })
   let imported: Promise<PrivateKey> | undefined
-  return async ({ method, url, body = '' }) => {
+  return async ({ method, url, body = '', headers }) => {
     if (globalThis.crypto?.subtle === undefined) {
       throw new ToolError('CONFIG_INVALID', 'A key that signs needs Web Crypto, which pages have over https alone.')
     }
@@ -39,17 +40,20 @@ export function credentialsOf(key: string | undefined): Credentials {
     const digest = await crypto.subtle.digest('SHA-256', bytesOf(body))
     const contentDigest = `sha-256=:${base64(new Uint8Array(digest))}:`
     const created = Math.floor(Date.now() / 1_000)
-    const covered = '("@method" "@authority" "@path" "@query" "content-digest")'
-    const params = `${covered};created=${created};keyid="${id}";nonce="${newNonce()}";alg="ed25519"`
+    // As they are sent: names in lower case, values without white space around them.
+    const covered = [...new Headers(headers)].filter(([name]) => isSignedHeader(name))
+    const names = ['@method', '@authority', '@path', '@query', 'content-digest', ...covered.map(([name]) => name)]
+    const params = `(${names.map((name) => `"${name}"`).join(' ')});created=${created};keyid="${id}";nonce="${newNonce()}";alg="ed25519"`
     const base = [
       `"@method": ${method}`,
       `"@authority": ${host}`,
       `"@path": ${pathname}`,
       `"@query": ${search === '' ? '?' : search}`,
       `"content-digest": ${contentDigest}`,
+      ...covered.map(([name, value]) => `"${name}": ${value}`),
       `"@signature-params": ${params}`,
     ].join('\n')
-    const signature = await crypto.subtle.sign('Ed25519', await imported, bytesOf(base))
+    const signature = await crypto.subtle.sign('Ed25519', await imported, headerBytes(base))
     return {
       'content-digest': contentDigest,
       'signature-input': `gantry=${params}`,
@@ -72,6 +76,11 @@ function newNonce(): string {
 
 function bytesOf(text: string): Bytes {
   return new TextEncoder().encode(text)
+}
+
+/** Header values travel as one byte per character, and no character beyond that can be sent. */
+function headerBytes(text: string): Bytes {
+  return Uint8Array.from(text, (letter) => letter.charCodeAt(0))
 }
 
 function base64(bytes: Uint8Array): string {

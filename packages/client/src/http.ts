@@ -45,7 +45,7 @@ export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnTyp
     read: (response: Response) => Promise<T>,
     streams: boolean,
   ): Promise<T | Fault> => {
-    const { method = 'GET', path, query, body, signal, timeoutMs = defaultTimeoutMs } = request
+    const { method = 'GET', path, query, headers = {}, body, signal, timeoutMs = defaultTimeoutMs } = request
     const stop = new AbortController()
     const abort = (): void => stop.abort(signal?.reason)
     const timer = setTimeout(() => stop.abort(new Error(`There was no answer for ${timeoutMs} ms.`)), timeoutMs)
@@ -58,7 +58,7 @@ export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnTyp
       const response = await fetch(address, {
         method,
         // Made anew for each repeat, because what is signed serves once.
-        headers: { ...request.headers, ...(await credentials({ method, url: address, body: text })), ...content },
+        headers: { ...headers, ...(await credentials({ method, url: address, body: text, headers })), ...content },
         signal: stop.signal,
         redirect: 'error',
         ...(text === undefined ? {} : { body: text }),

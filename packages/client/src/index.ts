@@ -34,6 +34,7 @@ export {
   type FindOptions,
   type PageOptions,
 } from './client.ts'
+export { type Credentials, credentialsOf } from './credentials.ts'
 export type { FollowOptions } from './follow.ts'
 export type { KeyOptions, Keys, MadeKey, RevokeOptions, RotateOptions } from './keys.ts'
 export type { CallOptions, ChainOptions, ClientOptions, CodeOptions, SubmitOptions } from './options.ts'

@@ -39,6 +39,7 @@ export type {
   SandboxNetwork,
   SandboxOutput,
 } from './sandbox.ts'
+export { isSignedHeader } from './signed-headers.ts'
 export type { LogLevel, Report, StreamEnd, StreamEvent } from './stream.ts'
 export type {
   BackendBinding,

@@ -210,7 +210,12 @@ test('attacks on identity over HTTP', async (t) => {
       'another key': send(sign({ privateKey: somePair().privateKey })),
       'a body under a GET': send(sign({ method: 'GET', path: '/v1/tools' }), '/v1/tools', body, 'GET'),
     }
+    const keyed = sign({ headers: { 'idempotency-key': 'signed-once' } })
+    changed['an idempotency key that was added'] = send({ ...sign(), 'idempotency-key': 'of a proxy' })
+    changed['another idempotency key'] = send({ ...keyed, 'idempotency-key': 'of a proxy' })
+    changed['a session that was added'] = send({ ...sign(), 'mcp-session-id': 'x' })
     for (const [what, answer] of Object.entries(changed)) assert.deepEqual(await answer, unknown, what)
+    assert.equal((await send(keyed))[0], 200, 'the key that was signed')
     assert.deepEqual(await seen('/v1/calls', good, { method: 'POST', body }), unknown)
     const other = sign()
     const both = { ...other, authorization: `Bearer ${(await make({})).text}` }
@@ -239,6 +244,8 @@ test('attacks on identity over HTTP', async (t) => {
     const nonces = sent.map((headers) => /nonce="([^"]+)"/.exec(headers.get('signature-input') ?? '')?.[1])
     assert.equal(new Set(nonces).size, sent.length)
     assert.ok(sent.every((headers) => headers.get('authorization') === null))
+    await assert.rejects(client.artifact(`art_${'0'.repeat(32)}`, { start: 1 }), { code: 'NOT_FOUND' })
+    assert.match(sent.at(-1)?.get('signature-input') ?? '', / "range"\)/, 'a header that matters is signed')
     assert.ok(!JSON.stringify(sent.map((headers) => [...headers])).includes(text.slice(-43)))
     assert.throws(() => createClient({ url: server.url, key: 'gs_short' }), { code: 'CONFIG_INVALID' })
   })

@@ -13,6 +13,8 @@ export interface ToSign {
   readonly created?: number
   readonly alg?: string
   readonly covered?: string
+  /** Headers of the request besides; each is sent, and covered unless `covered` says otherwise. */
+  readonly headers?: { readonly [name: string]: string }
   /** Instead of `created;keyid;nonce;alg`. */
   readonly params?: string
   readonly label?: string
@@ -28,17 +30,22 @@ export function somePair(): { readonly privateKey: KeyObject; readonly publicKey
 export function signedHeaders(request: ToSign): { [name: string]: string } {
   const { method = 'GET', path = '/v1/calls', host = 'localhost', body = '', keyId, privateKey } = request
   const { nonce = randomBytes(16).toString('hex'), created = Math.floor(Date.now() / 1_000), alg = 'ed25519' } = request
-  const { covered = '"@method" "@authority" "@path" "@query" "content-digest"', label = 'sig1' } = request
+  const { headers = {}, label = 'sig1' } = request
+  const names = Object.keys(headers).map((name) => `"${name}"`)
+  const all = ['"@method"', '"@authority"', '"@path"', '"@query"', '"content-digest"', ...names].join(' ')
+  const { covered = all } = request
   const params = request.params ?? `;created=${created};keyid="${keyId}";nonce="${nonce}";alg="${alg}"`
   const digest = `sha-256=:${hash('sha256', body, 'base64')}:`
   const [target, query] = path.split('?')
   const values: { readonly [component: string]: string } = {
     ...{ '"@method"': method, '"@authority"': host, '"@path"': target ?? '', '"@query"': `?${query ?? ''}` },
     '"content-digest"': digest,
+    ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [`"${name}"`, value])),
   }
   const lines = covered.split(' ').map((component) => `${component}: ${values[component] ?? ''}`)
   const base = [...lines, `"@signature-params": (${covered})${params}`].join('\n')
   return {
+    ...headers,
     host,
     'content-digest': digest,
     'signature-input': `${label}=(${covered})${params}`,

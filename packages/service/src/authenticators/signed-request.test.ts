@@ -134,6 +134,48 @@ test('a stream outlives the time that its request was good for, and is known by 
   await assert.rejects(authenticator.authenticate(presented, signal), refused)
 })
 
+test('a header that changes what a request does is covered by the signature, or the request is refused', async () => {
+  const { authenticator, request } = await rig()
+  const usual = '"@method" "@authority" "@path" "@query" "content-digest"'
+  const known = (presented: Presented): Promise<boolean> =>
+    authenticator.authenticate(presented, signal).then(
+      (found) => found !== undefined,
+      () => false,
+    )
+  const significant = {
+    'idempotency-key': 'order-7',
+    'mcp-session-id': 's1',
+    'mcp-protocol-version': '2025-11-25',
+    'mcp-method': 'tools/call',
+    'mcp-name': 'demo:add',
+    'mcp-param-region': 'eu',
+    'last-event-id': '7',
+    range: 'bytes=0-9',
+    'if-range': '"a"',
+    'if-none-match': '"a"',
+  }
+  for (const [name, value] of Object.entries(significant)) {
+    const headers = { [name]: value }
+    const without = (presented: Presented): Presented => {
+      const { [name]: _dropped, ...rest } = presented.headers
+      return { ...presented, headers: rest }
+    }
+    const signed = request({ headers })
+    assert.equal(await known({ ...signed, headers: { ...signed.headers, [name]: 'other' } }), false, `${name}, changed`)
+    assert.equal(await known(without(signed)), false, `${name}, dropped`)
+    assert.equal(await known(request({ headers, covered: usual })), false, `${name}, outside of the signature`)
+    assert.equal(await known(request({ headers, covered: `${usual} "${name}" "${name}"` })), false, `${name}, twice`)
+    assert.equal(await known(signed), true, name)
+  }
+  assert.ok(await known(request({ headers: significant })), 'all of them at once')
+  assert.ok(
+    await known(request({ headers: { traceparent: 'x', accept: '*/*' }, covered: usual })),
+    'others need not be',
+  )
+  assert.ok(await known(request({ headers: { accept: '*/*' } })), 'others may be')
+  assert.equal(await known(request({ covered: `${usual} "constructor"` })), false, 'a header that is not there')
+})
+
 test('what the body must be is told, and not taken for granted', async () => {
   const { authenticator, request } = await rig()
   const known = await authenticator.authenticate(request({ method: 'POST', body: '{"tool":"demo:add"}' }), signal)

@@ -1,4 +1,5 @@
 import { generateKeyPairSync, hash, type KeyObject, timingSafeEqual, verify } from 'node:crypto'
+import { isSignedHeader } from '@gantry/contract'
 import type { NonceRecords } from '../records/nonces.ts'
 import { createBatch } from '../stores/batch.ts'
 import { type Authenticator, type Presented, unauthenticated } from './authenticator.ts'
@@ -8,6 +9,8 @@ import type { LiveKeys } from './live-keys.ts'
 interface Signed {
   /** As it stands in the header, and in what is signed. */
   readonly params: string
+  /** Names of the headers that are covered besides the digest, in the order in which they are signed. */
+  readonly headers: readonly string[]
   readonly keyId: string
   readonly nonce: string
   /** In seconds since 1970. */
@@ -21,7 +24,7 @@ const windowMs = 5 * 60_000
 const aheadMs = 60_000
 
 const inputForm =
-  /^([a-z][a-z0-9_-]{0,31})=(\("@method" "@authority" "@path" "@query" "content-digest"\)((?:;[a-z]{1,10}=(?:"[\w.-]{1,100}"|[0-9]{1,12})){4}))$/
+  /^([a-z][a-z0-9_-]{0,31})=(\("@method" "@authority" "@path" "@query" "content-digest"((?: "[a-z][a-z0-9-]{0,63}"){0,16})\)((?:;[a-z]{1,10}=(?:"[\w.-]{1,100}"|[0-9]{1,12})){4}))$/
 const signatureForm = /^([a-z][a-z0-9_-]{0,31})=:([A-Za-z0-9+/]{86}==):$/
 const digestForm = /^sha-256=:([A-Za-z0-9+/]{43}=):$/
 const valueForms = {
@@ -32,10 +35,10 @@ const valueForms = {
 } as const
 
 /**
- * Knows requests that are signed by RFC 9421, in the one form that is taken: Ed25519 over method, authority, path, query
- * and the SHA-256 of the body, with the time and a nonce that serves once. Nothing that could change the meaning of the
- * request is left out, and the body is compared by whoever reads it. A request that shows a signature and something else
- * besides is nobody's.
+ * Verifies requests that are signed by RFC 9421, in the one form that is accepted: Ed25519 over method, authority, path,
+ * query, the SHA-256 of the body and every header that changes what the request does, with the time and a nonce that
+ * serves once. The body itself is compared by the handler that reads it. A request with a signature and another
+ * credential is refused.
  */
 export function signedRequestAuthenticator(
   keys: LiveKeys,
@@ -71,7 +74,7 @@ function isTimely(created: number, now: number): boolean {
   return created >= now - windowMs && created <= now + aheadMs
 }
 
-function isGenuine(presented: Presented, { params, signature }: Signed, key: KeyObject): boolean {
+function isGenuine(presented: Presented, { params, headers: covered, signature }: Signed, key: KeyObject): boolean {
   const { method, path, headers } = presented
   const [target = '', query] = splitOnce(path, '?')
   const lines = [
@@ -80,16 +83,19 @@ function isGenuine(presented: Presented, { params, signature }: Signed, key: Key
     `"@path": ${target}`,
     `"@query": ?${query ?? ''}`,
     `"content-digest": ${headers['content-digest']}`,
+    ...covered.map((name) => `"${name}": ${headers[name]}`),
     `"@signature-params": ${params}`,
   ]
   return verify(null, Buffer.from(lines.join('\n'), 'latin1'), key, signature)
 }
 
 function readSigned({ headers }: Presented): Signed | undefined {
-  const [, label, params = '', listed = ''] = inputForm.exec(String(headers['signature-input'])) ?? []
+  const [, label, params = '', names = '', listed = ''] = inputForm.exec(String(headers['signature-input'])) ?? []
   const [, same, signature = ''] = signatureForm.exec(String(headers.signature)) ?? []
   const [, digest] = digestForm.exec(String(headers['content-digest'])) ?? []
   if (label === undefined || label !== same || digest === undefined) return undefined
+  const covered = Array.from(names.matchAll(/[a-z0-9-]+/g), ([name]) => name)
+  if (!coversAll(headers, covered)) return undefined
   const values = new Map(
     listed
       .slice(1)
@@ -102,10 +108,20 @@ function readSigned({ headers }: Presented): Signed | undefined {
   })
   if (created === undefined || keyId === undefined || nonce === undefined || alg === undefined) return undefined
   return {
-    ...{ params, keyId, nonce, created: Number(created) },
+    ...{ params, headers: covered, keyId, nonce, created: Number(created) },
     signature: Buffer.from(signature, 'base64'),
     digest: Buffer.from(digest, 'base64'),
   }
+}
+
+/** Whether each covered header is there once in the list, and each header that has to be covered is. */
+function coversAll(headers: Presented['headers'], covered: readonly string[]): boolean {
+  const names = new Set(covered)
+  return (
+    names.size === covered.length &&
+    covered.every((name) => Object.hasOwn(headers, name)) &&
+    Object.keys(headers).every((name) => names.has(name) || !isSignedHeader(name))
+  )
 }
 
 function splitOnce(text: string, separator: string): readonly string[] {

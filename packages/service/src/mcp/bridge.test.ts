@@ -3,6 +3,12 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type TestContext, test } from 'node:test'
+import { createKeyControl } from '../authenticators/key-control.ts'
+import { createLiveKeys } from '../authenticators/live-keys.ts'
+import { somePair } from '../authenticators/signed-request.fixture.ts'
+import { signedRequestAuthenticator } from '../authenticators/signed-request.ts'
+import { memoryKeys } from '../records/api-keys.fixture.ts'
+import type { Nonce } from '../records/nonces.ts'
 import { bridge } from './bridge.ts'
 import { lineClient } from './stdio.fixture.ts'
 
@@ -13,10 +19,11 @@ interface Said {
 type Reply = (said: Said, response: ServerResponse) => void
 
 /** A service whose sessions end when it is told, and which answers within one as `reply` does. */
-async function forgetful(t: TestContext, reply: Reply) {
+async function forgetful(t: TestContext, reply: Reply, key?: string, look?: (request: IncomingMessage) => void) {
   let [opened, refusing] = [0, false]
   let current = ''
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    look?.(request)
     if (request.method !== 'POST') return void response.writeHead(405).end()
     const said = JSON.parse(await new Response(request as never).text()) as Said
     if (said.method === 'initialize') {
@@ -38,7 +45,7 @@ async function forgetful(t: TestContext, reply: Reply) {
   })
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   return {
-    client: lineClient(t, (ends) => bridge({ url, ...ends })),
+    client: lineClient(t, (ends) => bridge({ url, key, ...ends })),
     opened: () => opened,
     forget: () => {
       current = 'none'
@@ -75,6 +82,31 @@ test('a session that cannot be opened again yet fails those who wait, and is tri
   assert.ok(failed.every(({ error }) => error?.message === 'Not yet.'))
   refuse(false)
   assert.deepEqual((await client.request('ping')).result, { method: 'ping' })
+})
+
+test('with a key that signs, each request is signed with its session and method, and the key is not sent', async (t) => {
+  const records = memoryKeys()
+  const control = createKeyControl(records, async () => undefined)
+  const { privateKey, publicKey } = somePair()
+  const { key } = await control.create(
+    { name: 'bot', publicKey },
+    { principal: 'o', tenant: 'acme', permissions: ['*'] },
+  )
+  const nonces = { use: async (items: readonly Nonce[]) => items.map(() => true) }
+  const { authenticate } = signedRequestAuthenticator(createLiveKeys(records), nonces)
+  const seed = privateKey.export({ format: 'jwk' }).d ?? ''
+  const known: Promise<unknown>[] = []
+  const sent: string[] = []
+  const look = ({ method = '', url = '', headers }: IncomingMessage): void => {
+    sent.push(JSON.stringify(headers))
+    known.push(authenticate({ method, path: url, headers }, t.signal))
+  }
+  const { client } = await forgetful(t, echo, `gs_${key.id}_${seed}`, look)
+  await client.open()
+  await client.request('ping')
+  for (const one of await Promise.all(known)) assert.ok(one)
+  assert.ok(sent.some((headers) => headers.includes('\\"mcp-session-id\\"')))
+  assert.ok(sent.every((headers) => !headers.includes(seed)))
 })
 
 test('whatever a service answers, a request is answered under its own id', async (t) => {

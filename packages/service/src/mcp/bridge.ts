@@ -1,4 +1,5 @@
 import { pipeline, type Readable, type Writable } from 'node:stream'
+import { credentialsOf } from '@gantry/client'
 import type { JSONRPCMessage, JSONRPCRequest } from '@modelcontextprotocol/server'
 import { messageLines, mostBufferBytes, mostLineBytes } from './message-lines.ts'
 import { messageCheck } from './read-line.ts'
@@ -42,6 +43,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     isMessage: messageCheck(sdk),
   })
   const stdio = new StdioServerTransport(lines, output, { maxBufferSize: mostBufferBytes })
+  const credentials = credentialsOf(key)
   const life = new AbortController()
   const running = new Map<Id, AbortController>()
   let session: string | undefined
@@ -49,19 +51,21 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
   let opened: Promise<unknown> = Promise.resolve()
   let reopening: Promise<void> | undefined
 
-  const ask = (message: JSONRPCMessage | undefined, method: string, stop: AbortSignal): Promise<Response> =>
-    fetch(`${url}/mcp`, {
+  const ask = async (message: JSONRPCMessage | undefined, method: string, stop: AbortSignal): Promise<Response> => {
+    const body = message === undefined ? undefined : JSON.stringify(message)
+    const headers: { readonly [name: string]: string } = {
+      accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
+      ...(message === undefined ? {} : { 'content-type': 'application/json', ...bodyHeaders(message) }),
+      ...(session === undefined || isOpening(message) ? {} : { 'mcp-session-id': session }),
+    }
+    return fetch(`${url}/mcp`, {
       method,
       signal: stop,
       redirect: 'error',
-      headers: {
-        accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
-        ...(message === undefined ? {} : { 'content-type': 'application/json', ...bodyHeaders(message) }),
-        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
-        ...(session === undefined || isOpening(message) ? {} : { 'mcp-session-id': session }),
-      },
-      ...(message === undefined ? {} : { body: JSON.stringify(message) }),
+      headers: { ...headers, ...(await credentials({ method, url: `${url}/mcp`, body, headers })) },
+      ...(body === undefined ? {} : { body }),
     })
+  }
   /** Hands on what came back for a request, or for what has no id; throws when that is no answer to it. */
   const deliver = async (response: Response, id: Id | undefined): Promise<void> => {
     let answered = false
