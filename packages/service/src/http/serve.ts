@@ -6,6 +6,7 @@ import { isBody } from '../authenticators/signed-request.ts'
 import type { Answer } from './answer.ts'
 import { asObject, type MemberCheck, memberCheck } from './check-members.ts'
 import type { Door, Visit } from './door.ts'
+import type { Addressed } from './foreign.ts'
 import type { HttpLimits } from './limits.ts'
 import type { HttpLog } from './log.ts'
 import { asToolError, problem } from './problems.ts'
@@ -29,7 +30,7 @@ export interface House {
   readonly hold: Waiting['hold']
   /** Only this machine can reach the server. */
   readonly local: boolean
-  refuseForeign(headers: IncomingMessage['headers']): void
+  refuseForeign(request: Addressed): void
 }
 
 /** A request as the router hands it over. */
@@ -96,7 +97,7 @@ export function serve(
     let answer: Answer
     try {
       if (door.closing) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
-      house.refuseForeign(request.headers)
+      house.refuseForeign(request)
       answer = await work(arrival, visit)
     } catch (thrown) {
       const error = asToolError(thrown)

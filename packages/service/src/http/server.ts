@@ -4,7 +4,7 @@ import { ToolError } from '@gantry/contract'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import { answerClientError } from './client-errors.ts'
 import { createDoor } from './door.ts'
-import { foreignCheck, isLoopback } from './foreign.ts'
+import { foreignCheck, isLoopback, originForm } from './foreign.ts'
 import { defaultHttpLimits, type HttpLimits } from './limits.ts'
 import type { HttpLog } from './log.ts'
 import type { Mount } from './mount.ts'
@@ -102,6 +102,7 @@ function createApp(house: House, mounts: readonly Mount[], tls: TlsOptions | und
     keepAliveTimeout: limits.keepAliveMs,
     // A connection on which nothing moves for longer than anybody may wait is dead, or its reader is.
     connectionTimeout: maxWaitMs + 30_000,
+    rewriteUrl: originForm,
     routerOptions: { maxParamLength: 600 },
     ...((tls === undefined ? { http: plain } : { https: { ...plain, ...tls } }) as { readonly http: ServerOptions }),
     clientErrorHandler: (error, socket) => answerClientError(error, socket, door.current(socket)),

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
 import { codes, ToolError } from '@gantry/contract'
-import { foreignCheck } from '../http/foreign.ts'
+import { foreignCheck, originForm } from '../http/foreign.ts'
 import type { Service } from '../http/service.ts'
 
 export interface MetricsAddress {
@@ -21,14 +21,15 @@ export async function serveMetrics(
 ): Promise<() => Promise<void>> {
   const refuseForeign = foreignCheck({ host, hosts, origins: [] })
   const server = createServer({ headersTimeout: 5_000, requestTimeout: 10_000 }, (request, response) => {
-    const path = request.method === 'GET' ? (request.url ?? '').split('?')[0] : undefined
+    request.url = originForm(request)
+    const path = request.method === 'GET' ? request.url.split('?', 1)[0] : undefined
     const answer = (status: number, type: string, text: string): void => {
       response.writeHead(status, { 'content-type': type, 'x-content-type-options': 'nosniff' }).end(text)
     }
     const json = (status: number, value: object): void => answer(status, 'application/json', JSON.stringify(value))
     const fail = (): void => answer(503, 'text/plain', 'This cannot be told now.\n')
     try {
-      refuseForeign(request.headers)
+      refuseForeign(request)
     } catch (error) {
       const { code, message } = error as ToolError
       return answer(codes[code].http, 'text/plain', `${message}\n`)
