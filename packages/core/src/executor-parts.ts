@@ -46,6 +46,7 @@ export function requestOf(
     fence: given.fence,
     schemaDigest: given.schemaDigest,
     traceparent: given.traceparent === undefined ? undefined : readTraceparent(given.traceparent),
+    origin: given.origin,
     signal: given.signal,
     timeoutMs: given.timeoutMs,
     retry: given.retry,

@@ -1,4 +1,4 @@
-import { type Identity, type Issue, type Report, type RetryRule, ToolError } from '@gantry/contract'
+import { type Identity, type Issue, type JsonObject, type Report, type RetryRule, ToolError } from '@gantry/contract'
 import type { ProgramJournal } from './backends/program-journal.ts'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
 import type { WriteBack } from './pipeline/ports.ts'
@@ -15,6 +15,8 @@ export interface RunOptions {
   readonly identity?: Identity | undefined
   /** Digest of the tool the caller saw; another one is CATALOG_STALE. */
   readonly schemaDigest?: string | undefined
+  /** What the gateway says of the occasion of the call; the tool sees it, and nothing is decided by it. */
+  readonly origin?: JsonObject | undefined
   /** The trace that the call belongs to, as W3C writes it; what is none is ignored. */
   readonly traceparent?: string | undefined
   readonly retry?: RetryRule | undefined
@@ -55,6 +57,7 @@ const known = [
   'identity',
   'schemaDigest',
   'traceparent',
+  'origin',
   'retry',
   'callId',
   'backend',
@@ -68,8 +71,20 @@ const known = [
 function firstIssue(options: RunOptions): Issue | undefined {
   const stray = Object.keys(options).find((key) => !known.includes(key))
   if (stray !== undefined) return { path: `/${stray}`, message: unknownKey(stray, known) }
-  const { timeoutMs, signal, identity, retry, report, fence, writeBack, recorded, traceparent, program, ...texts } =
-    options
+  const {
+    timeoutMs,
+    signal,
+    identity,
+    retry,
+    report,
+    fence,
+    writeBack,
+    recorded,
+    traceparent,
+    program,
+    origin,
+    ...texts
+  } = options
   if (timeoutMs !== undefined && !isPositive(timeoutMs)) {
     return { path: '/timeoutMs', message: 'must be a number of milliseconds above 0' }
   }
@@ -85,6 +100,9 @@ function firstIssue(options: RunOptions): Issue | undefined {
   if (fence !== undefined && !Number.isSafeInteger(fence)) return { path: '/fence', message: 'must be a whole number' }
   if (traceparent !== undefined && typeof traceparent !== 'string') {
     return { path: '/traceparent', message: 'must be a text' }
+  }
+  if (origin !== undefined && (typeof origin !== 'object' || origin === null || Array.isArray(origin))) {
+    return { path: '/origin', message: 'must be an object' }
   }
   if (report !== undefined && typeof report !== 'function') return { path: '/report', message: 'must be a function' }
   if (writeBack !== undefined && !isWriteBack(writeBack)) {

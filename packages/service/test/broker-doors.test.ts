@@ -30,6 +30,26 @@ test('calls that come over Redis', async (t) => {
     assert.equal(await pendingCount(), 0)
   })
 
+  await t.test('what the gateway says of the occasion reaches the tool as data, and is nobody’s identity', async () => {
+    const said = { user_name: 'Ada', message_id: 'm-1', room_context: { topic: 'x' }, disclosed_skill_ids: ['s'] }
+    const ctx = { trace_id: 'trace-1', observability_request_id: 'o-1', user_id: 'root', platform: 'forged', ...said }
+    const reply = await site.reply(await site.call({ tool_name: 'occasion', ctx, reply_to: answersTo }))
+    const seen = JSON.parse(reply.result)
+    assert.deepEqual(seen.origin, { ...said, observability_request_id: 'o-1' })
+    assert.equal(seen.principal, 'discord:1')
+    const plain = await site.reply(await site.call({ tool_name: 'occasion' }))
+    assert.equal(JSON.parse(plain.result).origin, null)
+  })
+
+  await t.test('bytes in the arguments are base64 where the schema says so, else refused with their path', async () => {
+    const tool_args = { image: Buffer.from([0, 255]) }
+    const reply = await site.reply(await site.call({ tool_name: 'occasion', tool_args }))
+    assert.deepEqual(JSON.parse(reply.result).args, { image: 'AP8=' })
+    const refused = await site.reply(await site.call({ tool_args: { text: Buffer.from([1]) } }))
+    assert.equal(refused.code, 'INPUT_INVALID')
+    assert.match(refused.error, /\/text is binary data/)
+  })
+
   await t.test('a tool is found by its id, by its plain name and by the name of the formats', async () => {
     for (const tool_name of ['test:note', 'test:note:1.0.0', 'note', 'test__note']) {
       const reply = await site.reply(await site.call({ tool_name }))

@@ -210,6 +210,11 @@ function testTools(notes: BrokerSite['notes'], gate: Promise<void>): DefinedTool
       },
     }),
     defineTool({
+      ...{ ...about, name: 'occasion', effect: 'read' },
+      inputSchema: { type: 'object', properties: { image: { type: 'string', contentEncoding: 'base64' } } },
+      run: (args, { origin, identity }) => ({ args, origin: origin ?? null, principal: identity.principal }),
+    }),
+    defineTool({
       ...{ ...about, name: 'admin', inputSchema, effect: 'once', permissions: ['admin'] },
       run: note,
     }),

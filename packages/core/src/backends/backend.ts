@@ -42,6 +42,12 @@ export interface ToolContext {
   readonly fence: number | undefined
   /** The call's place in a trace, as W3C writes it; pass it downstream. Undefined when it belongs to none. */
   readonly traceparent?: string | undefined
+  /**
+   * What the gateway of the caller says of the occasion of the call: display names, message ids, the context of a room.
+   * It is data from outside, as hostile as the arguments, and says nothing of who calls: `identity` does. Backends do not
+   * forward it. Undefined when the call came without any.
+   */
+  readonly origin?: JsonObject | undefined
   /** Aborted on cancel, timeout and when the caller goes away; its reason says which. */
   readonly signal: AbortSignal
   /** Only the secrets the tool declares. */

@@ -41,6 +41,9 @@ export class CallContext implements BackendContext {
   get traceparent(): string | undefined {
     return this.span?.traceparent ?? this.#run.request.traceparent
   }
+  get origin(): ToolContext['origin'] {
+    return this.#run.request.origin
+  }
   get floor(): BackendContext['floor'] {
     return this.#run.floor
   }

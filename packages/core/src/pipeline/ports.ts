@@ -1,4 +1,4 @@
-import type { CallLimits, Identity, Report, RetryRule, ToolError } from '@gantry/contract'
+import type { CallLimits, Identity, JsonObject, Report, RetryRule, ToolError } from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Audit } from '../audits/audit.ts'
 import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
@@ -33,6 +33,8 @@ export interface CallRequest {
   readonly schemaDigest: string | undefined
   /** The place in a trace that the call belongs below, as `readTraceparent` answers it. */
   readonly traceparent: string | undefined
+  /** What the gateway says of the occasion; data for the tool, never identity. */
+  readonly origin?: JsonObject | undefined
   readonly signal: AbortSignal | undefined
   readonly timeoutMs: number | undefined
   readonly retry: RetryRule | undefined

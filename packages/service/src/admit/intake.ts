@@ -36,7 +36,7 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
   if (asked.cost > 0) await options.charge?.(asked.cost)
   const text = JSON.stringify(asked.payload)
   const callId = options.newId()
-  const { idempotencyKey: key, timeoutMs, priority, delayMs, callback, traceparent } = input
+  const { idempotencyKey: key, timeoutMs, priority, delayMs, callback, traceparent, origin } = input
   return {
     callId,
     identity,
@@ -52,6 +52,7 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
     ...deadline(input, options.now()),
     ...(callback === undefined ? {} : { callback }),
     ...(traceparent === undefined ? {} : { trace: traceparent }),
+    ...(origin === undefined ? {} : { origin }),
   }
 }
 

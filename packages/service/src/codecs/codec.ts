@@ -11,8 +11,10 @@ export type Decoded =
       readonly input: CallInput
       /** The session that the sender belongs to, when the codec knows senders by sessions. */
       readonly session?: string
-      /** Hash of the whole catalog that the sender saw; empty when it should have named one and did not. */
+      /** Hash of the whole catalog that the sender saw; empty when it could have named one and did not. */
       readonly catalogHash?: string
+      /** JSON pointers of arguments that were binary data and are base64 text now: only for schemas that say so. */
+      readonly binary?: readonly string[]
       readonly address?: ReplyAddress
     }
   /** It can be read far enough to answer, if there is an address, but not to call anything. */

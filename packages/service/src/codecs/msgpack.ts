@@ -10,19 +10,29 @@ interface Reader {
   readonly limits: MessageLimits
   readonly path: (string | number)[]
   readonly outermost: JsonObject
+  readonly binary: BinaryMembers | undefined
+}
+
+/** Where binary data may stand: below this member of the outermost map. It becomes base64 text. */
+export interface BinaryMembers {
+  readonly below: string
+  /** Takes the JSON pointer of each, from below the member, for a reader that knows the schema to judge. */
+  readonly found: string[]
 }
 
 /** Far deeper than any result; a reply is ours, so that this only keeps a mistake from filling the stack. */
 const deepestReply = 500
 const shortText = 24
+/** Judging where binary data stands takes time for each. */
+const mostBinary = 100
 /** One for all: each has a buffer of its own, which costs more than a reply. */
 const encoder = new Encoder({ maxDepth: deepestReply })
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /**
  * Reads MessagePack that is JSON by another name, under the rules that `parseJson` has for text: no repeated keys, no
- * `__proto__`, no invalid UTF-8, nothing behind the end; an integer that a double cannot hold becomes its digits as text. Binary data and extension
- * types, timestamps too, are refused. What a length promises is compared with the bytes that are there before anything
+ * `__proto__`, no invalid UTF-8, nothing behind the end; an integer that a double cannot hold becomes its digits as text. Extension types,
+ * timestamps too, are refused, and so is binary data where `binary` does not let it stand. What a length promises is compared with the bytes that are there before anything
  * is made of it.
  *
  * The decoder of the library can do none of that, and looking at all bytes before it does costs as much as reading them.
@@ -33,10 +43,11 @@ export function decodeMsgpack(
   bytes: Uint8Array,
   limits: MessageLimits = defaultMessageLimits,
   outermost: JsonObject = {},
+  binary?: BinaryMembers,
 ): Json {
   if (bytes.length > limits.bytes) throw new JsonError('too-large', '', `is longer than ${limits.bytes} bytes`)
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const reader: Reader = { bytes: buffer, at: 0, nodes: limits.nodes, limits, path: [], outermost }
+  const reader: Reader = { bytes: buffer, at: 0, nodes: limits.nodes, limits, path: [], outermost, binary }
   const value = readValue(reader)
   const rest = bytes.length - reader.at
   if (rest > 0) throw fault(reader, 'not-json', `is followed by ${rest} more bytes`)
@@ -84,7 +95,7 @@ function readValue(reader: Reader): Json {
   if (head >= 0xd9 && head <= 0xdb) return readText(reader, readLength(reader, 1 << (head - 0xd9)))
   if (head === 0xdc || head === 0xdd) return readArray(reader, readLength(reader, head === 0xdc ? 2 : 4))
   if (head === 0xde || head === 0xdf) return readMap(reader, readLength(reader, head === 0xde ? 2 : 4))
-  if (head >= 0xc4 && head <= 0xc6) throw fault(reader, 'not-json', 'is binary data, which has no place here')
+  if (head >= 0xc4 && head <= 0xc6) return readBinary(reader, readLength(reader, 1 << (head - 0xc4)))
   throw fault(reader, 'not-json', 'is of an extension type, which has no place here')
 }
 
@@ -147,6 +158,21 @@ function readText(reader: Reader, length: number): string {
   return text
 }
 
+/** Binary data as base64 text, noted for the schema to judge. */
+function readBinary(reader: Reader, length: number): string {
+  const { binary, path, limits } = reader
+  if (binary === undefined || path.length < 2 || path[0] !== binary.below) {
+    throw fault(reader, 'not-json', 'is binary data, which has no place here')
+  }
+  if (length > limits.stringBytes) throw fault(reader, 'too-large', `holds more than ${limits.stringBytes} bytes`)
+  const start = take(reader, length)
+  if (binary.found.length >= mostBinary) {
+    throw fault(reader, 'too-large', `is binary data, of which there are more than ${mostBinary}`)
+  }
+  binary.found.push(pointerOf(path.slice(1)))
+  return reader.bytes.toString('base64', start, start + length)
+}
+
 /** Most texts are short names; for those, leaving JavaScript costs more than reading them here. */
 function asciiText(bytes: Uint8Array, start: number, end: number): string | undefined {
   let text = ''
@@ -195,6 +221,9 @@ function take(reader: Reader, bytes: number): number {
 }
 
 function fault({ path }: Reader, kind: JsonError['fault'], message: string): JsonError {
-  const segments = path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`)
-  return new JsonError(kind, segments.join(''), message)
+  return new JsonError(kind, pointerOf(path), message)
+}
+
+function pointerOf(path: readonly (string | number)[]): string {
+  return path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 }

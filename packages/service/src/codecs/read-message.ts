@@ -2,7 +2,7 @@ import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { JsonError, parseJson } from '@gantry/core'
 import type { MessageLimits } from './limits.ts'
 import { invalidMessage, isObject, printable } from './members.ts'
-import { decodeMsgpack } from './msgpack.ts'
+import { type BinaryMembers, decodeMsgpack } from './msgpack.ts'
 
 /** The object that a message is; or why it is none, with what could be read of it, which is good for an answer only. */
 export interface ReadMessage {
@@ -29,11 +29,11 @@ export function readJson(bytes: Uint8Array, limits: MessageLimits): ReadMessage 
 }
 
 /** Reads a message of MessagePack; never throws. */
-export function readMsgpack(bytes: Uint8Array, limits: MessageLimits): ReadMessage {
+export function readMsgpack(bytes: Uint8Array, limits: MessageLimits, binary?: BinaryMembers): ReadMessage {
   if (bytes.length > limits.bytes) return { value: {}, error: tooLarge(limits) }
   const outermost: JsonObject = {}
   try {
-    return asObject(decodeMsgpack(bytes, limits, outermost))
+    return asObject(decodeMsgpack(bytes, limits, outermost, binary))
   } catch (error) {
     return { value: outermost, error: refusalOf(error) }
   }

@@ -26,12 +26,64 @@ const ended = (more = {}): Reply => ({ kind: 'ended', result: result(more), file
 
 test('an envelope is a call of the session that it names, with the catalog that its sender saw', () => {
   const { input, session, catalogHash, address } = called(decode(envelope))
-  assert.deepEqual(input, { kind: 'call', tool: 'demo:echo', args: { text: 'hi' }, idempotencyKey: 'idem-1' })
+  assert.deepEqual(input, {
+    ...{ kind: 'call', tool: 'demo:echo', args: { text: 'hi' }, idempotencyKey: 'idem-1' },
+    origin: { user_name: 'me', disclosed_skill_ids: [] },
+  })
   assert.deepEqual([session, catalogHash], ['trace-1', 'hash-1'])
   assert.deepEqual(address, {
     ...{ codec: 'stargazer', transport: 'redis', to: 'sg:stream:tools:replies:worker-1' },
-    data: { correlation_id: 'c1', trace_id: 'trace-1' },
+    data: { correlation_id: 'c1', trace_id: 'trace-1', tool_name: 'demo:echo' },
   })
+})
+
+test('what the envelope says of the occasion is data for the tool, bounded, and nothing else of it is', () => {
+  const originOf = (ctx: object) => called(decode({ ...envelope, ctx: { trace_id: 'trace-1', ...ctx } })).input.origin
+  const said = {
+    ...{ user_name: 'Ada', message_id: '77', observability_request_id: 'obs-1' },
+    ...{ disclosed_skill_ids: ['a', 'b'], room_context: { topic: 'x', members: [1, 2] } },
+  }
+  assert.deepEqual(originOf({ ...said, user_id: 'root', guild_id: 'g', channel_id: 'c', tenant: 't' }), said)
+  assert.deepEqual(originOf({ user_name: '', room_context: null }), undefined)
+  const wrong = { user_name: { toString: 'x' }, disclosed_skill_ids: 'all', message_id: 9 }
+  assert.deepEqual(originOf(wrong), { message_id: 9, omitted: ['user_name', 'disclosed_skill_ids'] })
+  const large = { room_context: 'x'.repeat(20_000), user_name: 'Ada' }
+  assert.deepEqual(originOf(large), { user_name: 'Ada', omitted: ['room_context'] })
+})
+
+test('binary arguments become base64 text and are named for the schema to judge; elsewhere they are refused', () => {
+  const bytes = Buffer.from([0, 255, 1])
+  const { input, binary } = called(decode({ ...envelope, tool_args: { image: bytes, list: ['x', bytes] } }))
+  assert.deepEqual(input.args, { image: 'AP8B', list: ['x', 'AP8B'] })
+  assert.deepEqual(binary, ['/image', '/list/1'])
+  for (const wrong of [{ tool_args: bytes }, { ctx: { trace_id: 'trace-1', room_context: bytes } }, { extra: bytes }]) {
+    assert.match(
+      refused(decode({ ...envelope, ...wrong })).error.message,
+      /\/(tool_args|ctx\/room_context|extra) is binary/,
+    )
+  }
+  const many = { tool_args: { list: Array.from({ length: 101 }, () => bytes) } }
+  assert.match(refused(decode({ ...envelope, ...many })).error.message, /\/tool_args\/list\/100 .*more than 100/)
+})
+
+test('of an exception the gateway gets the class, and the text only where the settings say so', () => {
+  const thrown = (name: string) => {
+    const cause = { name, message: 'psql://secret-host' }
+    const { error } = failed('BACKEND_FAILED', 'psql://secret-host')
+    const reply: Reply = {
+      kind: 'ended',
+      files: [],
+      result: result({ status: 'failed', output: null, error: { ...(error ?? assert.fail()), cause } }),
+    }
+    return { plain: unpack(answer(reply).bytes), reply }
+  }
+  const { plain, reply } = thrown('ConnectionError')
+  const told = "Tool 'demo:echo' raised ConnectionError on the tools service."
+  assert.deepEqual(plain, { correlation_id: 'c1', error: told, code: 'BACKEND_FAILED' })
+  assert.match((thrown('secret text, not a name').plain as { error: string }).error, /raised Error on/)
+  const open = stargazerCodec({ ...options, errorText: true })
+  const full = unpack(open.reply(addressed(decode(envelope)), reply, now).bytes) as { error: string }
+  assert.equal(full.error, 'psql://secret-host')
 })
 
 test('the key is that of the sender, else its correlation id, else the place of the entry', () => {
@@ -158,7 +210,9 @@ test('every failure is an error with its code and nothing from inside; a stale c
     const error = new ToolError(code, 'It did not work.', { cause: new Error('internal-secret') })
     const replies = [answer({ kind: 'ended', result: failed(code), files: [] }), answer({ kind: 'refused', error })]
     const stale = { correlation_id: 'c1', status: 'CATALOG_STALE' }
-    const expected = code === 'CATALOG_STALE' ? stale : { correlation_id: 'c1', error: 'It did not work.', code }
+    const raised = "Tool 'demo:echo' raised Error on the tools service."
+    const text = code === 'BACKEND_FAILED' ? raised : 'It did not work.'
+    const expected = code === 'CATALOG_STALE' ? stale : { correlation_id: 'c1', error: text, code }
     for (const { bytes } of replies) assert.deepEqual(unpack(bytes), expected)
   }
 })

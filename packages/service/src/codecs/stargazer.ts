@@ -1,4 +1,5 @@
-import { type JsonObject, ToolError } from '@gantry/contract'
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { copyJson } from '@gantry/core'
 import type { ReplyAddress } from '../stores/call-store.ts'
 import type { CallInput } from '../stores/views.ts'
 import type { Message } from '../transports/message.ts'
@@ -18,13 +19,15 @@ import {
 } from './members.ts'
 import { encodeMsgpack } from './msgpack.ts'
 import { readMsgpack } from './read-message.ts'
-import { effectsOf, endOf, errorOnWire, filesOf, placeKey } from './wire.ts'
+import { effectsOf, endOf, errorOnWire, exceptionOf, filesOf, placeKey } from './wire.ts'
 
 export interface StargazerOptions {
   /** Whether answers may be sent to the stream that an envelope names; see `stargazerReplyRule`. */
   readonly mayReplyTo: (to: string) => boolean
   /** Where messages go that tools send while they run; without it they have no place. */
   readonly messagesTo?: string
+  /** Whether the text of an exception goes out; the name of its class does otherwise. */
+  readonly errorText?: boolean
   /** `sg:stream:dlq` */
   readonly deadLettersTo?: string
   /** The name that the gateway has for a tool, by its id; the id itself. What it calls is left as it calls it. */
@@ -40,8 +43,8 @@ const members: MemberRules = {
 
 /**
  * The envelopes of the Stargazer gateway, MessagePack on a Redis stream. The sender is known by the session record at
- * `ctx.trace_id`, which the gateway wrote; whatever else the envelope says of users, channels and platforms is not even
- * looked at. An envelope without a session is refused here, whatever the host would make of it.
+ * `ctx.trace_id`, which the gateway wrote; what the envelope says of users, channels and platforms decides nothing. What
+ * it says of the occasion goes to the tool as data. An envelope without a session is refused here, whatever the host would make of it.
  */
 export function stargazerCodec(options: StargazerOptions): Codec {
   const { limits = defaultMessageLimits, deadLettersTo = 'sg:stream:dlq', messagesTo } = options
@@ -49,7 +52,8 @@ export function stargazerCodec(options: StargazerOptions): Codec {
     kind,
     speaks: ({ bytes: [head = 0] }) => (head >= 0x80 && head < 0x90) || head === 0xde || head === 0xdf,
     decode(message) {
-      const read = readMsgpack(message.bytes, limits)
+      const binary = { below: 'tool_args', found: [] }
+      const read = readMsgpack(message.bytes, limits, binary)
       const value = withoutBlanks(read.value)
       const { reply_to } = value
       const foreign = isText(reply_to) && !options.mayReplyTo(reply_to)
@@ -58,7 +62,8 @@ export function stargazerCodec(options: StargazerOptions): Codec {
       if (error !== undefined) return { kind: 'invalid', error, ...address }
       const { schema_hash = '' } = value
       const input = inputOf(value, message)
-      return { kind: 'call', input, session: traceIdOf(value), catalogHash: String(schema_hash), ...address }
+      const about = { session: traceIdOf(value), catalogHash: String(schema_hash), binary: binary.found }
+      return { kind: 'call', input, ...about, ...address }
     },
     reply: ({ to, data }, reply) => ({ to, bytes: encodeMsgpack(replyOf(data, reply, options)) }),
     send({ data }, { number, message }) {
@@ -96,8 +101,11 @@ function traceIdOf({ ctx }: JsonObject): string {
 }
 
 function addressOf(value: JsonObject, to: string): ReplyAddress {
-  const { correlation_id } = value
-  const data = { correlation_id: isText(correlation_id) ? correlation_id : null, trace_id: traceIdOf(value) }
+  const { correlation_id, tool_name } = value
+  const data = {
+    ...{ correlation_id: isText(correlation_id) ? correlation_id : null, trace_id: traceIdOf(value) },
+    ...(isText(tool_name) ? { tool_name } : {}),
+  }
   return { codec: kind, transport: 'redis', to, data }
 }
 
@@ -105,15 +113,53 @@ function addressOf(value: JsonObject, to: string): ReplyAddress {
 function inputOf(value: JsonObject, message: Message): CallInput {
   const { idem_key, correlation_id, tool_name, tool_args = {} } = value
   const idempotencyKey = String(idem_key ?? correlation_id ?? placeKey(message))
-  return { kind: 'call', tool: String(tool_name), args: tool_args, idempotencyKey }
+  const origin = originOf(value)
+  return { kind: 'call', tool: String(tool_name), args: tool_args, idempotencyKey, ...origin }
 }
 
-function replyOf({ correlation_id = null }: JsonObject, reply: Reply, { toolName = (id) => id }: StargazerOptions) {
+const isLabel = (value: Json): boolean => isText(value) || typeof value === 'number'
+/** The members of `ctx` that say of the occasion and not of the sender, and what each may be. */
+const occasion: { readonly [name: string]: (value: Json) => boolean } = {
+  ...{ user_name: isLabel, message_id: isLabel, observability_request_id: isLabel },
+  disclosed_skill_ids: (value) => Array.isArray(value) && value.every(isText),
+  room_context: () => true,
+}
+const occasionLimits = { bytes: 16_384, depth: 16, nodes: 1_000 }
+
+/** What the envelope says of the occasion, for the tool; what is too large or of another type is named in `omitted`. */
+function originOf({ ctx }: JsonObject): Pick<CallInput, 'origin'> {
+  const given = isObject(ctx) ? withoutBlanks(ctx) : {}
+  const origin: JsonObject = {}
+  const omitted: string[] = []
+  let room = occasionLimits.bytes
+  for (const [name, fits] of Object.entries(occasion)) {
+    const value = given[name]
+    if (value === undefined) continue
+    const copied = fits(value) ? copyWithin(value, room) : undefined
+    if (copied === undefined) omitted.push(name)
+    else origin[name] = copied
+    room -= copied === undefined ? 0 : Buffer.byteLength(JSON.stringify(copied))
+  }
+  if (omitted.length > 0) origin.omitted = omitted
+  return Object.keys(origin).length === 0 ? {} : { origin }
+}
+
+function copyWithin(value: Json, bytes: number): Json | undefined {
+  try {
+    return copyJson(value, { limits: { ...occasionLimits, bytes }, dropped: { count: 0 } })
+  } catch {
+    return undefined
+  }
+}
+
+function replyOf({ correlation_id = null, tool_name }: JsonObject, reply: Reply, options: StargazerOptions) {
+  const { toolName = (id) => id, errorText = false } = options
   const end = endOf(reply)
   if (end.status !== 'ok') {
     if (end.error.code === 'CATALOG_STALE') return { correlation_id, status: 'CATALOG_STALE' }
     const { message, code } = errorOnWire(end.error)
-    return { correlation_id, error: message, code }
+    const raised = errorText ? undefined : exceptionOf(end.error)
+    return { correlation_id, error: raised === undefined ? message : raisedText(tool_name, raised), code }
   }
   return {
     correlation_id,
@@ -124,6 +170,11 @@ function replyOf({ correlation_id = null }: JsonObject, reply: Reply, { toolName
       sent_rich_messages: effectsOf(reply, 'message').map(({ message }) => message),
     },
   }
+}
+
+/** As the seed says it: the class of an exception is for the gateway, its text for the log. */
+function raisedText(tool: Json | undefined, exception: string): string {
+  return `Tool '${isText(tool) ? tool : '?'}' raised ${exception} on the tools service.`
 }
 
 function fileOnWire({ name, mimeType, content, artifact, bytes, digest }: ReplyFile) {

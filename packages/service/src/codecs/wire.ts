@@ -24,6 +24,16 @@ export function errorOnWire(error: ToolError | ErrorInfo): Omit<ErrorInfo, 'caus
   }
 }
 
+/** A name that a class can have; what a tool throws is as hostile as what it returns. */
+const className = /^[A-Za-z_$][\w$.]{0,99}$/
+
+/** The class of the exception that a tool ended with; undefined for an error with a text of our own. */
+export function exceptionOf({ code, cause }: ToolError | ErrorInfo): string | undefined {
+  if (code !== 'BACKEND_FAILED' || cause === undefined || cause === null) return undefined
+  const { name } = cause as { readonly name?: unknown }
+  return typeof name === 'string' && className.test(name) ? name : 'Error'
+}
+
 /** How it ended. */
 export type End =
   | { readonly status: 'ok'; readonly output: Json }

@@ -68,6 +68,7 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       permissions: texts,
       users: { type: 'object', propertyNames: ofPlatform, additionalProperties: texts },
       requireHash: { type: 'boolean' },
+      errorText: { type: 'boolean' },
       claimIdleMs: { type: 'integer', minimum: 1_000, maximum: 3_600_000 },
       identity: identitySchema,
       catalog: { type: 'boolean' },

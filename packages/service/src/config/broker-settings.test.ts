@@ -41,7 +41,7 @@ test('an address is all that a broker needs; names are those of the two gateways
   assert.deepEqual(redis, {
     ...{ url: 'redis://127.0.0.1', stream: 'sg:stream:tools', group: 'sg:tools', deadLetters: 'sg:stream:dlq' },
     ...{ messages: 'sg:stream:outbound', tenant: 'default', tenants: {}, permissions: [], users: {} },
-    ...{ requireHash: true, claimIdleMs: 15_000, catalog: true },
+    ...{ requireHash: false, errorText: false, claimIdleMs: 15_000, catalog: true },
   })
   assert.deepEqual(kafka, {
     ...{ brokers: ['127.0.0.1:9092'], topic: 'somastack.tools', results: 'somastack.tool_results', tls: false },
@@ -53,7 +53,8 @@ test('every key of the file is taken over', async () => {
   const identity = { principal: 'p', tenant: 't', permissions: ['x'], roles: ['r'] }
   const redis = {
     ...{ stream: 's', group: 'g', deadLetters: 'd', messages: 'm', replies: ['r:*'], tenant: 't', catalog: false },
-    ...{ tenants: { 'discord:1': 'a' }, permissions: ['a:*'], users: { 'discord:2': ['b'] }, requireHash: false },
+    ...{ tenants: { 'discord:1': 'a' }, permissions: ['a:*'], users: { 'discord:2': ['b'] }, requireHash: true },
+    errorText: true,
     ...{ claimIdleMs: 5_000, identity, caFile: '/ca.pem', certFile: '/own.pem', keyFile: '/own.key' },
   }
   const kafka = {

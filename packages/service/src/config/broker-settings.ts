@@ -49,8 +49,10 @@ export interface RedisSettings {
   readonly permissions: readonly string[]
   /** Permissions of users besides, by `platform:user`. */
   readonly users: { readonly [user: string]: readonly string[] }
-  /** A message that does not say which catalog its sender saw is refused as stale. */
+  /** Whether a message that does not say which catalog its sender saw is refused as stale. */
   readonly requireHash: boolean
+  /** Whether the gateway gets the text of an exception; it gets the name of its class otherwise. */
+  readonly errorText: boolean
   /** How long a worker may be silent before others take what it had read and not kept; a minute when absent. */
   readonly claimIdleMs?: number
   /** Who sends messages that belong to no session, in the native form; without it they are refused. */
@@ -92,7 +94,8 @@ const redisDefaults = {
   tenants: {},
   permissions: [],
   users: {},
-  requireHash: true,
+  requireHash: false,
+  errorText: false,
   claimIdleMs: 15_000,
   catalog: true,
 }

@@ -25,6 +25,7 @@ export function runCall({ executor, claim, args, signal, traceparent, report, wr
     fence: claim.fence,
     signal,
     traceparent,
+    origin: call.origin,
     report,
     writeBack,
     ...(call.digest === undefined ? {} : { schemaDigest: call.digest }),

@@ -84,8 +84,8 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('issuer:up', ({ issuer, downMs }) => log.info({ issuer, downMs }, 'keys of an issuer back')),
     bus.on('audit:head', ({ head }) => log.info({ head }, 'audit record sealed')),
     bus.on('spool:changed', ({ depth }) => {
-      if (depth > 0) log.warn({ depth }, 'outcomes wait on disk')
-      else log.info({ depth }, 'no outcome waits on disk any more')
+      if (depth > 0) log.warn({ depth }, 'outcomes wait in the spool')
+      else log.info({ depth }, 'no outcome waits in the spool any more')
     }),
     bus.on('spans:lost', ({ spans, reason }) => {
       if (!losing) log.warn({ spans, reason }, 'traces are lost')

@@ -110,7 +110,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   )
   levels('gantry_sandboxes', 'Sandboxes in which a program runs, and that wait for one.', 'state', gauges.sandboxes)
   levels('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
-  gauge('gantry_spool_depth', 'Outcomes that wait on disk for the database.', async () => gauges.spooled())
+  gauge('gantry_spool_depth', 'Outcomes that wait in the spool for the database.', async () => gauges.spooled())
   collectDefaultMetrics({ register: registry })
   // These are gauges that are called counters, and say nothing that those by type do not.
   for (const what of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${what}_total`)

@@ -42,6 +42,7 @@ type CallRow = {
   callback: string | null
   reply: string | null
   trace: string | null
+  origin: string | null
 }
 
 /** A letter as others see it, with what was asked for where that is for them. */
@@ -72,7 +73,7 @@ export function letterOf(row: LetterRow, withPayload: boolean): DeadLetter {
  */
 export function callOf({ call }: LetterRow): (Omit<AdmittedCall, 'callId'> & { effectKey: string }) | undefined {
   if (call === null || call === undefined) return undefined
-  const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, reply, trace } = call
+  const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, reply, trace, origin } = call
   const identity: Identity = JSON.parse(call.identity)
   return {
     effectKey: effectKeyOf(call, identity),
@@ -88,6 +89,7 @@ export function callOf({ call }: LetterRow): (Omit<AdmittedCall, 'callId'> & { e
     ...(callback === null ? {} : { callback }),
     ...(reply === null ? {} : { reply: JSON.parse(reply) }),
     ...(trace === null ? {} : { trace }),
+    ...(origin === null ? {} : { origin: JSON.parse(origin) }),
   }
 }
 

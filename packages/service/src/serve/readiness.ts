@@ -49,7 +49,7 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
       if (state === 'draining') problems.push('It is about to stop.')
       if (down !== undefined) problems.push('The database is away, or takes nothing.')
       else await ask().catch(() => problems.push('The database does not answer.'))
-      if (spooled() > 0) problems.push(`${spooled()} outcomes wait on disk for the database.`)
+      if (spooled() > 0) problems.push(`${spooled()} outcomes wait in the spool for the database.`)
       for (const transport of away) problems.push(`The broker ${transport} is away.`)
       // It works on with the one before, so that this is no reason to send it no calls.
       const notes = refused ? ['The configuration that was read last is wrong and not used; the log says why.'] : []

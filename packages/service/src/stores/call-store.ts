@@ -40,6 +40,8 @@ export interface AdmittedCall {
   readonly redriveOf?: string
   /** Under what its tools know the work when that is not this call: the one it repeats. */
   readonly effectKey?: string
+  /** What the gateway of the caller says of the occasion, for the tool: bounded data from outside, never identity. */
+  readonly origin?: JsonObject
 }
 
 /** Where the answer to a message goes; written by the codec that read it, and read by nobody else. Plain JSON. */

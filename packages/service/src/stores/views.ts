@@ -1,3 +1,5 @@
+import type { JsonObject } from '@gantry/contract'
+
 /** A call as a door hands it in; everything in it is as hostile as its sender. */
 export interface CallInput {
   readonly kind: 'call' | 'chain'
@@ -15,6 +17,8 @@ export interface CallInput {
   readonly deadline?: string
   readonly callback?: string
   readonly traceparent?: string
+  /** What a gateway says of the occasion, as its codec has bounded it; no other way in has any. */
+  readonly origin?: JsonObject
 }
 
 export interface PageQuery {

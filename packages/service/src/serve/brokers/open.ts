@@ -116,14 +116,17 @@ async function connectRedis(settings: RedisSettings, say: (line: string) => void
   return openRedis({ url, tls, mayBeAway: true })
 }
 
-function redisCodecs({ stream, deadLetters, messages, replies }: RedisSettings, naming: Naming): readonly Codec[] {
+function redisCodecs(
+  { stream, deadLetters, messages, replies, errorText }: RedisSettings,
+  naming: Naming,
+): readonly Codec[] {
   const ours = [stream, deadLetters, messages]
   const wanted = replies === undefined ? stargazerReplyRule(ours) : oneOf(replies)
   // An answer among the calls would come back as a message, whatever the settings say.
   const mayReplyTo = (to: string): boolean => wanted(to) && !ours.includes(to)
   return [
     stargazerCodec({
-      ...{ mayReplyTo, messagesTo: messages, deadLettersTo: deadLetters },
+      ...{ mayReplyTo, messagesTo: messages, deadLettersTo: deadLetters, errorText },
       toolName: (id) => naming.nameFor(id),
     }),
     nativeCodec({ transport: 'redis', mayReplyTo, deadLettersTo: deadLetters }),

@@ -67,7 +67,9 @@ export function startRedisParts({ redis, settings, snapshots, view, bus, reload 
     async judge(entry, catalogHash) {
       if (publishing === undefined || isStale === undefined) return
       const { hash } = await publishing.written(never)
-      if (entry === undefined && catalogHash === hash) return
+      // Whoever named no catalog was shown none: a tool that is not there is not there.
+      const unnamed = catalogHash === '' && !requireHash
+      if (entry === undefined && (unnamed || catalogHash === hash)) return
       if (entry !== undefined && (await isStale({ catalogHash, tool: entry }, never)) === 'fresh') return
       if (catalogHash !== hash && (await isCurrent(redis, catalogHash))) {
         throw new ToolError('SERVICE_UNAVAILABLE', 'The tool as its caller saw it is with another worker.')

@@ -1,4 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
+import { refuseBinary } from '../../admit/binary-args.ts'
 import { createGatewayView } from '../../admit/gateway-names.ts'
 import type { Decoded } from '../../codecs/codec.ts'
 import type { BrokerSettings, RedisSettings } from '../../config/broker-settings.ts'
@@ -98,7 +99,7 @@ async function sessionOf(redis: RedisParts | undefined, session: string): Promis
 
 /** The call with the id of its tool in the place of the name that a gateway has for it. */
 async function understand(
-  { input, catalogHash }: Decoded & { kind: 'call' },
+  { input, catalogHash, binary = [] }: Decoded & { kind: 'call' },
   sender: Identity,
   snapshots: Snapshots,
   view: ReturnType<typeof createGatewayView>,
@@ -113,7 +114,9 @@ async function understand(
     try {
       const entry = executor.find(await view.find(executor, name, never, sender), { identity: sender })
       await redis.judge(entry, catalogHash)
-      return { ...input, tool: entry.id, schemaDigest: entry.digest }
+      refuseBinary(entry.tool.inputSchema, binary)
+      // Whoever named no catalog holds to none.
+      return { ...input, tool: entry.id, ...(catalogHash === '' ? {} : { schemaDigest: entry.digest }) }
     } catch (error) {
       // A tool that is gone was there when its caller looked; he is to look again.
       if (ToolError.is(error) && error.code === 'TOOL_NOT_FOUND') await redis.judge(undefined, catalogHash)

@@ -42,11 +42,11 @@ test('a request with the hash of the catalog is fresh, with any other that nobod
   }
 })
 
-test('leaving the hash out is no way around, unless the configuration says so', async (t) => {
+test('a request without a hash asks for the tool as it is now, unless the configuration wants one', async (t) => {
   const { prefix } = freshPlace()
-  const strict = await workerOf(t, [add], prefix)
+  const strict = await workerOf(t, [add], prefix, { requireHash: true })
   for (const none of [undefined, '']) assert.equal(await strict.judge(none, 'math:add'), 'stale')
-  const lax = await workerOf(t, [add], prefix, { requireHash: false })
+  const lax = await workerOf(t, [add], prefix)
   for (const none of [undefined, '']) assert.equal(await lax.judge(none, 'math:add'), 'fresh')
   assert.equal(await lax.judge('0'.repeat(64), 'math:add'), 'stale')
 })

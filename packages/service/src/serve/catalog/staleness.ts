@@ -10,7 +10,7 @@ export interface StalenessOptions {
   /** The catalog that this process wrote last; waits for the first one. */
   readonly own: (signal: AbortSignal) => Promise<Pick<WrittenCatalog, 'hash' | 'digests'>>
   readonly prefix?: string
-  /** Whether a request without a hash is stale; it is unless this is false. */
+  /** Whether a request without a hash is stale; it is not when absent. */
   readonly requireHash?: boolean
 }
 
@@ -32,13 +32,13 @@ const mostRemembered = 10_000
 
 /**
  * A request is fresh when the catalog that it names has its tool as it is now: the last one of this process, one that was
- * current before, or that of another deploy. Every other is stale: one that names a catalog nobody knows, a tool that is
- * not in it or was another one there, a version that it does not show, or no catalog at all, because leaving the hash out
- * must not be a way around the question. Tools may have changed since the last catalog was written, so that its hash
- * alone proves nothing.
+ * current before, or that of another deploy. One that names a catalog nobody knows, a tool that is not in it or was
+ * another one there, or a version that it does not show is stale. One that names no catalog asks for the tool as it is
+ * now: its arguments, its sender and his permissions are checked against that one, so that nothing runs with old ones.
+ * Tools may have changed since the last catalog was written, so that its hash alone proves nothing.
  */
 export function createStaleness(options: StalenessOptions): JudgeStale {
-  const { redis, prefix, requireHash = true } = options
+  const { redis, prefix, requireHash = false } = options
   /** A catalog does not change under its hash, so what was found there stays true. */
   const known = new Map<string, string>()
   const digestUnder = async (hash: string, key: string, signal: AbortSignal): Promise<string> => {

@@ -33,7 +33,7 @@ const claimSql = `
       (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, t.placement, c.*
     from taken t, lateral (
       select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
-        payload_ref, payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key
+        payload_ref, payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key, origin
       from calls where call_id = t.call_id offset 0
     ) c
   ), started as (
@@ -42,7 +42,7 @@ const claimSql = `
   )
   select call_id, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key,
     fingerprint, tool, digest, effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit,
-    placement, callback, reply, trace, redrive_of, effect_key
+    placement, callback, reply, trace, redrive_of, effect_key, origin
   from claimed order by priority desc, id`
 
 type ClaimRow = {
@@ -75,6 +75,7 @@ type ClaimRow = {
   trace: string | null
   redrive_of: string | null
   effect_key: string | null
+  origin: string | null
 }
 
 /** Where the turns of this process go on when there are more tenants than one claim looks at. */
@@ -126,5 +127,6 @@ function callOf(row: ClaimRow): AdmittedCall {
     ...(row.trace !== null && { trace: row.trace }),
     ...(row.redrive_of !== null && { redriveOf: row.redrive_of }),
     ...(row.effect_key !== null && { effectKey: row.effect_key }),
+    ...(row.origin !== null && { origin: JSON.parse(row.origin) }),
   }
 }

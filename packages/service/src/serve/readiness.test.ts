@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createBus } from '../stores/bus.ts'
+import { createWatch } from './readiness.ts'
+
+test('readiness says that outcomes wait in the spool, wherever that is', async () => {
+  const watch = createWatch({ bus: createBus(), ask: async () => undefined, spooled: () => 2 })
+  watch.change('ready')
+  const { ready, problems } = await watch.check()
+  assert.equal(ready, false)
+  assert.deepEqual(problems, ['2 outcomes wait in the spool for the database.'])
+})
