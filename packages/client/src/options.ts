@@ -117,5 +117,5 @@ export function readOptions(options: ClientOptions): Required<Omit<ClientOptions
     const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
     throw new ToolError('CONFIG_INVALID', `createClient was given wrong options: ${text}.`, { details: { issues } })
   }
-  return { url: url.replace(/\/+$/, ''), fetch, retries, retryDelayMs, ...(key === undefined ? {} : { key }) }
+  return { url: url.replace(/(?<!\/)\/+$/, ''), fetch, retries, retryDelayMs, ...(key === undefined ? {} : { key }) }
 }

@@ -12,7 +12,11 @@ import { mentionsOf } from './mentions.ts'
 /** Modules are not looked at, and one that returns at its top is for the runtime to refuse. */
 const ignored: ReadonlySet<number> = new Set([1108, 2307])
 const head = '(async()=>{'
+/** An import or export at the start of a line. The blanks before it are those of its line: others would be passed over again for each line. */
+const moduleStart = /^[^\S\n\r\u2028\u2029]*(?:import|export)\b(?!\s*\()/m
 const mostIssues = 20
+/** How much of a line is looked at for names of tools, to each side of the error. */
+const nearby = 1_000
 const longestMessage = 600
 
 interface CheckOptions extends CompilerTurn {
@@ -52,15 +56,18 @@ async function check(
   const { namespaces, ids, words } = mentionsOf(code)
   const named = await inner.named({ namespaces, ids }, { identity, signal })
   const found = named.map(({ id, tool }) => addressed(id, tool))
-  const tools = found.filter(({ namespace, name }) => words.has(name) || ids.includes(`${namespace}:${name}`))
+  const idSet = new Set(ids)
+  const tools = found.filter(({ namespace, name }) => words.has(name) || idSet.has(`${namespace}:${name}`))
   const { compile } = await import('./compiler.ts')
   const name = language === 'javascript' ? 'main.js' : 'main.ts'
   const spaces = [...new Set(found.map(({ namespace }) => namespace))]
   const declared = checkedDeclarations(tools, spaces)
   const said = await compile({ name, text }, declared, { turns, signal })
-  const wrong = said.filter(({ number }) => !ignored.has(number)).map((each) => clearer(placed(each), code, found))
+  const counted = said.filter(({ number }) => !ignored.has(number)).slice(0, mostIssues)
+  const lines = linesOf(code)
+  const wrong = counted.map((each) => clearer(placed(each), lines, found))
   const [first] = wrong
-  if (first !== undefined) throw invalid(code, first, wrong, tools)
+  if (first !== undefined) throw invalid(code, lines, first, wrong, tools)
 }
 
 /** A tool as the program names it: by an alias, or with a version. */
@@ -90,7 +97,7 @@ async function asScript(code: string): Promise<Wrapped> {
 
 /** A program as the body of a function, which it is unless it is a module: what is returned outside of one is not checked. */
 function wrapped(code: string): Wrapped {
-  if (/^\s*(?:import|export)\b(?!\s*\()/m.test(code)) return { text: code, placed: (said) => said }
+  if (moduleStart.test(code)) return { text: code, placed: (said) => said }
   const lines = linesOf(code)
   const last = { line: lines.length, column: (lines.at(-1) ?? '').length + 1 }
   return {
@@ -103,29 +110,31 @@ function wrapped(code: string): Wrapped {
 }
 
 /** Names the tools that there are where the program names one that there is not. */
-function clearer(said: Diagnostic, code: string, found: readonly DeclaredTool[]): Diagnostic {
+function clearer(said: Diagnostic, lines: readonly string[], found: readonly DeclaredTool[]): Diagnostic {
   const [, member] = /^Property '([^']{1,200})' does not exist on type/.exec(said.message) ?? []
   if (member !== undefined) {
     const names = found.flatMap(({ namespace, name }) => [namespace, name])
     return { ...said, message: `${said.message}${didYouMean(member, new Set(names))}` }
   }
   if (!said.message.includes('ThereIsNoSuchTool')) return said
-  const [, , id = ''] = /^(['"`])([^'"`]{1,200})\1/.exec(lineOf(code, said.line).slice(said.column - 1)) ?? []
-  const near = didYouMean(id, new Set(found.map(({ namespace, name }) => `${namespace}:${name}`)))
-  return { ...said, message: `There is no tool ${quote(id)}${near}.` }
+  const near = lines[said.line - 1]?.slice(said.column - 1, said.column + nearby) ?? ''
+  const [, , id = ''] = /^(['"`])([^'"`]{1,200})\1/.exec(near) ?? []
+  const meant = didYouMean(id, new Set(found.map(({ namespace, name }) => `${namespace}:${name}`)))
+  return { ...said, message: `There is no tool ${quote(id)}${meant}.` }
 }
 
 function invalid(
   code: string,
+  lines: readonly string[],
   first: Diagnostic,
   all: readonly Diagnostic[],
   tools: readonly DeclaredTool[],
 ): ToolError {
   const { line, column } = first
-  const text = lineOf(code, line)
+  const text = lines[line - 1]?.slice(Math.max(0, column - nearby), column + nearby) ?? ''
   const meant = tools.filter(({ name }) => text.includes(name))
   const frame = codeFrame(code, line, column)
-  const issues = all.slice(0, mostIssues).map((each) => ({
+  const issues = all.map((each) => ({
     path: '/code',
     message: `line ${each.line}, column ${each.column}: ${clip(each.message)} (TS${each.number})`,
   }))
@@ -143,10 +152,6 @@ function invalid(
       },
     },
   )
-}
-
-function lineOf(code: string, line: number): string {
-  return linesOf(code)[line - 1] ?? ''
 }
 
 function linesOf(code: string): readonly string[] {

@@ -219,6 +219,18 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
+    title: 'empty lines on descriptor 3 are charged, and a flood of them ends the run early',
+    needs: ['python'],
+    async check({ run }) {
+      const flood = "import os\nwhile True: os.write(3, b'\\n' * 65536)"
+      await assert.rejects(run(code('python', flood)), (error) => {
+        assert.ok(ToolError.is(error), String(error))
+        assert.deepEqual([error.code, error.details?.limit], ['LIMIT_EXCEEDED', 'messageBytes'])
+        return true
+      })
+    },
+  },
+  {
     title: 'an aborted signal ends the run with its reason, and the sandbox is gone',
     needs: ['python'],
     async check({ runtime }) {

@@ -60,7 +60,7 @@ function serverOf(servers: Part | undefined, location: string | undefined): Serv
     const url = /[{}]/.test(text) ? null : location === undefined ? URL.parse(text) : URL.parse(text, location)
     const usable = url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
     if (usable && url.search === '' && url.hash === '') {
-      return { url: `${url.origin}${url.pathname}`.replace(/\/+$/, ''), path, defaults }
+      return { url: `${url.origin}${url.pathname}`.replace(/(?<!\/)\/+$/, ''), path, defaults }
     }
   }
   return undefined

@@ -75,7 +75,7 @@ export function readWhen(value: unknown, path: string, issues: Issue[]): ArgsTes
 }
 
 function readPointer(pointer: string, path: string, issues: Issue[]): readonly string[] {
-  if (/^(?:\/(?:[^~]|~[01])*)+$/.test(pointer)) return pointer.split('/').slice(1).map(unescapeSegment)
+  if (/^(?:\/(?:[^~/]|~[01])*)+$/.test(pointer)) return pointer.split('/').slice(1).map(unescapeSegment)
   issues.push({ path, message: 'must be a JSON Pointer into the arguments, such as "/amount" or "/to/0/address"' })
   return []
 }

@@ -73,6 +73,13 @@ return await tools.math.add(a=1, b=1)
   assert.match(stdout, /only the main thread of the program itself/)
 })
 
+sandboxTest('empty and unreadable lines without the token end the run early', async () => {
+  for (const line of ["b'\\n' * 65536", "b'no json\\n' * 8192", "b'x' * 65536"]) {
+    const flood = run(`${own}while True: os.write(channel.fd, ${line})`, adding)
+    await assert.rejects(flood, { code: 'LIMIT_EXCEEDED', details: { limit: 'messageBytes' } }, line)
+  }
+})
+
 sandboxTest('loops and memory bombs are stopped by their limits (86, 88)', async () => {
   const never = () => undefined
   const hit = async (code: string, limits: object) => (await run(code, never, { limits })).outcome.hit

@@ -32,7 +32,7 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   const found = written !== undefined && isNear(written.url) ? written : undefined
   if (named !== undefined && named !== '') {
     // The key in the folder is for the service that made it, and for nobody else.
-    const own = found?.url === named.replace(/\/+$/, '')
+    const own = found?.url === named.replace(/(?<!\/)\/+$/, '')
     const key = environment.GANTRY_KEY || (own ? await keyIn(place) : undefined)
     const client = await clientOf(named, key)
     if (await answers(named, io.signal)) return { client, url: named, key }
@@ -97,7 +97,7 @@ function isAlive(pid: number): boolean {
 async function answers(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const time = AbortSignal.any([signal, AbortSignal.timeout(probeMs)])
-    const response = await fetch(`${url.replace(/\/+$/, '')}/healthz`, { signal: time, redirect: 'error' })
+    const response = await fetch(`${url.replace(/(?<!\/)\/+$/, '')}/healthz`, { signal: time, redirect: 'error' })
     return response.ok && ((await response.json()) as { readonly alive?: unknown }).alive === true
   } catch {
     return false

@@ -1,5 +1,5 @@
 const sample = /^([a-z_:][\w:]*)\{(.*)\} (\S+)$/i
-const label = /(\w+)="((?:[^"\\]|\\.)*)"/g
+const label = /\b(\w+)="((?:[^"\\]|\\.)*)"/g
 
 /**
  * Metrics in the text form of Prometheus with everything under the given labels counted together as `other`. For what

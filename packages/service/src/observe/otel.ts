@@ -54,7 +54,7 @@ export function otelTracing({ endpoint, headers, sample, ca, worker, bus }: Trac
 }
 
 function urlOf(endpoint: string): string {
-  return /\/v1\/traces\/?$/.test(endpoint) ? endpoint : `${endpoint.replace(/\/+$/, '')}/v1/traces`
+  return /\/v1\/traces\/?$/.test(endpoint) ? endpoint : `${endpoint.replace(/(?<!\/)\/+$/, '')}/v1/traces`
 }
 
 /** Batches, and tells what was sent and what was lost: refused by the collector, or one too many to wait for it. */

@@ -74,7 +74,7 @@ export function baseFault(text: string): string | undefined {
 
 export function readBase(text: string): Base {
   const url = new URL(text)
-  return { origin: url.origin, path: url.pathname.replace(/\/+$/, '') }
+  return { origin: url.origin, path: url.pathname.replace(/(?<!\/)\/+$/, '') }
 }
 
 /** The URL below the base; the last look at it, because nothing that a call sends may go anywhere else. */

@@ -35,8 +35,21 @@ export function joinScript(pieces: Piece): Script {
   add(pieces)
   return {
     text: parts.join(''),
-    source: (place) => marks.findLast(({ at }) => isBefore(at, place))?.from,
+    source: (place) => lastBefore(marks, place)?.from,
   }
+}
+
+/** Marks are in the order of the script, and a stack or a list of diagnostics asks for many. */
+function lastBefore(marks: readonly Mark[], place: Place): Mark | undefined {
+  let low = 0
+  let high = marks.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    const mark = marks[middle]
+    if (mark !== undefined && isBefore(mark.at, place)) low = middle + 1
+    else high = middle
+  }
+  return marks[low - 1]
 }
 
 function isPlace(piece: Exclude<Piece, string>): piece is Place {

@@ -57,6 +57,16 @@ test('a rest says whether something of the program may go on', () => {
   assert.deepEqual([rests.map(({ length }) => length), works, failures], [[1, 0], [true, false], []])
 })
 
+test('a rest that the driver would not say again, and an end again and again, end the run', () => {
+  for (const line of ['. 0', '~ 0', '= 1', '! {}']) {
+    const { gateway, rests, failures } = opened()
+    gateway.take('? 1 call {}')
+    gateway.take('. 0')
+    for (let count = 0; count < 1_000; count++) gateway.take(line)
+    assert.deepEqual([failures.map(({ code }) => code), rests.length], [['CODE_FAILED'], 1], line)
+  }
+})
+
 test('an answer goes to its number once, and after the end nowhere', () => {
   const { gateway, sent, failures, tell } = opened()
   gateway.take('? 1 call {}')

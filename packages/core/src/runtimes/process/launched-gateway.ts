@@ -8,6 +8,8 @@ const questionBytes = 256
 /** Answers that the program does not take may have so many bytes. */
 const mostUnreadBytes = 64 * 2 ** 20
 const longestText = 8_192
+/** A program says its value or its failure; one that fails after its value says both. */
+const mostEnds = 4
 
 export interface GatewayOptions {
   readonly gateway: ProgramGateway
@@ -41,6 +43,8 @@ export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): 
   let count = 0
   let given = 0
   let bytes = 0
+  let rested = { count: 0, told: -1, working: true }
+  let ends = 0
   let over = false
   let said: Pick<Outcome, 'value' | 'fault'> = {}
 
@@ -78,6 +82,9 @@ export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): 
   const rest = (text: string, working: boolean): ToolError | undefined => {
     const told = Number(text)
     if (!Number.isSafeInteger(told) || told < 0 || told > given) return forged('answers that nobody gave')
+    // The driver rests once at each place, and once more when nothing works beside it any longer.
+    if (told === rested.told && count === rested.count && (working || !rested.working)) return forged('a rest twice')
+    rested = { count, told, working }
     if (told < given) return undefined
     const questions = asked
     asked = []
@@ -88,9 +95,10 @@ export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): 
     const text = line.slice(2)
     if (line.startsWith('? ')) return question(text)
     if (line.startsWith('. ') || line.startsWith('~ ')) return rest(text, line.startsWith('~'))
-    if (line.startsWith('= ')) said = endOf(text)
-    else if (line.startsWith('! ')) said = { fault: faultOf(text) }
-    else return forged('something unknown')
+    if (!line.startsWith('= ') && !line.startsWith('! ')) return forged('something unknown')
+    ends += 1
+    if (ends > mostEnds) return forged('its end again and again')
+    said = line.startsWith('= ') ? endOf(text) : { fault: faultOf(text) }
     return undefined
   }
   return {

@@ -31,14 +31,21 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
     wallMs: spec.limits.wallMs,
     ...(onOutput === undefined ? {} : { onOutput }),
   })
-  const runAlone = async (job: SandboxJob, signal: AbortSignal): Promise<Ran> => {
+  const runAlone = async (job: SandboxJob, given: AbortSignal): Promise<Ran> => {
+    const broken = new AbortController()
+    const { signal, leave } = follow(given, broken.signal)
     let value: Json | undefined
     const onMessage = (message: Json): void => {
       if (isObject(message) && 'value' in message) value = message.value
       else tell(job, message)
     }
-    const end = await launched.run(jobOf(job), { ...optionsOf(job), signal, onMessage })
-    return { end, said: value === undefined ? {} : { value } }
+    const onFlood = (error: ToolError): void => broken.abort(error)
+    try {
+      const end = await launched.run(jobOf(job), { ...optionsOf(job), signal, onMessage, onFlood })
+      return { end, said: value === undefined ? {} : { value } }
+    } finally {
+      leave()
+    }
   }
   /* What stands on the descriptor without the token of the run is nobody's word here, its value least of all. */
   const runAsking = async (job: SandboxJob, gateway: ProgramGateway, given: AbortSignal): Promise<Ran> => {
@@ -49,8 +56,9 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
       open ??= createLaunchedGateway({ gateway, send, fail: (error) => broken.abort(error) })
       open.take(line)
     }
+    const onFlood = (error: ToolError): void => broken.abort(error)
     try {
-      const end = await launched.run(jobOf(job), { ...optionsOf(job), signal, onGateway })
+      const end = await launched.run(jobOf(job), { ...optionsOf(job), signal, onGateway, onFlood })
       return { end, said: open?.said() ?? {} }
     } finally {
       open?.close()

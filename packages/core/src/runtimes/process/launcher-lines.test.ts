@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Json, JsonObject } from '@gantry/contract'
+import type { Json, JsonObject, ToolError } from '@gantry/contract'
 import fc from 'fast-check'
 import { createLines, type Lines } from './launcher-lines.ts'
 
@@ -51,7 +51,7 @@ test('what is not JSON, pollutes or is nested too deep is dropped and counted', 
 
 test('a line that is too long is dropped without being kept, and the next one counts', () => {
   const { lines, values } = hear(100)
-  for (let count = 0; count < 50; count++) lines.push(Buffer.alloc(10, 0x31))
+  for (let count = 0; count < 30; count++) lines.push(Buffer.alloc(10, 0x31))
   lines.push(Buffer.from('\n2\n'))
   assert.equal(lines.dropped, 2)
   assert.deepEqual(values, [])
@@ -62,10 +62,10 @@ test('a line that is too long is dropped without being kept, and the next one co
 
 test('values end when together they are too much, but the done line is still heard', () => {
   const { lines, values, done } = hear(200)
-  for (let count = 0; count < 100; count++) lines.push(Buffer.from(`${count}\n`))
+  for (let count = 0; count < 20; count++) lines.push(Buffer.from(`${count}\n`))
   lines.push(Buffer.from('{"done":true,"code":3}\n'))
   assert.ok(values.length > 5 && values.length < 15, `${values.length} values`)
-  assert.equal(values.length + lines.dropped, 100)
+  assert.equal(values.length + lines.dropped, 20)
   assert.deepEqual(done, [{ done: true, code: 3 }])
 })
 
@@ -86,4 +86,31 @@ test('with a token only the done line that has it is one', () => {
   })
   lines.push(Buffer.from('{"done":true}\n{"done":true,"token":"yours"}\n{"done":true,"code":1,"token":"mine"}\n'))
   assert.deepEqual([values.length, done], [2, [{ done: true, code: 1, token: 'mine' }]])
+})
+
+test('every byte of every line is charged, empty, unreadable and endless ones too, and a flood ends the run once', () => {
+  for (const filler of ['\n', ' \n', 'no\n', '{"done":true}\n', 'x', '{"__proto__":1}\n']) {
+    const floods: ToolError[] = []
+    const values: Json[] = []
+    const done: JsonObject[] = []
+    const lines = createLines({
+      bytes: 1_000,
+      onValue: (value) => values.push(value),
+      onDone: (line) => done.push(line),
+      onFlood: (error) => floods.push(error),
+    })
+    for (let count = 0; count < 10; count++) lines.push(Buffer.from(filler.repeat(1_000)))
+    lines.push(Buffer.from('\n{"done":true}\n1\n'))
+    lines.end()
+    assert.deepEqual([floods.map(({ code }) => code), values], [['LIMIT_EXCEEDED'], []], JSON.stringify(filler))
+    assert.ok(done.length < 4_000 / 16, `${done.length}`)
+  }
+})
+
+test('lines of the gateway are not charged as messages', () => {
+  let taken = 0
+  const fail = (): never => assert.fail('flooded')
+  const lines = createLines({ bytes: 100, onValue: fail, onFlood: fail, own: { head: 'T ', take: () => taken++ } })
+  for (let count = 0; count < 1_000; count++) lines.push(Buffer.from('T . 0\n'))
+  assert.equal(taken, 1_000)
 })

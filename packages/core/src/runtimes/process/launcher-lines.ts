@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '@gantry/contract'
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { defaultJsonLimits } from '../../json/limits.ts'
 import { parseJson } from '../../json/parse.ts'
 import { createGrowing } from './launcher-growing.ts'
@@ -6,8 +6,10 @@ import { createGrowing } from './launcher-growing.ts'
 const newline = 0x0a
 const longestDone = 64
 const doneStart = Buffer.from('{"done":')
-/** What a value costs beside its text, so that a flood of tiny ones ends as soon as one of long ones. */
-const valueBytes = 16
+/** What a line costs beside its text, so that a flood of short or empty ones ends as soon as one of long ones. */
+const lineBytes = 16
+/** A program may write so many times what is kept of its lines before its run is ended. */
+const floodFactor = 4
 
 export interface LinesOptions {
   readonly onValue: (value: Json) => void
@@ -19,6 +21,8 @@ export interface LinesOptions {
   readonly own?: { readonly head: string; readonly take: (line: string) => void }
   /** The most that one line, and all values together, may have; 1 MiB when absent. */
   readonly bytes?: number
+  /** Called once when all lines together, empty and unreadable ones included, are a flood; nothing is read after it. */
+  readonly onFlood?: (error: ToolError) => void
 }
 
 /** JSON values, one a line, out of bytes from a program: hostile in length, number and shape. */
@@ -30,59 +34,74 @@ export interface Lines {
   readonly dropped: number
 }
 
-export function createLines({ onValue, onDone, token, own, bytes }: LinesOptions): Lines {
+export function createLines({ onValue, onDone, token, own, bytes, onFlood }: LinesOptions): Lines {
   const most = bytes ?? defaultJsonLimits.bytes
   const head = own === undefined ? undefined : Buffer.from(own.head)
   const held = createGrowing()
   let length = 0
-  let left = most
+  let charged = 0
   let dropped = 0
+  let flooded = false
 
+  const flood = (): void => {
+    flooded = true
+    held.clear()
+    onFlood?.(messageFlood(most * floodFactor))
+  }
   /* What is too long is counted on, so that its end is found, but not kept. */
   const hold = (rest: Buffer): void => {
     length += rest.length
-    if (length > most) held.clear()
-    else if (rest.length > 0) held.push(rest)
+    if (length > most) {
+      held.clear()
+      if (charged + length > most * floodFactor) flood()
+    } else if (rest.length > 0) held.push(rest)
   }
   const take = (rest: Buffer): void => {
     hold(rest)
     const line = length > most ? undefined : held.bytes()
     const size = length
     length = 0
-    if (size > 0) weigh(line, size)
-    held.clear()
+    weigh(line, size)
+    if (size > 0) held.clear()
   }
   const weigh = (line: Buffer | undefined, size: number): void => {
     if (head !== undefined && line?.subarray(0, head.length).equals(head) === true) {
       own?.take(line.toString('utf8', head.length))
       return
     }
+    charged += size + lineBytes
+    if (charged > most * floodFactor) flood()
+    if (flooded || size === 0) return
     const done = onDone === undefined ? undefined : doneOf(line)
     if (done !== undefined && (token === undefined || done.token === token)) {
       onDone?.(done)
       return
     }
-    left -= size + valueBytes
-    const value = left < 0 ? undefined : parse(line)
+    const value = charged > most ? undefined : parse(line)
     if (value === undefined) dropped++
     else onValue(value)
   }
   return {
     push(bytes) {
       let from = 0
-      for (let at = bytes.indexOf(newline); at >= 0; at = bytes.indexOf(newline, from)) {
+      for (let at = bytes.indexOf(newline); at >= 0 && !flooded; at = bytes.indexOf(newline, from)) {
         take(bytes.subarray(from, at))
         from = at + 1
       }
-      hold(bytes.subarray(from))
+      if (!flooded) hold(bytes.subarray(from))
     },
     end() {
-      if (length > 0) take(Buffer.alloc(0))
+      if (length > 0 && !flooded) take(Buffer.alloc(0))
     },
     get dropped() {
       return dropped
     },
   }
+}
+
+function messageFlood(most: number): ToolError {
+  const message = `The program was ended, because it wrote more than ${most} bytes on descriptor 3, each line counted with ${lineBytes} more.`
+  return new ToolError('LIMIT_EXCEEDED', message, { details: { limit: 'messageBytes' } })
 }
 
 function doneOf(line: Buffer | undefined): JsonObject | undefined {

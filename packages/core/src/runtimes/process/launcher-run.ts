@@ -62,6 +62,7 @@ export function createRunIntake(
       messages.push(value)
       options.onMessage?.(value)
     },
+    ...(options.onFlood === undefined ? {} : { onFlood: options.onFlood }),
     ...(job.token === undefined ? {} : { token: job.token }),
     ...(job.gateway === undefined
       ? {}

@@ -128,6 +128,8 @@ export interface RunOptions {
   readonly onOutput?: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => void
   /** Called for each JSON value that the program wrote as a line on descriptor 3; must not throw. */
   readonly onMessage?: (message: Json) => void
+  /** Called once when descriptor 3 is flooded, of which nothing more is read; must not throw. */
+  readonly onFlood?: (error: ToolError) => void
   /**
    * Called for each line of the job's gateway; `send` writes lines back until the run has ended, and returns how many bytes
    * wait to be taken. Must not throw.

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '@gantry/contract'
+import type { Json, JsonObject, ToolError } from '@gantry/contract'
 import { createLines } from '../process/launcher-lines.ts'
 import type { ProgramMessage, SandboxJob } from '../runtime.ts'
 
@@ -12,9 +12,10 @@ export interface ProgramChannel {
 /** More than this is not even passed on. */
 export const channelBytes = 2 * 1_048_576
 
-/** `onDone` is called with a line `{"done":true,…}`, by which an interpreter that is kept ends a turn. */
+/** `onDone` is called with a line `{"done":true,…}`, by which an interpreter that is kept ends a turn; `onFlood` when the run is to be ended. */
 export function createProgramChannel(
   { onMessage }: Pick<SandboxJob, 'onMessage'>,
+  onFlood: (error: ToolError) => void,
   onDone?: (line: JsonObject) => void,
 ): ProgramChannel {
   let last: { readonly value?: Json } = {}
@@ -25,6 +26,7 @@ export function createProgramChannel(
       if (line.value !== undefined) last = { value: line.value }
       else if (message !== undefined) onMessage?.(message)
     },
+    onFlood,
     ...(onDone === undefined ? {} : { onDone }),
   })
   return {

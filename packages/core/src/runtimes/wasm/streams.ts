@@ -1,4 +1,4 @@
-import type { JsonObject, SandboxLimits } from '@gantry/contract'
+import type { JsonObject, SandboxLimits, ToolError } from '@gantry/contract'
 import type { Outcome, SandboxJob } from '../runtime.ts'
 import { type Capture, createCapture } from './capture.ts'
 import { createProgramChannel, type ProgramChannel } from './program-channel.ts'
@@ -14,11 +14,16 @@ export interface Streams {
   kept(): Pick<Outcome, 'stdout' | 'stderr' | 'value'>
 }
 
-/** `onDone` hears when an interpreter that is kept has ended a turn. */
-export function createStreams(job: SandboxJob, limits: SandboxLimits, onDone?: (line: JsonObject) => void): Streams {
+/** `onDone` is called when an interpreter that is kept has ended a turn, `onFlood` when the program's channel is flooded. */
+export function createStreams(
+  job: SandboxJob,
+  limits: SandboxLimits,
+  onFlood: (error: ToolError) => void,
+  onDone?: (line: JsonObject) => void,
+): Streams {
   const stdout = createCapture(limits.stdoutBytes)
   const stderr = createCapture(limits.stderrBytes)
-  const channel = createProgramChannel(job, onDone)
+  const channel = createProgramChannel(job, onFlood, onDone)
   return {
     stdout,
     stderr,

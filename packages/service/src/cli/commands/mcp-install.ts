@@ -41,7 +41,7 @@ async function overHttp(options: OptionValues, io: Io): Promise<Way> {
   if (found.missing === undefined) {
     return {
       kind: 'http',
-      url: `${found.url.replace(/\/+$/, '')}/mcp`,
+      url: `${found.url.replace(/(?<!\/)\/+$/, '')}/mcp`,
       key: options['with-key'] === true ? found.key : undefined,
     }
   }

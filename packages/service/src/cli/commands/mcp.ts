@@ -15,7 +15,7 @@ export const execute: Command = async ({ options }, io) => {
   if (found !== undefined && found.missing === undefined) {
     tell(`Asking the service at ${found.url}.`)
     const { bridge } = await import('../../mcp/bridge.ts')
-    await bridge({ url: found.url.replace(/\/+$/, ''), key: found.key, ...ends })
+    await bridge({ url: found.url.replace(/(?<!\/)\/+$/, ''), key: found.key, ...ends })
     return 0
   }
   await withExecutor(options, io, async (gantry, loaded, again) => {

@@ -81,9 +81,9 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
   }
   return {
     async run(job, signal) {
-      const { promise: ended, resolve } = Promise.withResolvers<TurnEnd>()
+      const { promise: ended, resolve, reject } = Promise.withResolvers<TurnEnd>()
       const done = ({ code }: { readonly code?: unknown }): void => resolve({ code: Number(code) & 0xff })
-      const streams = createStreams(job, limits, spec.session === true ? done : undefined)
+      const streams = createStreams(job, limits, reject, spec.session === true ? done : undefined)
       let channelBytes = 0
       host.listen((kind, payload) => {
         if (kind === fromHost.end) return resolve({ code: exitCodeOf(payload) })

@@ -27,9 +27,9 @@ export function formsOf(code: string, session: boolean, loose: LooseImports): Fo
   return [body(plain), { kind: 'module', text: plain }, ...mixed]
 }
 
-/** Whether code that cannot be read was more likely meant to be a module. */
+/** Whether code that cannot be read was more likely meant to be a module. Blanks are those of one line, so that a run of lines is read once. */
 export function looksLikeModule(code: string): boolean {
-  return /^\s*(?:import|export)\b(?!\s*\()/m.test(code)
+  return /^[^\S\n\r\u2028\u2029]*(?:import|export)\b(?!\s*\()/m.test(code)
 }
 
 /** The form in JavaScript. Throws TypeScriptError. */

@@ -34,7 +34,7 @@ export interface Asking {
   /** How many of those it had been told when it last rested. */
   told: number
   /** Asked at a rest that was none, because an answer was on its way. */
-  held: readonly ProgramQuestion[]
+  held: ProgramQuestion[]
   /** What they take, each counted with something for itself. */
   heldBytes: number
 }
@@ -145,9 +145,11 @@ function handOn(said: string, asking: Asking, gateway: ProgramGateway): number {
   const { told, questions } = readRest(said, asking.asked)
   asking.asked += questions.length
   asking.told = told
-  const all = asking.held.length === 0 ? questions : [...asking.held, ...questions]
+  // Added to, not copied: a program rests once for each answer that is on its way to it.
+  for (const question of questions) asking.held.push(question)
+  const all = asking.held
   const isHeld = told < asking.given
-  asking.held = isHeld ? all : []
+  if (!isHeld) asking.held = []
   asking.heldBytes = isHeld ? asking.heldBytes + said.length + questions.length * questionBytes : 0
   if (asking.heldBytes > mostHeldBytes) asking.fail(tooMuch('questions while answers are on their way to it'))
   else if (told === asking.given) gateway.ask(all, asking.answer)

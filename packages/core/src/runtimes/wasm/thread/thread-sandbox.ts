@@ -35,10 +35,11 @@ export function createThreadSandbox(spec: SandboxSpec, threads: Threads): Sandbo
     own ??= await threads.own(signal)
     return own
   }
-  const run = async (job: SandboxJob, signal: AbortSignal): Promise<Outcome> => {
+  const run = async (job: SandboxJob, signal: AbortSignal, stop: AbortController): Promise<Outcome> => {
     const thread = await take(signal)
     try {
-      return await runIn(thread, job, spec, signal)
+      const streams = createStreams(job, spec.limits, (error) => stop.abort(error))
+      return await runIn(thread, job, spec, streams, signal)
     } finally {
       if (!session) threads.give(thread)
       else if (!thread.alive) void end()
@@ -54,7 +55,7 @@ export function createThreadSandbox(spec: SandboxSpec, threads: Threads): Sandbo
       used = true
       const stop = new AbortController()
       const either = follow(signal, stop.signal)
-      const result = run(job, either.signal)
+      const result = run(job, either.signal, stop)
       running = { stop, done: result.catch(() => undefined) }
       try {
         return await result
@@ -68,8 +69,13 @@ export function createThreadSandbox(spec: SandboxSpec, threads: Threads): Sandbo
 }
 
 /** Runs one job in a thread; the thread is dead after it when it was cancelled and did not rest, overran or broke. */
-async function runIn(thread: Thread, job: SandboxJob, spec: SandboxSpec, signal: AbortSignal): Promise<Outcome> {
-  const streams = createStreams(job, spec.limits)
+async function runIn(
+  thread: Thread,
+  job: SandboxJob,
+  spec: SandboxSpec,
+  streams: Streams,
+  signal: AbortSignal,
+): Promise<Outcome> {
   const started = performance.now()
   const watch = watchThread(thread, job.program.kind, spec.limits)
   try {
