@@ -171,9 +171,21 @@ test('a host that has reported and goes on speaking is ended', async () => {
   await host.exited
 })
 
-test('a flood on the channel ends a run as one on a stream does', async () => {
+test('a flood on the channel ends a run with LIMIT_EXCEEDED, and the host is gone', async () => {
+  for (const byte of [0x0a, 0x78]) {
+    const { host, outcome } = play({
+      run(self) {
+        for (let count = 0; count < 80; count++) self.say(fromHost.channel, new Uint8Array(pieceBytes).fill(byte))
+        end(self)
+      },
+    })
+    await assert.rejects(outcome, { code: 'LIMIT_EXCEEDED', details: { limit: 'messageBytes' } })
+    await host.exited
+  }
+})
+
+test('a flood on a stream ends a run', async () => {
   for (const [kind, hit] of [
-    [fromHost.channel, 'stdoutBytes'],
     [fromHost.stdout, 'stdoutBytes'],
     [fromHost.stderr, 'stderrBytes'],
   ] as const) {

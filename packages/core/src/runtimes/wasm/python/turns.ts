@@ -84,14 +84,12 @@ export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: num
       const { promise: ended, resolve, reject } = Promise.withResolvers<TurnEnd>()
       const done = ({ code }: { readonly code?: unknown }): void => resolve({ code: Number(code) & 0xff })
       const streams = createStreams(job, limits, reject, spec.session === true ? done : undefined)
-      let channelBytes = 0
       host.listen((kind, payload) => {
         if (kind === fromHost.end) return resolve({ code: exitCodeOf(payload) })
         const stream = streamOf(kind)
         if (stream === undefined) throw new RangeError('A host says something that belongs elsewhere.')
         streams.push(stream, payload)
-        if (stream === 'channel') channelBytes += payload.length
-        const flooded = floodOf(streams, channelBytes, limits)
+        const flooded = floodOf(streams, limits)
         if (flooded !== undefined) resolve({ hit: flooded })
       })
       void host.gone.then(() => resolve('gone'))
@@ -118,9 +116,9 @@ function exitCodeOf(payload: Buffer): number {
   return code & 0xff
 }
 
-/** The channel has no limit of its own; whoever floods it writes too much all the same. */
-function floodOf({ stdout, stderr }: Streams, channelBytes: number, limits: SandboxLimits): SandboxLimit | undefined {
-  if (stdout.total >= floodBytes(limits.stdoutBytes) || channelBytes >= floodBytes(0)) return 'stdoutBytes'
+/** The channel is charged where its lines are read. */
+function floodOf({ stdout, stderr }: Streams, limits: SandboxLimits): SandboxLimit | undefined {
+  if (stdout.total >= floodBytes(limits.stdoutBytes)) return 'stdoutBytes'
   return stderr.total >= floodBytes(limits.stderrBytes) ? 'stderrBytes' : undefined
 }
 
