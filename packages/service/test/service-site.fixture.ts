@@ -17,6 +17,10 @@ import { createBus } from '../src/stores/bus.ts'
 export interface ServiceSite {
   readonly service: Service
   readonly database: Database
+  /** The folder of its files, with the spool. */
+  readonly data: string
+  /** Stops it before the test ends. */
+  stop(graceMs: number): Promise<void>
   /** The id of a call that was made and has ended, and its outcome as it was recorded. */
   call(tool: string, args: Json, as?: Identity): Promise<Ended<Result>>
   chain(steps: readonly ChainStep[], input?: Json, as?: Identity): Promise<Ended<ChainResult>>
@@ -59,7 +63,12 @@ export async function openServiceSite(
     snapshot: async (additions) => createSnapshot(loaded(), additions, bus),
     callbackKey: async () => undefined,
   })
-  ending.push(() => running.stop(5_000))
+  let stopped: Promise<void> | undefined
+  const stop = (graceMs: number): Promise<void> => {
+    stopped ??= running.stop(graceMs)
+    return stopped
+  }
+  ending.push(() => stop(5_000))
   const ended = async <Outcome>(input: Parameters<Service['submit']>[0], as: Identity): Promise<Ended<Outcome>> => {
     const { callId } = await running.service.submit(input, as)
     await running.service.wait(callId, as, 20_000, never)
@@ -69,6 +78,8 @@ export async function openServiceSite(
   return {
     service: running.service,
     database,
+    data,
+    stop,
     call: (tool, args, as = operator) => ended({ kind: 'call', tool, args }, as),
     chain: (steps, input, as = operator) =>
       ended({ kind: 'chain', args: { steps, ...(input === undefined ? {} : { input }) } }, as),

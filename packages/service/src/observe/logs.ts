@@ -58,6 +58,15 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('call:released', ({ reason, ...subject }) => {
       log.warn({ ...named(subject), reason }, 'call handed back')
     }),
+    bus.on('outcome:held', ({ reason, held, ...subject }) => {
+      log.error({ ...named(subject), reason, held }, 'outcome not recorded: held in memory and tried again')
+    }),
+    bus.on('outcome:recorded', ({ held, ...subject }) => {
+      log.info({ ...named(subject), held }, 'held outcome recorded')
+    }),
+    bus.on('outcome:lost', ({ reason, ...subject }) => {
+      log.error({ ...named(subject), reason }, 'outcome lost: the worker stopped before it was recorded')
+    }),
     bus.on('call:dead', ({ reason, ...subject }) => log.error({ ...named(subject), reason }, 'call given up')),
     bus.on('lease:lost', ({ callId }) => log.warn({ task_id: callId }, 'lease lost')),
     bus.on('lease:reclaimed', ({ calls }) => log.warn({ calls }, 'leases of others ran out')),

@@ -9,6 +9,7 @@ const gauges: Gauges = {
   depth: async () => 3,
   running: () => 2,
   spooled: () => 1,
+  unrecorded: () => 2,
   lag: { redis: async () => 7 },
   connections: () => ({ open: 4, idle: 1, waiting: 0 }),
   sandboxes: () => ({ running: 1, waiting: 2 }),

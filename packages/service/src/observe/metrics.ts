@@ -8,6 +8,8 @@ export interface Gauges {
   readonly depth: () => Promise<number>
   readonly running: () => number
   readonly spooled: () => number
+  /** Outcomes that are held in memory because neither the database nor the spool takes them. */
+  readonly unrecorded: () => number
   /** By transport: messages that wait in the broker. */
   readonly lag?: { readonly [transport: string]: () => Promise<number> }
   /** Figures by the word that each is labelled with. */
@@ -57,6 +59,10 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const trials = counter('circuit_breaker_trial_total', 'Calls that tried a resting circuit.', ['circuit'])
   const takeovers = counter('gantry_lease_takeovers_total', 'Leases of others that ran out and were taken away.')
   const lost = counter('gantry_leases_lost_total', 'Leases that ran out while their call ran here.')
+  const lostOutcomes = counter(
+    'gantry_outcomes_lost_total',
+    'Outcomes that were not recorded before the worker stopped.',
+  )
   const fences = counter('gantry_fence_rejections_total', 'Outcomes that came after another holder had the call.')
   const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that were given up.')
   const callbacks = counter('gantry_callbacks_total', 'Callbacks that were tried, by what came of it.', ['outcome'])
@@ -111,6 +117,11 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   levels('gantry_sandboxes', 'Sandboxes in which a program runs, and that wait for one.', 'state', gauges.sandboxes)
   levels('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
   gauge('gantry_spool_depth', 'Outcomes that wait in the spool for the database.', async () => gauges.spooled())
+  gauge(
+    'gantry_unrecorded_outcomes',
+    'Outcomes held in memory: neither the database nor the spool takes them.',
+    async () => gauges.unrecorded(),
+  )
   collectDefaultMetrics({ register: registry })
   // These are gauges that are called counters, and say nothing that those by type do not.
   for (const what of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${what}_total`)
@@ -155,6 +166,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       if (outcome === 'dead') dead.inc()
     }),
     bus.on('call:dead', () => dead.inc()),
+    bus.on('outcome:lost', () => lostOutcomes.inc()),
     bus.on('lease:reclaimed', ({ calls }) => takeovers.inc(calls)),
     bus.on('lease:lost', () => lost.inc()),
     bus.on('fence:refused', () => fences.inc()),

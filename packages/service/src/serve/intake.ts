@@ -23,7 +23,7 @@ export interface IntakeParts {
   /** Puts what was refused on the audit record. */
   readonly refusals?: Pick<Refusals, 'add'>
   /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
-  readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take'> | undefined
+  readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take' | 'unrecorded'> | undefined
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
   readonly present?: IntakeOptions['present']
@@ -100,6 +100,7 @@ export function createIntake(parts: IntakeParts): Intake {
   const keeping = createKeeping(bus)
   const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+    if ((worker?.unrecorded.length ?? 0) > 0) throw holding()
     if (origin.kind === 'waited-for') origin.hold?.()
     const { maxQueued, callbacks, callbackOrigins } = settings
     const crowded = depth.full()
@@ -249,6 +250,11 @@ function createKeeping(bus: Bus) {
       downSince = undefined
     },
   }
+}
+
+function holding(): ToolError {
+  const text = 'The service takes no calls while it holds outcomes that cannot be recorded; /readyz names them.'
+  return new ToolError('SERVICE_UNAVAILABLE', text, { stage: 'admit', details: { retryAfterMs: 1_000 } })
 }
 
 function full(maxQueued: number): ToolError {

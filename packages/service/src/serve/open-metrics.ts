@@ -28,6 +28,7 @@ export function openMetrics(parts: MetricsParts): Metrics {
     depth: depth.look,
     running: () => worker()?.running ?? 0,
     spooled: () => recorder.spooled,
+    unrecorded: () => worker()?.unrecorded.length ?? 0,
     connections: () => ({ ...database.load() }),
     sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),
     waiting: async () => ({ ...(await readFigures(database)) }),

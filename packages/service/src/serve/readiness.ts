@@ -1,5 +1,6 @@
 import type { Readiness } from '../http/service.ts'
 import type { Bus } from '../stores/bus.ts'
+import type { HeldOutcome } from '../worker/held-outcomes.ts'
 
 /** Says whether the service does its work, from what it did last: answers of the database, not promises. */
 export interface Watch {
@@ -14,9 +15,14 @@ export interface WatchOptions {
   /** Resolves when the database answers. */
   readonly ask: () => Promise<unknown>
   readonly spooled: () => number
+  /** Outcomes that neither the database nor the spool takes. */
+  readonly unrecorded: () => readonly HeldOutcome[]
 }
 
-export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
+/** A problem names so many calls; the view for operators has all of them. */
+const mostNamed = 20
+
+export function createWatch({ bus, ask, spooled, unrecorded }: WatchOptions): Watch {
   let state: Watch['state'] = 'starting'
   let down: string | undefined
   bus.on('store:down', ({ reason }) => {
@@ -50,10 +56,18 @@ export function createWatch({ bus, ask, spooled }: WatchOptions): Watch {
       if (down !== undefined) problems.push('The database is away, or takes nothing.')
       else await ask().catch(() => problems.push('The database does not answer.'))
       if (spooled() > 0) problems.push(`${spooled()} outcomes wait in the spool for the database.`)
+      const held = unrecorded()
+      if (held.length > 0) problems.push(heldProblem(held))
       for (const transport of away) problems.push(`The broker ${transport} is away.`)
       // It works on with the one before, so that this is no reason to send it no calls.
       const notes = refused ? ['The configuration that was read last is wrong and not used; the log says why.'] : []
       return { ready: problems.length === 0, problems, notes }
     },
   }
+}
+
+function heldProblem(held: readonly HeldOutcome[]): string {
+  const ids = held.slice(0, mostNamed).map(({ callId }) => callId)
+  const more = held.length > ids.length ? ` and ${held.length - ids.length} more` : ''
+  return `${held.length} outcomes are held in memory, because neither the database nor the spool takes them: ${ids.join(', ')}${more}.`
 }

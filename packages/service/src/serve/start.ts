@@ -154,6 +154,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const { posts, answers, writeBacks, cache } = answering
   const watch = createWatch({
     ...{ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled },
+    unrecorded: () => worker?.unrecorded ?? [],
   })
 
   const tag = sessionTag(name)

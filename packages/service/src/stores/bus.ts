@@ -26,6 +26,12 @@ export interface WorkerEvents {
     readonly durationMs: number
   }
   'call:released': Subject & { readonly reason: string }
+  /** Neither the database nor the spool takes an outcome; it stays in memory and is tried again. `held`: how many do. */
+  'outcome:held': Subject & { readonly reason: string; readonly held: number }
+  /** One that was held is recorded. */
+  'outcome:recorded': Subject & { readonly held: number }
+  /** The worker stopped before it could be recorded: when its lease has run out, the call is taken for abandoned. */
+  'outcome:lost': Subject & { readonly reason: string }
   'call:dead': Subject & { readonly reason: string }
   /** A lease ran out or was taken over while its call ran here. */
   'lease:lost': { readonly callId: string }

@@ -210,12 +210,12 @@ export interface CallStore {
   /** Which of these calls ended under this very fence; for those who do not know whether their `finish` was done. */
   outcomes(holders: readonly Holder[]): Promise<readonly string[]>
   /**
-   * Takes away leases that ran out (all of them with `all`, when their holders are known to be dead), lets delayed and
+   * Takes away leases that ran out (`all` of them when their holders are known to be dead, or `none`), lets delayed and
    * asked calls whose time has come be claimed, and ends calls whose deadline passed and that nobody ran, at most `max`
    * of each. One that somebody may have run, as a chain that is asked in the middle, is left to the next claimant, who
    * can find out.
    */
-  reclaim(options: { readonly max: number; readonly all?: boolean }): Promise<Reclaimed>
+  reclaim(options: ReclaimOptions): Promise<Reclaimed>
   /**
    * Ends a call that nobody works on or may have run as cancelled; else its holder, or the next one, is told to.
    * What belongs to another tenant is absent.
@@ -248,6 +248,13 @@ export interface Share {
   readonly concurrency?: number
   /** The same for each of its principals; under `*` for those who are not named. */
   readonly principals?: { readonly [principal: string]: number }
+}
+
+export interface ReclaimOptions {
+  /** How many calls of each kind. */
+  readonly max: number
+  /** Which leases are taken away; those that ran out when absent. */
+  readonly leases?: 'expired' | 'all' | 'none'
 }
 
 export interface Reclaimed {

@@ -131,7 +131,7 @@ export async function live({ store, pass, records }: StoreFixture, steps: readon
       case 'outcomes':
         return store.outcomes(pick(step.holders))
       case 'reclaim':
-        return store.reclaim({ max: 100, all: step.all })
+        return store.reclaim({ max: 100, leases: step.all ? 'all' : 'expired' })
       case 'cancel':
         return store.cancel((calls[step.call % calls.length] as AdmittedCall).callId, 'acme')
       case 'resume':

@@ -83,7 +83,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual((await records()).attempts, [{ callId: 'a', fence: 1, worker: 'w1', outcome: 'ok' }])
     await store.submit([someCall('b'), someCall('c')])
     const lost = await store.claim(2, mine)
-    await store.reclaim({ max: 10, all: true })
+    await store.reclaim({ max: 10, leases: 'all' })
     const [now] = await other.claim(1, theirs)
     assert.deepEqual(await store.finish(lost.map((claim) => someEnding(claim))), ['c'])
     assert.deepEqual(await other.finish([someEnding(now ?? { callId: '', fence: 0 })]), ['b'])

@@ -130,7 +130,7 @@ for (const [engine, open] of Object.entries(engines)) {
       await pass(1_000)
       const late = sqlCallStore(interrupted(database, meanwhile))
       assert.deepEqual((await late.reclaim({ max: 10 })).expired, [])
-      await store.reclaim({ max: 10, all: true })
+      await store.reclaim({ max: 10, leases: 'all' })
       await store.finish((await store.claim(10, mine)).map((claim) => someEnding(claim)))
     }
     assert.deepEqual(

@@ -42,6 +42,8 @@ export interface Desk {
   stop(callId: string, why: Stop): boolean
   /** Takes away all that wait. */
   takeWaiting(): readonly Claim[]
+  /** Starts what waits after a pause. */
+  resume(): void
   /** Resolves when nothing is in hand. */
   empty(): Promise<void>
   tasks(): readonly Task[]
@@ -51,6 +53,8 @@ export interface DeskOptions {
   readonly slots: number
   /** So many of them are not for a tenant that has one already; none when absent. */
   readonly kept?: () => number
+  /** While it is true no call gets a slot; never when absent. */
+  readonly paused?: () => boolean
   /** Twice the weight is twice the slots while others wait too; all are equal when absent. */
   readonly weightOf?: (tenant: string) => number
   /** Whether a call must run without another suspect beside it. */
@@ -61,7 +65,8 @@ export interface DeskOptions {
   readonly left: (task: Task, counts: boolean) => void
 }
 
-export function createDesk({ slots, kept = () => 0, weightOf = () => 1, suspect, work, left }: DeskOptions): Desk {
+export function createDesk(options: DeskOptions): Desk {
+  const { slots, kept = () => 0, paused = () => false, weightOf = () => 1, suspect, work, left } = options
   /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
   const inHand = new Set<Task>()
   const current = new Map<string, Task>()
@@ -104,7 +109,7 @@ export function createDesk({ slots, kept = () => 0, weightOf = () => 1, suspect,
     }
   }
   const pump = (): void => {
-    while (running < slots) {
+    while (running < slots && !paused()) {
       const alone = !suspectRuns && suspects.length > 0
       const next = alone ? suspects.shift() : waiting.next(slots - running <= kept())
       if (next === undefined) return
@@ -185,6 +190,7 @@ export function createDesk({ slots, kept = () => 0, weightOf = () => 1, suspect,
       for (const task of taken) leave(task)
       return taken.map(({ claim }) => claim)
     },
+    resume: pump,
     empty: () => (inHand.size === 0 ? Promise.resolve() : new Promise((resolve) => emptied.push(resolve))),
     tasks: () => [...inHand],
   }

@@ -10,19 +10,21 @@ import { endedOutcome } from '../stores/ended.ts'
 import { plainOf } from '../stores/plain-call.ts'
 import { type Afterwards, afterwards } from './afterwards.ts'
 import type { Task } from './desk.ts'
+import { createHeldOutcomes, type HeldOutcomes } from './held-outcomes.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
 import { taskSpan } from './task-span.ts'
 import { timed } from './timed.ts'
 
 /**
  * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it
- * does not, because the tool would run again: then the outcome is what can be recorded, or is left to the lease.
+ * does not, because the tool would run again: the outcome is held and tried again until it is recorded.
  */
 export async function handle(
   task: Task,
   ports: WorkerPorts,
   options: WorkerOptions,
   executed: () => void,
+  held: HeldOutcomes = createHeldOutcomes(ports),
 ): Promise<void> {
   const span = taskSpan(ports.tracer, task)
   let code: string | undefined
@@ -32,20 +34,14 @@ export async function handle(
     )
     executed()
     if (run === undefined) return
-    if ('pausedMs' in run) return release(task.claim, asleep(run), ports).catch(() => undefined)
-    const next = afterwards(task, run.outcome)
-    if (next.kind === 'release') await release(task.claim, next, ports).catch(() => undefined)
-    if (next.kind !== 'record') return
+    const next = 'outcome' in run ? afterwards(task, run.outcome) : back(run)
+    if (next.kind === 'release') await held.release(task.claim, () => release(task, next, ports))
+    if (next.kind !== 'record' || !('outcome' in run)) return
     const outcome = run.ran ? whole(task.claim, next.outcome) : next.outcome
     code = outcome.error?.code
     span?.note({ 'gantry.status': outcome.status })
-    await record(task, outcome, run.dead, snapshot, span, ports).catch((error: unknown) => {
-      const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
-      const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
-      return record(task, substitute, 'Its outcome could not be recorded.', snapshot, span, ports).catch(
-        () => undefined,
-      )
-    })
+    const recorded = recording({ task, snapshot, span, ports }, outcome, run.dead)
+    await held.record(task.claim, recorded)
   })
   span?.end(code)
 }
@@ -81,8 +77,8 @@ async function attempt(
 }
 
 /** A program that sleeps needs no worker until it wakes. */
-function asleep({ pausedMs }: Paused): Release {
-  return { delayMs: pausedMs, reason: 'asleep' }
+function back(run: Paused | Back): Back {
+  return 'pausedMs' in run ? { kind: 'release', delayMs: run.pausedMs, reason: 'asleep' } : run
 }
 
 /** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
@@ -117,17 +113,10 @@ const mostFaults = 10
 const faultPauseMs = 1_000
 
 /** A call that nothing is wrong with but that cannot be handled here comes back later, though not for ever. */
-async function handBackFaulty(
-  { claim, stopped }: Task,
-  error: unknown,
-  ports: WorkerPorts,
-): Promise<Attempt | undefined> {
+function handBackFaulty({ claim, stopped }: Task, error: unknown, ports: WorkerPorts): Attempt | Back | undefined {
   if (stopped === 'lost') return undefined
   const reason = textOf(error)
-  if (claim.faults + 1 < mostFaults) {
-    await release(claim, { delayMs: faultPauseMs, reason, counts: 'fault' }, ports).catch(() => undefined)
-    return undefined
-  }
+  if (claim.faults + 1 < mostFaults) return { kind: 'release', delayMs: faultPauseMs, reason, counts: 'fault' }
   const effect = earlierEffect(claim)
   const failure = new ToolError('INTERNAL', `The call could not be handled: ${reason}`, { effect })
   return { outcome: endedOutcome(claim.call, failure, claim.lost, ports.now()), dead: reason }
@@ -152,42 +141,75 @@ async function settled(
   return signal.aborted ? undefined : { kind: 'end', error: unknownOutcome(call.tool) }
 }
 
-type Release = Omit<Extract<Afterwards, { kind: 'release' }>, 'kind'>
+type Back = Extract<Afterwards, { kind: 'release' }>
 
 async function release(
-  { callId, fence, call, entering }: Claim,
-  { delayMs, reason, asked = false, counts }: Release,
+  task: Task,
+  { delayMs, reason, asked = false, counts }: Back,
   { store, bus }: WorkerPorts,
 ): Promise<void> {
-  await entering
+  const { callId, fence, call, entering } = task.claim
+  const entered = await Promise.resolve(entering).then(
+    () => true,
+    () => false,
+  )
+  // There is nothing to hand back of a call that the store never got, or that another worker has.
+  if (!entered || task.stopped === 'lost') return
   await store.release([{ callId, fence, delayMs, asked, ...(counts === undefined ? {} : { counts }) }])
   bus.emit('call:released', { ...subjectOf(call), reason })
 }
 
-async function record(
-  task: Task,
+interface Recording {
+  readonly task: Task
+  readonly snapshot: Snapshot
+  readonly span: Span | undefined
+  readonly ports: WorkerPorts
+}
+
+/**
+ * Records the outcome, or that it could not be: a store that takes the second but not the first refuses this outcome for
+ * what is in it, and will for ever. Rejects when it takes neither; then it can be called again.
+ */
+function recording(about: Recording, outcome: Outcome, dead: string | undefined): () => Promise<void> {
+  const { task, ports } = about
+  const record = recordOnce(about, outcome, dead)
+  return () =>
+    record().catch((error: unknown) => {
+      if (ToolError.is(error) && error.retryable) throw error
+      const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
+      const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
+      return recordOnce(about, substitute, 'Its outcome could not be recorded.')()
+    })
+}
+
+/** What was offloaded once is not offloaded again by a later try. */
+function recordOnce(
+  { task, snapshot, span, ports }: Recording,
   outcome: Outcome,
   reason: string | undefined,
-  snapshot: Snapshot,
-  span: Span | undefined,
-  ports: WorkerPorts,
-): Promise<void> {
+): () => Promise<void> {
   const { claim } = task
   const { callId, fence, call } = claim
   const dead = reason === undefined ? {} : { dead: { reason } }
   const awaited = (): boolean => ports.awaits?.(claim) === true
   const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed, awaited } : {}
-  const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
+  let made: Ending | undefined
+  const makeEnding = async (): Promise<Ending> => {
     const governed = await ports.govern(task, outcome)
     const about = { ...dead, ...unflushed, ...plainOf(call) }
-    const made = { callId, fence, config: snapshot.version, ...governed, ...about }
-    return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
-  })
-  if (ending === undefined) return
-  await timed(ports.bus, 'reply', span, async () => ports.reply(claim, ending))
-  const { status, error, durationMs } = ending.result
-  ports.bus.emit('call:finished', { ...subjectOf(call), status, code: error?.code, durationMs })
-  if (reason !== undefined) ports.bus.emit('call:dead', { ...subjectOf(call), reason })
+    return { callId, fence, config: snapshot.version, ...governed, ...about }
+  }
+  return async () => {
+    const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
+      made ??= await makeEnding()
+      return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
+    })
+    if (ending === undefined) return
+    await timed(ports.bus, 'reply', span, async () => ports.reply(claim, ending))
+    const { status, error, durationMs } = ending.result
+    ports.bus.emit('call:finished', { ...subjectOf(call), status, code: error?.code, durationMs })
+    if (reason !== undefined) ports.bus.emit('call:dead', { ...subjectOf(call), reason })
+  }
 }
 
 function textOf(error: unknown): string {

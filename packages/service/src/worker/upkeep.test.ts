@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict'
-import { mock, test } from 'node:test'
+import { mock, type TestContext, test } from 'node:test'
 import type { CallStore, Reclaimed } from '../stores/call-store.ts'
 import { createUpkeep } from './upkeep.ts'
 import { memoryBus } from './worker.fixture.ts'
 
 function keeping(answers: readonly (Partial<Reclaimed> | Error)[], exclusive = false) {
   const left = [...answers]
-  const asked: boolean[] = []
+  const asked: string[] = []
   const log: string[] = []
   let away = false
   const store = {
-    reclaim: async ({ all = false }) => {
-      asked.push(all)
-      log.push('reclaim')
+    reclaim: async ({ leases = 'expired' }) => {
+      asked.push(leases)
+      log.push(`reclaim ${leases}`)
       const answer = left.shift() ?? {}
       if (answer instanceof Error) throw answer
       return { lost: [], promoted: 0, expired: [], ...answer }
@@ -43,7 +43,7 @@ const settle = async (): Promise<void> => {
 test('with the store to itself, a new process takes back everything that the dead one held', async () => {
   const { upkeep, asked, woken } = keeping([{ lost: ['a'], nextMs: 0 }, { lost: ['b'] }], true)
   await upkeep.begin()
-  assert.deepEqual(asked, [true, true])
+  assert.deepEqual(asked, ['all', 'all'])
   assert.equal(woken(), 2)
 })
 
@@ -54,24 +54,41 @@ test('where others hold leases, a new process takes nothing at its start', async
   assert.deepEqual(log, ['drain'])
 })
 
-test('outcomes on disk come first, and after the database was away leases are left alone for a while', async (t) => {
+/** Fails one tick of upkeep and answers what the next ones did. */
+async function afterOneFailure(t: TestContext, exclusive: boolean): Promise<readonly string[]> {
   t.mock.timers.enable({ apis: ['setTimeout', 'Date'] })
-  const { upkeep, log, cut } = keeping([])
+  const { upkeep, log, cut } = keeping([], exclusive)
   upkeep.start()
   const second = async (): Promise<void> => {
     t.mock.timers.tick(1_000)
     await settle()
   }
   await second()
-  assert.deepEqual(log.splice(0), ['drain', 'reclaim'])
+  assert.deepEqual(log.splice(0), ['drain', 'reclaim expired'])
   cut(true)
   await second()
+  assert.deepEqual(log.splice(0), ['drain'])
   cut(false)
-  for (let n = 0; n < 4; n++) await second()
-  assert.deepEqual(log.splice(0), ['drain', 'drain', 'drain', 'drain', 'drain'])
-  await second()
-  assert.deepEqual(log, ['drain', 'reclaim'])
+  for (let n = 0; n < 5; n++) await second()
   await upkeep.stop()
+  return log
+}
+
+test('after a failure outcomes in the spool come first and leases are left alone for a while, but delays are not', async (t) => {
+  const quiet = ['drain', 'reclaim none']
+  assert.deepEqual(await afterOneFailure(t, false), [
+    ...quiet,
+    ...quiet,
+    ...quiet,
+    ...quiet,
+    'drain',
+    'reclaim expired',
+  ])
+})
+
+test('with the store to itself, one failed tick of upkeep keeps no delay waiting', async (t) => {
+  const look = ['drain', 'reclaim expired']
+  assert.deepEqual(await afterOneFailure(t, true), [...look, ...look, ...look, ...look, ...look])
 })
 
 test('it looks again when the next delayed call is due', async (t) => {

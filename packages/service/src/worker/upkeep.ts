@@ -9,7 +9,10 @@ export interface UpkeepOptions {
   readonly wake: () => void
   readonly bus: Bus
   readonly everyMs: number
-  /** After the database was away, so long nobody's lease is taken: outcomes that wait on disk come first. */
+  /**
+   * For so long after a failure no lease is taken: outcomes in the spools come first. Delays, sleeps and deadlines are
+   * looked after all the same. Without effect when `exclusive`: then no other process can have outcomes.
+   */
   readonly quietMs: number
   /** Nobody else can hold a lease, so those that are left at the start belong to the dead. */
   readonly exclusive: boolean
@@ -33,8 +36,8 @@ export function createUpkeep(options: UpkeepOptions): Upkeep {
   let quietUntil = 0
   let stopped = false
 
-  const look = async (all: boolean): Promise<number | undefined> => {
-    const { lost, promoted, nextMs } = await store.reclaim({ max: atOnce, all })
+  const look = async (leases: 'expired' | 'all' | 'none'): Promise<number | undefined> => {
+    const { lost, promoted, nextMs } = await store.reclaim({ max: atOnce, leases })
     if (lost.length > 0) bus.emit('lease:reclaimed', { calls: lost.length })
     if (lost.length + promoted > 0) wake()
     return nextMs
@@ -43,8 +46,7 @@ export function createUpkeep(options: UpkeepOptions): Upkeep {
     let nextMs: number | undefined
     try {
       await drain()
-      // An exclusive store has no other holders: a lease that seems to have run out is one of our own.
-      if (now() >= quietUntil) nextMs = await look(false)
+      nextMs = await look(exclusive || now() >= quietUntil ? 'expired' : 'none')
     } catch {
       quietUntil = now() + quietMs
     }
@@ -58,7 +60,7 @@ export function createUpkeep(options: UpkeepOptions): Upkeep {
   return {
     async begin() {
       await drain()
-      if (exclusive) while ((await look(true)) === 0);
+      if (exclusive) while ((await look('all')) === 0);
     },
     start: () => schedule(everyMs),
     async stop() {

@@ -6,6 +6,7 @@ import { shareOf } from '../stores/share-of.ts'
 import type { Delivery } from '../transports/transport.ts'
 import { createDesk, type Desk } from './desk.ts'
 import { handle } from './handle.ts'
+import { createHeldOutcomes, type HeldOutcome } from './held-outcomes.ts'
 import { createPace } from './pace.ts'
 import type { WorkerOptions, WorkerPorts } from './ports.ts'
 
@@ -14,7 +15,8 @@ import type { WorkerOptions, WorkerPorts } from './ports.ts'
  *
  * It is *running* from `start` on: it takes as many calls as it has room for. `stop` makes it *draining*: it takes no
  * more, hands back what has not begun and lets the rest end. When the grace is over, what still runs is stopped: a call
- * that may be repeated is handed back, one that may not ends as unknown. Then it is *stopped*.
+ * that may be repeated is handed back, one that may not ends as unknown. Then it is *stopped*. While an outcome cannot be
+ * recorded it is *holding*: it claims and starts nothing, and tries again until the end of the grace.
  */
 export interface Worker {
   start(): void
@@ -32,6 +34,8 @@ export interface Worker {
   readonly claimable: number
   /** How many calls that are in no queue yet it could take now; none while some wait in the queue for it. */
   readonly room: number
+  /** Outcomes that neither the database nor the spool has taken; while there are any, no call is claimed or started. */
+  readonly unrecorded: readonly HeldOutcome[]
   /** Hears whenever there may be more room than before, until the function it answers is called. */
   onRoom(hear: () => void): () => void
   /** Whether a call is in hand here: it waits, runs or is being recorded. */
@@ -58,6 +62,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     for (const hear of hearers) hear()
   }
 
+  const held = createHeldOutcomes({ ...ports, emptied: () => desk.resume() })
   const leases = ports.leases({
     lost: (callId) => {
       if (desk.stop(callId, 'lost')) bus.emit('lease:lost', { callId })
@@ -66,7 +71,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   })
   const shareFor = (tenant: string): Share => shareOf(ports.shares?.(), tenant)
   const desk: Desk = createDesk({
-    ...{ slots: options.slots, kept },
+    ...{ slots: options.slots, kept, paused: () => held.size > 0 },
     weightOf: (tenant) => shareFor(tenant).weight ?? 1,
     suspect: (claim, fresh) => {
       const verdict = examine(claim, { ...options, fresh })
@@ -74,11 +79,12 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     work(task, freeSlot) {
       const start = performance.now()
-      return handle(task, ports, options, () => {
+      const executed = (): void => {
         pace.ran(performance.now() - start)
         freeSlot()
         freed()
-      })
+      }
+      return handle(task, ports, options, executed, held)
     },
     left: ({ claim }, counts) => {
       if (counts) leases.drop([claim.callId])
@@ -98,13 +104,16 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     for (const { callId, entering } of claims) entering?.catch(() => desk.stop(callId, 'lost'))
     if (desk.tenants > 1) sharedUntil = performance.now() + sharedMs
   }
-  const room = (): number => roomOf(desk, options.slots, pace.ahead(performance.now() < sharedUntil, desk.olderThan))
+  const room = (): number => {
+    if (held.size > 0) return 0
+    return roomOf(desk, options.slots, pace.ahead(performance.now() < sharedUntil, desk.olderThan))
+  }
   /** While there is no room, what waits of tenants of which nothing is in hand is claimed all the same. */
   const welcome = async (signal: AbortSignal): Promise<void> => {
     const { newcomers } = ports
     while (newcomers !== undefined && !signal.aborted) {
       await ports.pause(newcomersMs, signal)
-      const full = room() === 0 && desk.size < mostUnrecorded
+      const full = room() === 0 && held.size === 0 && desk.size < mostUnrecorded
       if (full && !signal.aborted) put(await newcomers(Math.max(1, kept())).catch(() => []), false)
     }
   }
@@ -132,7 +141,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     take: (claims) => put(claims, true),
     accepts(tenant) {
-      if (consuming.signal.aborted) return false
+      if (consuming.signal.aborted || held.size > 0) return false
       see(tenant)
       if (consumer.idle && desk.waiting === 0 && desk.hasSlot(tenant)) return true
       return hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
@@ -149,6 +158,9 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     get room() {
       return !consuming.signal.aborted && consumer.idle ? room() : 0
     },
+    get unrecorded() {
+      return held.list()
+    },
     onRoom(hear) {
       hearers.add(hear)
       return () => void hearers.delete(hear)
@@ -162,6 +174,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       const grace = new AbortController()
       await Promise.race([desk.empty().then(() => grace.abort()), ports.pause(graceMs, grace.signal)])
       for (const { claim } of desk.tasks()) desk.stop(claim.callId, 'stopping')
+      held.giveUp()
       await desk.empty()
       await leases.close()
     },

@@ -29,9 +29,18 @@ export const reclaiming: Cases = {
     await store.submit(manyCalls(3))
     await store.claim(2, mine)
     assert.deepEqual((await other.reclaim({ max: 10 })).lost, [])
-    const { lost } = await other.reclaim({ max: 10, all: true })
+    const { lost } = await other.reclaim({ max: 10, leases: 'all' })
     assert.deepEqual([...lost].sort(), ['c0000', 'c0001'])
     assert.deepEqual(idsOf(await other.claim(10, theirs)), ['c0000', 'c0001', 'c0002'])
+  },
+
+  async 'with no lease to take, what is delayed comes all the same'(fixture) {
+    const { store, other, pass } = fixture
+    await store.submit([someCall('c'), someCall('delayed', { delayMs: 10_000 })])
+    await claimOne(store)
+    await pass(11_000)
+    assert.deepEqual(await other.reclaim({ max: 10, leases: 'none' }), { lost: [], promoted: 1, expired: [] })
+    assert.deepEqual((await other.reclaim({ max: 10 })).lost, ['c'])
   },
 
   async 'a death is counted for each holder who had begun and let his lease run out'(fixture) {

@@ -1,13 +1,14 @@
-import type { Reclaimed } from '../call-store.ts'
+import type { Reclaimed, ReclaimOptions } from '../call-store.ts'
 import { unrunEnding } from '../unrun.ts'
 import { endUnrun } from './finish.ts'
 import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
 
-export function reclaim(memory: Memory, { max, all = false }: { max: number; all?: boolean }): Reclaimed {
+export function reclaim(memory: Memory, { max, leases = 'expired' }: ReclaimOptions): Reclaimed {
   const time = memory.now()
   const live = [...memory.live.values()]
   const overdue = live.filter((one) => one.leaseUntil === undefined && !mayHaveRun(one) && isOver(one.deadline, time))
-  const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && (all || leaseUntil < time))
+  const until = { all: Number.POSITIVE_INFINITY, none: Number.NEGATIVE_INFINITY, expired: time }[leases]
+  const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && leaseUntil < until)
   const lost = leased.slice(0, max).map((one) => takeAway(memory, one))
   const due = live.filter((one) => waits(one) && one.runAt <= time).slice(0, max)
   for (const one of due) one.lane = one.call.slot === undefined ? 'ready' : 'held'

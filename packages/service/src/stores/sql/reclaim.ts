@@ -1,17 +1,17 @@
 import type { Database } from '../../databases/database.ts'
-import type { Reclaimed } from '../call-store.ts'
+import type { Reclaimed, ReclaimOptions } from '../call-store.ts'
 import { type UnrunCall, unrunEnding } from '../unrun.ts'
 import { endUnrun } from './finish.ts'
 
 /**
- * $1: how many of each; $2: whether all leases go. What another process works on is left to it.
+ * $1: how many of each; $2: which leases go. What another process works on is left to it.
  * The fence of a lease that ran out stays, so that a late holder may still finish until somebody claims the call.
  * `idle` repairs: slots that are free although somebody waits for one, because a statement was cut off at a bad moment.
  */
 const reclaimSql = `
   with recursive expired as materialized (
     select call_id, fence, worker, claimed_at from queue
-    where lease_until < case when $2 then 'infinity' else now() end
+    where lease_until < case $2 when 'all' then 'infinity' when 'none' then '-infinity' else now() end
     order by lease_until limit $1
     for update skip locked
   ), lost as (
@@ -69,11 +69,8 @@ type ReclaimedRow = { lost: string; promoted: number; overdue: string; next_ms: 
  * Two statements when a deadline passed, because the outcome is made here. The second checks that what the first one saw
  * is still so.
  */
-export async function reclaim(
-  database: Database,
-  { max, all = false }: { readonly max: number; readonly all?: boolean },
-): Promise<Reclaimed> {
-  const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, all])
+export async function reclaim(database: Database, { max, leases = 'expired' }: ReclaimOptions): Promise<Reclaimed> {
+  const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, leases])
   const { lost, promoted, overdue, next_ms: nextMs, at } = row as ReclaimedRow
   const unrun = JSON.parse(overdue) as UnrunCall[]
   const expired = await endUnrun(

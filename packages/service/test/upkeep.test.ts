@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { defineTool } from '@gantry/core'
+import { pgliteDatabase } from './databases.fixture.ts'
+import { failingDatabase } from './failing-store.fixture.ts'
+import { openServiceSite, operator } from './service-site.fixture.ts'
+
+const never = new AbortController().signal
+
+test('after upkeep failed on the embedded database, delayed calls and sleeping programs go on without a restart', async (t) => {
+  const { database, fail, refused } = failingDatabase(await pgliteDatabase(t))
+  const echo = defineTool({
+    ...{ namespace: 'test', name: 'echo', description: 'Says nothing.', effect: 'read' },
+    inputSchema: { type: 'object' },
+    run: async () => ({}),
+  })
+  const { service } = await openServiceSite(t, async () => database, { tools: [echo] })
+  const code = 'await sleep(2_001); return 1'
+  const program = await service.submit({ kind: 'call', tool: 'code:program', args: { code } }, operator)
+  while ((await service.call(program.callId, operator)).state !== 'delayed') await new Promise(setImmediate)
+  const delayed = await service.submit({ kind: 'call', tool: 'test:echo', args: {}, delayMs: 100 }, operator)
+
+  fail('all')
+  await refused('recursive expired')
+  fail('nothing')
+
+  for (const { callId } of [delayed, program])
+    assert.equal((await service.wait(callId, operator, 20_000, never))?.status, 'ok')
+})
