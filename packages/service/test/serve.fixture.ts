@@ -22,6 +22,8 @@ export type Answer = { readonly status: number; readonly value: any }
 export interface ServeOptions {
   readonly args?: readonly string[]
   readonly environment?: NodeJS.ProcessEnv
+  /** The user that it runs as, whose the folder then must be. */
+  readonly uid?: number
 }
 
 /** A `gantry serve` in a process of its own; one that still runs when the test ends is killed. */
@@ -56,6 +58,7 @@ export function startServe(t: TestContext, folder: string, options: ServeOptions
     cwd: folder,
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],
+    ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
   })
   const printed = { out: '', err: '' }
   const ended = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) => {

@@ -1,5 +1,6 @@
 /* The child between fork and exec: everything that must be so before bubblewrap runs. */
 #include "plan.h"
+#include "quota.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +102,10 @@ _Noreturn void enter(const struct plan *plan, const char *joined, int errors) {
   /* After the change of uid, which would undo it; when the supervisor died before this, nobody will tell us. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(errors, "parent-death signal");
   if (getppid() != parent) _exit(126);
+  if (plan->epoll_watches > 0) {
+    int listener = ask_for_watches();
+    if (listener < 0 || !send_descriptor(errors, listener)) fail(errors, "counting registrations with epoll, which needs Linux 5.5");
+  }
   execve(plan->argv[0], plan->argv, nothing);
   fail(errors, plan->argv[0]);
 }

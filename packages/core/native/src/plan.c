@@ -56,5 +56,6 @@ bool parse_plan(const struct frame *frame, struct plan *plan) {
   plan->rlimits = take_rlimits(&from, &plan->rlimits_count);
   plan->folders = take_texts(&from);
   plan->orphans = take_texts(&from);
+  plan->epoll_watches = take_u64(&from);
   return !from.bad && from.at == from.end && plan->argv[0] != NULL;
 }

@@ -42,6 +42,7 @@ struct plan {
   uint32_t rlimits_count;
   char **folders;
   char **orphans;
+  uint64_t epoll_watches; /* how often programs may register with epoll; 0 for no count */
 };
 
 /* Reads a plan out of a frame, which must outlive it; false when it is not one. */

@@ -8,6 +8,7 @@
  * so; Node is gone; we were asked to terminate.
  */
 #include "plan.h"
+#include "quota.h"
 #include "tasks.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +49,7 @@ struct state {
   enum reason reason;
   const char *limit;
   char message[1024];
+  int watches; /* where registrations with epoll ask; -1 when nobody does */
   int words; /* what bubblewrap writes to its stderr; -1 when it has ended */
   char said[2048]; /* the end of that */
   size_t said_length;
@@ -94,7 +97,8 @@ static bool start_child(struct state *state) {
   int errors[2], words[2];
   ssize_t length;
   if (!make_groups(&state->plan, &state->groups_made, state->message, sizeof state->message)) return false;
-  if (pipe2(errors, O_CLOEXEC) != 0 || pipe2(words, O_CLOEXEC | O_NONBLOCK) != 0) return failed(state, "pipe");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, errors) != 0) return failed(state, "socketpair");
+  if (pipe2(words, O_CLOEXEC | O_NONBLOCK) != 0) return failed(state, "pipe");
   const char *group = group_to_fork_into(&state->plan);
   state->child = fork_into(&group);
   if (state->child == 0) {
@@ -105,8 +109,7 @@ static bool start_child(struct state *state) {
   close(words[1]);
   state->words = words[0];
   if (state->child < 0) return failed(state, "fork");
-  do length = read(errors[0], state->message, sizeof state->message - 1);
-  while (length < 0 && errno == EINTR);
+  length = receive_text(errors[0], state->message, sizeof state->message - 1, &state->watches);
   close(errors[0]);
   if (length <= 0) return true;
   state->message[length] = 0;
@@ -207,8 +210,13 @@ static int time_left(const struct state *state) {
 
 static void watch_over(struct state *state) {
   for (;;) {
-    struct pollfd sources[3] = {{SUPERVISOR_CHANNEL, POLLIN, 0}, {state->signals, POLLIN, 0}, {state->words, POLLIN, 0}};
-    if (poll(sources, 3, time_left(state)) < 0 && errno != EINTR) return (void)leave(state, KILLED);
+    struct pollfd sources[] = {
+        {SUPERVISOR_CHANNEL, POLLIN, 0}, {state->signals, POLLIN, 0}, {state->words, POLLIN, 0}, {state->watches, POLLIN, 0}};
+    if (poll(sources, 4, time_left(state)) < 0 && errno != EINTR) return (void)leave(state, KILLED);
+    if (sources[3].revents != 0 && !answer_watches(state->watches, &state->plan.epoll_watches)) {
+      close(state->watches);
+      state->watches = -1;
+    }
     if (sources[2].revents != 0) listen_to_words(state);
     if (sources[1].revents != 0 && !heed_signals(state)) return;
     if (sources[0].revents != 0 && !obey(state)) return;
@@ -283,7 +291,7 @@ static void hear_out(void) {
 }
 
 int supervise(void) {
-  static struct state state = {.words = -1};
+  static struct state state = {.words = -1, .watches = -1};
   struct frame frame;
   setsid();
   prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -2,21 +2,10 @@ import { readFileSync } from 'node:fs'
 import type { SandboxLimits } from '@gantry/contract'
 import type { Outcome, SandboxJob } from '../../runtimes/runtime.ts'
 import type { Attack, AttackEnd, Ground } from './attack.ts'
-import {
-  callingPython,
-  endOf,
-  isRoot,
-  javascript,
-  lastNumber,
-  managedBy,
-  onHost,
-  python,
-  tooMuchIn,
-  wasmHas,
-} from './programs.ts'
+import { endOf, javascript, lastNumber, python, tooMuchIn, wasmHas } from './programs.ts'
 import { heldMemory } from './resources-memory.ts'
+import { manyDescriptors } from './resources-user.ts'
 import { attackLimits } from './run.ts'
-import { whileRunning } from './running.ts'
 
 const mebi = 1024 * 1024
 
@@ -122,59 +111,6 @@ const flooding = bombAttack({
   bound: 100_000,
   measure: ({ stdout, hit }) => (hit === 'stdoutBytes' ? stdout.bytes.length : Number.POSITIVE_INFINITY),
 })
-
-const descriptors = `
-import resource, select
-try: resource.setrlimit(resource.RLIMIT_NOFILE, (1_000_000, 1_000_000))
-except (OSError, ValueError):
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-def many(make):
-    made = []
-    try:
-        while len(made) < 4_000: made.append(make())
-    except OSError: pass
-    for one in made: os.close(one) if isinstance(one, int) else one.close()
-    return len(made) > 1_024
-tries('files', lambda: many(lambda: os.open('/dev/null', os.O_RDONLY)))
-tries('events', lambda: many(lambda: os.eventfd(0)))
-tries('epolls', lambda: many(select.epoll))
-tries('memory files', lambda: many(lambda: os.memfd_create('one')))
-return managed`
-
-/** Of these the kernel gives each user a number, wherever they are used. */
-const watchesOfUser = `
-import time
-held = 0
-while libc.inotify_init() >= 0: held += 1
-print(held, flush=True)
-time.sleep(15)`
-
-const oneWatch = `
-file = libc.inotify_init()
-return ['watch'] if file >= 0 else []`
-
-const manyDescriptors: Attack = {
-  number: 58,
-  title: 'descriptors of every kind, more than anybody needs, and those that a user has a number of',
-  async attempt({ inside, runtime }) {
-    if (managedBy(await inside(python(descriptors))).length > 0) return 'succeeded'
-    const left = await whileRunning(runtime, callingPython(watchesOfUser), () => onHost(callingPython(oneWatch)))
-    if (isRoot || (Array.isArray(left) && left.length > 0)) return endOf(Array.isArray(left) && left.length === 0)
-    return {
-      explained: 'Without root a sandbox is the same user as the worker, who has one number of watches for both.',
-    }
-  },
-  async control({ unguarded }) {
-    const managed = onHost(python(descriptors))
-    const left = await whileRunning(unguarded, callingPython(watchesOfUser), () => onHost(callingPython(oneWatch)))
-    const shown = ['files', 'events', 'epolls', 'memory files']
-    return endOf(
-      Array.isArray(managed) && shown.every((name) => managed.includes(name)) && JSON.stringify(left) === '[]',
-    )
-  },
-  explained: { wasm: wasmHas.noCalls },
-}
 
 /** The kernel remembers names that do not exist; each costs it half a kilobyte that no process has. */
 const missingNames = `

@@ -19,6 +19,8 @@ export interface LaunchPlan {
   readonly folders: readonly string[]
   /** Removed with all they hold when the owner died: what it had made for all of its sandboxes. */
   readonly orphans?: readonly string[]
+  /** How often the programs of the sandbox may register a descriptor with epoll; not counted when absent. */
+  readonly epollWatches?: number
 }
 
 /** The control groups of one sandbox; empty where none may be made. */

@@ -37,6 +37,7 @@ export function planFrame(plan: LaunchPlan): Buffer {
   return writer
     .texts(plan.folders)
     .texts(plan.orphans ?? [])
+    .u64(plan.epollWatches ?? 0)
     .frame(toSupervisor.plan)
 }
 

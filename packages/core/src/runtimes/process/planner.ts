@@ -12,6 +12,7 @@ import { prepareRootFileSystem, type RootFileSystemOptions, type SystemArguments
 import { openSandboxRoot, type SandboxRoot } from './sandbox-root.ts'
 import { type Filter, writeFilters } from './seccomp/filters.ts'
 import { claimUids, type Uids } from './uids.ts'
+import { countPlanners, createUserQuotas, type QuotaShare, type UserQuotas } from './user-quotas.ts'
 
 export interface PlannerOptions extends RootFileSystemOptions {
   /** Where sandboxes keep what they need on the host; see `openSandboxRoot`. */
@@ -66,6 +67,7 @@ async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() 
   const swept = await sweep(root.folder)
   const uids = root.privileged ? await claimUids(root) : undefined
   if (uids !== undefined) closers.push(uids.close)
+  const quotas = root.privileged ? undefined : createUserQuotas(() => countPlanners(root.folder))
   const bubblewrap = await bubblewrapFor(uids, options)
   const announce = (folders: readonly string[]): Promise<void> =>
     writeFile(groupsFileOf(root), folders.join('\n'), { mode: 0o600 })
@@ -74,7 +76,7 @@ async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() 
   closers.push(cgroups.close)
   const system = await prepareRootFileSystem(root, options)
   const filters = await writeFilters(root.run)
-  const parts: Parts = { root, uids, bubblewrap, cgroups, system, filters }
+  const parts: Parts = { root, uids, quotas, bubblewrap, cgroups, system, filters }
   const enforced = enforcedBy(cgroups)
   return {
     version: `bubblewrap ${bubblewrap.version}, filter ${filters.base.hash.slice(0, 12)}`,
@@ -82,7 +84,7 @@ async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() 
     missing: cgroups.missing,
     swept,
     plan: (id, spec) => planFor(parts, id, spec),
-    refuses: (spec) => refusalOf(spec, cgroups),
+    refuses: (spec) => refusalOf(spec, cgroups) ?? quotas?.refuses(spec.limits),
     close: () => closeAll(closers),
   }
 }
@@ -113,6 +115,8 @@ async function closeAll(closers: (() => Promise<void>)[]): Promise<void> {
 interface Parts {
   readonly root: SandboxRoot
   readonly uids: Uids | undefined
+  /** Of the uid that sandboxes share with this process, where they have none of their own. */
+  readonly quotas: UserQuotas | undefined
   readonly bubblewrap: Bubblewrap
   readonly cgroups: Cgroups
   readonly system: SystemArguments
@@ -121,8 +125,10 @@ interface Parts {
 
 const idForm = /^[A-Za-z0-9_-]{1,64}$/
 
-function planFor({ root, uids, bubblewrap, cgroups, system, filters }: Parts, id: string, spec: SandboxSpec): Planned {
+function planFor(parts: Parts, id: string, spec: SandboxSpec): Planned {
+  const { root, uids, quotas, bubblewrap, cgroups, system, filters } = parts
   if (!idForm.test(id)) throw new ToolError('INTERNAL', 'The id of a sandbox is not a plain name.')
+  const share = quotas?.take(spec.limits)
   const uid = uids?.next()
   const egressFolder = spec.network === 'none' ? undefined : makeEgressFolder(join(root.run, `e-${id}`), uid)
   const filter = spec.strict === true ? filters.strict : filters.base
@@ -137,15 +143,19 @@ function planFor({ root, uids, bubblewrap, cgroups, system, filters }: Parts, id
     seccompFile: filter.file,
     ...(uid === undefined ? {} : { uid, gid: uid }),
     cgroups: cgroups.plan(id, spec.limits),
-    rlimits: rlimitsFor(spec, cgroups, uid !== undefined),
+    rlimits: rlimitsFor(spec, cgroups, share),
     folders: egressFolder === undefined ? [] : [egressFolder],
     orphans: [root.run, ...(uids === undefined ? [] : [uids.claim])],
+    ...(share === undefined ? {} : { epollWatches: share.epollWatches }),
   }
   return {
     plan,
     enforced: enforcedBy(cgroups),
     ...(egressFolder === undefined ? {} : { egressFolder }),
-    release: once(() => (uid === undefined ? undefined : uids?.release(uid))),
+    release: once(() => {
+      share?.release()
+      if (uid !== undefined) uids?.release(uid)
+    }),
   }
 }
 
@@ -166,7 +176,11 @@ function makeEgressFolder(folder: string, uid: number | undefined): string {
 }
 
 /** A second fence beside the control groups, and for what those do not count. */
-function rlimitsFor({ limits, session }: SandboxSpec, cgroups: Cgroups, ownUid: boolean): LaunchPlan['rlimits'] {
+function rlimitsFor(
+  { limits, session }: SandboxSpec,
+  cgroups: Cgroups,
+  share: QuotaShare | undefined,
+): LaunchPlan['rlimits'] {
   const cpuSeconds = Math.ceil(limits.cpuMs / 1_000) + 1
   return {
     // Not 0: at 1 the kernel also gives up a dump that it would pipe to a program of the host.
@@ -175,11 +189,11 @@ function rlimitsFor({ limits, session }: SandboxSpec, cgroups: Cgroups, ownUid: 
     fsize: limits.diskBytes,
     memlock: 65_536,
     msgqueue: 0,
-    sigpending: 1_024,
+    sigpending: share?.pendingSignals ?? 1_024,
     rtprio: 0,
     nice: 0,
     // Processes are counted by uid, so that this would count those of ours where a sandbox has none of its own.
-    ...(ownUid ? { nproc: limits.pids + spareProcesses } : {}),
+    ...(share === undefined ? { nproc: limits.pids + spareProcesses } : {}),
     ...(cgroups.enforced.cpuMs === undefined && session !== true ? { cpu: cpuSeconds } : {}),
   }
 }

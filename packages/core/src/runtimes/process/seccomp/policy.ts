@@ -101,7 +101,7 @@ export const allowed: readonly Group[] = [
   },
   {
     why: 'System V communication, within the sandbox',
-    calls: `msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl shmdt shmget`,
+    calls: `msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmdt`,
     strict: 'without',
   },
 ]
@@ -118,6 +118,9 @@ const socketChecks = (allowed: readonly number[]): Check[] => [
   { argument: 1, mask: 0xf, only: streamDatagramSeqpacket, errno: ESOCKTNOSUPPORT },
   { argument: 2, only: [0, 6, 17], errno: EPROTONOSUPPORT },
 ]
+
+/** Refuses whatever the arguments are, as a call that no group names. */
+const without: readonly Check[] = [{ argument: 0, only: [], errno: ENOSYS }]
 
 export const checked: readonly Checked[] = [
   {
@@ -171,11 +174,23 @@ export const checked: readonly Checked[] = [
     checks: [{ argument: 2, never: [26, 50, 51, 52], when: { argument: 1, is: 1 }, errno: EPERM }],
   },
   {
-    why: 'F_NOTIFY tells which files of the system others use, F_SETLEASE makes others wait for a file',
+    why: 'F_NOTIFY tells which files others use, F_SETLEASE makes others wait, F_SETPIPE_SZ takes pages that are counted by uid',
     calls: 'fcntl',
-    checks: [{ argument: 1, never: [1024, 1026], errno: EPERM }],
+    checks: [{ argument: 1, never: [1024, 1026, 1031], errno: EPERM }],
     // Locks of ranges are memory of the kernel that nobody counts; without them there is still flock.
-    strict: [{ argument: 1, never: [6, 7, 37, 38, 1024, 1026], errno: EPERM }],
+    strict: [{ argument: 1, never: [6, 7, 37, 38, 1024, 1026, 1031], errno: EPERM }],
+  },
+  {
+    why: 'SHM_LOCK locks memory that a uid has a number of',
+    calls: 'shmctl',
+    checks: [{ argument: 1, mask: 0xff, never: [11], errno: EPERM }],
+    strict: without,
+  },
+  {
+    why: 'SHM_HUGETLB does too',
+    calls: 'shmget',
+    checks: [{ argument: 2, mask: 0o4000, only: [0], errno: EPERM }],
+    strict: without,
   },
   {
     why: 'MADV_MERGEABLE shares pages with strangers, and the time of a write tells what they hold',
