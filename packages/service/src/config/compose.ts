@@ -13,7 +13,7 @@ import { partIssues } from './part-issues.ts'
 import { configError, throwingValue } from './problem.ts'
 import { runtimeOptions } from './runtime-options.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
-import { dataFolder, serviceSettings, withoutService } from './service-settings.ts'
+import { addressIssues, dataFolder, serviceSettings, withoutService } from './service-settings.ts'
 import { tenantIssues } from './tenant-issues.ts'
 import { openToolsFolder } from './tools-folder.ts'
 import { configIssues } from './validate.ts'
@@ -33,7 +33,7 @@ export async function composeConfig(
   const { data, live, ...lists } = separate(membersOf(said, file), file, issues)
   const document = override(plain(data, issues), overrides)
   issues.push(...configIssues(document), ...brokerIssues(document))
-  issues.push(...authenticationIssues(document, dirname(file)), ...tenantIssues(document))
+  issues.push(...authenticationIssues(document, dirname(file)), ...tenantIssues(document), ...addressIssues(document))
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(document, backends, issues)))

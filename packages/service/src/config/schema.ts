@@ -77,6 +77,10 @@ const service = object({
   logLevel: { enum: ['debug', 'info', 'warn', 'error', 'silent'] },
   leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
   connections: count,
+  connectionsPerAddress: count,
+  // What an address may be is said by `addressIssues`.
+  sharedAddresses: { type: 'array', items: { type: 'string', minLength: 1, maxLength: 50 }, maxItems: 1_000 },
+  unauthenticatedMs: { type: 'integer', minimum: 1_000, maximum: 3_600_000 },
   waitingPerTenant: count,
   waitingPerPrincipal: count,
   ...positives(

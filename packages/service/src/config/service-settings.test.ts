@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { load, refusedPaths } from './config.fixture.ts'
 import { configSchema } from './schema.ts'
 import { defaultSettings } from './service-settings.ts'
 
@@ -14,4 +15,13 @@ test('every setting of the service can be configured and is in its documentation
   const beside = ['brokers', 'authentication', 'tenants', 'mcp']
   const own = Object.keys(defaultSettings).filter((name) => !beside.includes(name))
   for (const name of own) assert.ok(known.includes(name), `${name} cannot be configured`)
+})
+
+test('addresses that many clients share are addresses or networks, or refused at their path', async () => {
+  const good = ['10.0.0.0/8', '192.0.2.7', '::1', 'fd00::/8']
+  const { service } = await load({ service: { sharedAddresses: good } })
+  assert.deepEqual(service.sharedAddresses, good)
+  const bad = ['10.0.0.0/33', 'proxy.example', 'fd00::/129', '10.0.0.0/8/8', '10.0.0.0/', '/8']
+  const paths = bad.map((_one, index) => `/service/sharedAddresses/${index}`)
+  assert.deepEqual(await refusedPaths({ service: { sharedAddresses: bad } }), paths)
 })

@@ -1,5 +1,6 @@
+import { isIPv4, isIPv6 } from 'node:net'
 import { resolve } from 'node:path'
-import type { JsonObject } from '@gantry/contract'
+import type { Issue, JsonObject } from '@gantry/contract'
 import type { EgressAllow } from '@gantry/core'
 import {
   type AuthenticationSettings,
@@ -40,6 +41,12 @@ export interface ServiceSettings {
   readonly bodyBytes: number
   /** Connections of the API at a time; a tenth of them is kept for requests that do not wait. */
   readonly connections: number
+  /** Connections of one client address, half of all when absent. */
+  readonly connectionsPerAddress?: number
+  /** Addresses and networks of many clients, such as proxies, to which that does not apply. */
+  readonly sharedAddresses: readonly string[]
+  /** How long a connection stays open on which no request was authenticated. */
+  readonly unauthenticatedMs: number
   /** Streams and waiting requests of one tenant, and of one principal, at a time. */
   readonly waitingPerTenant: number
   readonly waitingPerPrincipal: number
@@ -125,6 +132,8 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   maxQueued: 100_000,
   bodyBytes: 1_048_576,
   connections: 2_000,
+  sharedAddresses: ['127.0.0.0/8', '::1'],
+  unauthenticatedMs: 10_000,
   waitingPerTenant: 1_000,
   waitingPerPrincipal: 500,
   inlineBytes: 65_536,
@@ -159,6 +168,21 @@ export function serviceSettings(document: JsonObject, data: string, folder = '.'
     authentication: authenticationSettings(document, folder),
   }
   return { ...defaultSettings, ...own, ...url, ...traces, ...checked, data }
+}
+
+/** What is wrong with the addresses of a configuration: each is an address, or a network as in 10.0.0.0/8. */
+export function addressIssues({ service }: JsonObject): Issue[] {
+  const { sharedAddresses } = (service ?? {}) as { readonly sharedAddresses?: unknown }
+  const given: readonly unknown[] = Array.isArray(sharedAddresses) ? sharedAddresses : []
+  return given.flatMap((one, index) => {
+    if (typeof one !== 'string') return []
+    const [address = '', prefix] = one.split('/', 2)
+    const longest = isIPv4(address) ? 32 : isIPv6(address) ? 128 : 0
+    const isNetwork = prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= longest)
+    if (longest > 0 && isNetwork && one.split('/').length <= 2) return []
+    const message = 'must be an IP address, or a network such as 10.0.0.0/8'
+    return [{ path: `/service/sharedAddresses/${index}`, message }]
+  })
 }
 
 /** What is left for the executor. */

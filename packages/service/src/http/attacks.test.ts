@@ -201,7 +201,7 @@ test('a client that leaves in the middle of its body leaves nothing behind', asy
   assert.equal(rig.service.submitted.length, 1)
 })
 
-test('more connections than there may be are turned away, and those that are there go on', async (t) => {
+test('no more connections are open than there may be, and a caller is served when some end', async (t) => {
   const rig = await startRig(t, { limits: { connections: 3 } })
   const sockets = Array.from({ length: 20 }, () => connect(rig.server.port, rig.server.host))
   t.after(() => {

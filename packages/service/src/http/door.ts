@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { ToolError } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Connections } from './connections.ts'
 import { createTurns, type Turns } from './turns.ts'
 
 /** The time of one request, as seen by whoever works on it. */
@@ -20,6 +21,8 @@ export interface Door {
   /** When a request may enter: those that come behind each other on a connection do so one by one. */
   readonly turn: Turns
   enter(response: ServerResponse): Visit
+  /** A request of a connection was authenticated; see `Connections`. */
+  authenticated(socket: Socket, identity: Identity): void
   /** The response that a connection is, or was last, busy with. */
   current(socket: Socket): ServerResponse | undefined
   /**
@@ -29,7 +32,7 @@ export interface Door {
   close(): void
 }
 
-export function createDoor(): Door {
+export function createDoor(connections: Connections): Door {
   const sockets = new Map<Socket, ServerResponse | undefined>()
   const inside = new Set<AbortController>()
   let closing = false
@@ -46,10 +49,12 @@ export function createDoor(): Door {
       const [gone, stop] = [new AbortController(), new AbortController()]
       const { socket } = response
       if (socket !== null) sockets.set(socket, response)
+      const end = socket === null ? undefined : connections.begin(socket)
       inside.add(stop)
       response.on('error', () => undefined)
       response.once('close', () => {
         inside.delete(stop)
+        end?.()
         if (closing) socket?.destroySoon()
         if (response.writableFinished) return
         const left = new ToolError('CANCELLED', 'The client has gone.')
@@ -58,6 +63,7 @@ export function createDoor(): Door {
       })
       return { gone: gone.signal, stop: stop.signal, end: (reason) => stop.abort(reason) }
     },
+    authenticated: (socket, identity) => connections.authenticated(socket, identity),
     current: (socket) => sockets.get(socket),
     close() {
       closing = true

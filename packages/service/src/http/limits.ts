@@ -1,4 +1,4 @@
-/** Ceilings of the HTTP door, in bytes, milliseconds or pieces. */
+/** Limits of the HTTP API, in bytes, milliseconds or pieces. */
 export interface HttpLimits {
   readonly bodyBytes: number
   readonly headerBytes: number
@@ -9,6 +9,12 @@ export interface HttpLimits {
   readonly keepAliveMs: number
   /** A tenth of them is kept for requests that do not wait. */
   readonly connections: number
+  /** Connections of one client address, an IPv6 one by its first 64 bits; half of `connections` when absent. */
+  readonly connectionsPerAddress?: number
+  /** Addresses and networks of many clients, such as proxies, which are not limited by address. */
+  readonly sharedAddresses: readonly string[]
+  /** How long a connection stays open on which no request was authenticated. */
+  readonly unauthenticatedMs: number
   /** Streams and waiting requests of one tenant, and of one principal, at a time. */
   readonly waitingPerTenant: number
   readonly waitingPerPrincipal: number
@@ -28,6 +34,8 @@ export const defaultHttpLimits: HttpLimits = {
   requestMs: 30_000,
   keepAliveMs: 30_000,
   connections: 2_000,
+  sharedAddresses: ['127.0.0.0/8', '::1'],
+  unauthenticatedMs: 10_000,
   waitingPerTenant: 1_000,
   waitingPerPrincipal: 500,
   maxWaitMs: 120_000,

@@ -120,12 +120,22 @@ export function serve(
 /** Who asks, if he may: the envelope of a request says so, and nothing inside of it. */
 async function identify(route: Route, request: IncomingMessage, house: House, signal: AbortSignal): Promise<Known> {
   const { access, permission } = route
-  const { method = '', url = '', headers } = request
   const local = access === 'local' && house.local
-  if (access === 'open' || (local && headers.authorization === undefined)) return nobody
-  const known = await house.authenticate({ method, path: url, headers }, signal)
+  if (access === 'open' || (local && request.headers.authorization === undefined)) return nobody
+  const known = await authenticated(request, house, signal)
   if (local || permission === undefined || holds(known.identity, permission)) return known
   throw new ToolError('DENIED', `This needs the permission ${permission}.`, { details: { permission } })
+}
+
+/** Authenticates a request, after which its connection is no longer anonymous. Rejects with UNAUTHENTICATED or RATE_LIMITED. */
+export async function authenticated(
+  { method = '', url = '', headers, socket }: IncomingMessage,
+  { authenticate, door }: Pick<House, 'authenticate' | 'door'>,
+  signal: AbortSignal,
+): Promise<Known> {
+  const known = await authenticate({ method, path: url, headers }, signal)
+  door.authenticated(socket, known.identity)
+  return known
 }
 
 /** Ids go into queries and files; a text that cannot be one of ours is not looked for. Tools have ids of another form. */

@@ -1,8 +1,10 @@
 import type { IncomingMessage, ServerOptions, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Server, TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import { answerClientError } from './client-errors.ts'
+import { createConnections } from './connections.ts'
 import { createDoor } from './door.ts'
 import { foreignCheck, isLoopback, originForm } from './foreign.ts'
 import { defaultHttpLimits, type HttpLimits } from './limits.ts'
@@ -55,7 +57,8 @@ export async function createHttpServer(options: HttpOptions): Promise<HttpServer
   // A limit that follows the configuration is a getter, which a plain copy would ask once.
   const own = Object.getOwnPropertyDescriptors(options.limits ?? {})
   const limits: HttpLimits = Object.defineProperties({ ...defaultHttpLimits }, own)
-  const door = createDoor()
+  const connections = createConnections(limits)
+  const door = createDoor(connections)
   const refuseForeign = foreignCheck({ host, hosts, origins, secure: tls !== undefined })
   const { hold } = createWaiting(limits)
   const house: House = { service, authenticate, limits, log, door, hold, local: isLoopback(host), refuseForeign }
@@ -66,8 +69,9 @@ export async function createHttpServer(options: HttpOptions): Promise<HttpServer
     tls === undefined || held === undefined ? undefined : tlsOptions(held, tls, limits.headersMs),
   )
   const endings = [door.close]
-  if (held === undefined) app.server.on('connection', door.connect)
-  else endings.push(admitSecure(app.server, door))
+  if (held === undefined) {
+    app.server.on('connection', (socket: Socket) => connections.accept(socket) && door.connect(socket))
+  } else endings.push(admitSecure(app.server, door, connections))
   // One name of this machine stands for two addresses; the same server listens at one.
   const bound = await listen(app, host === 'localhost' ? '127.0.0.1' : host, port)
   if (tls !== undefined && held !== undefined) {
@@ -122,7 +126,6 @@ function createApp(house: House, mounts: readonly Mount[], tls: TlsOptions | und
     const refuse = serve(house, 'unknown', () => problem(fault, 417))
     void refuse({ request, response, params: {}, query: {} })
   })
-  app.server.maxConnections = limits.connections
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, _payload, done) => done(null))
   return app

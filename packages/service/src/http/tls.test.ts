@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { copyFileSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { Agent, request as ask } from 'node:https'
+import { Agent, request as ask, type RequestOptions } from 'node:https'
 import { connect as connectPlain } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
+import { connect, type TLSSocket } from 'node:tls'
 import { type Certificate, makeAuthority } from '../../../../scripts/engines/certificates.ts'
 import { exchange, startRig } from './http.fixture.ts'
 import type { HttpServer } from './server.ts'
@@ -26,7 +27,7 @@ interface Heard {
 }
 
 /** One request over TLS with the authority of the tests, on a connection of its own unless an agent keeps one. */
-function get(server: HttpServer, path: string, options: ConnectionOptions & { agent?: Agent } = {}): Promise<Heard> {
+function get(server: HttpServer, path: string, options: RequestOptions = {}): Promise<Heard> {
   return new Promise((resolve, reject) => {
     const { host, port } = server
     const sent = ask({ host, port, path, ca: authority.ca, agent: false, ...options }, (answer) => {
@@ -103,6 +104,28 @@ test('with an authority for clients, only who has a certificate of it is let in'
   for (const stranger of strangers) {
     assert.match(String(await refusal(get(server, '/healthz', stranger))), /^(ECONNRESET|EPIPE|ERR_SSL_.*)$/)
   }
+})
+
+test('connections that never finish the handshake, and anonymous ones, lock no caller out', async (t) => {
+  const limits = { connections: 3, headersMs: 600_000, unauthenticatedMs: 600_000 }
+  const { server, key } = await startRig(t, { tls: authority.issue(), limits })
+  const agent = new Agent({ keepAlive: true, maxSockets: 1, ca: authority.ca })
+  t.after(() => agent.destroy())
+  const headers = { authorization: `Bearer ${key}` }
+  const caller = await get(server, '/v1/workers', { agent, headers })
+  assert.equal(caller.status, 200)
+  for (let count = 0; count < 4; count += 1) {
+    const silent = connectPlain(server.port, server.host).on('error', () => undefined)
+    t.after(() => silent.destroy())
+    await once(silent, 'connect')
+    const anonymous = connect({ port: server.port, host: server.host, ca: authority.ca }).on('error', () => undefined)
+    t.after(() => anonymous.destroy())
+    await once(anonymous, 'secureConnect')
+  }
+  assert.equal((await get(server, '/v1/workers', { headers })).status, 200, 'a new one')
+  const sockets = Object.values(agent.freeSockets).flat()
+  assert.equal((await get(server, '/v1/workers', { agent, headers })).status, 200, 'the one that was there')
+  assert.deepEqual(Object.values(agent.freeSockets).flat(), sockets, 'on the same connection')
 })
 
 test('a certificate that is replaced is used for who comes next, and nobody is cut off', async (t) => {

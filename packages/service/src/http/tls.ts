@@ -4,6 +4,7 @@ import type { Server as PlainServer } from 'node:http'
 import type { Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions, type Server, type TLSSocket, type TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
+import type { Connections } from './connections.ts'
 import type { Door } from './door.ts'
 import type { HttpLog } from './log.ts'
 
@@ -83,16 +84,19 @@ export function followTls(
  * Has the door know connections once they are secure, and those that are still about it, which nobody else would end.
  * The two are different sockets of one connection, so that its other side is what tells which belong together.
  */
-export function admitSecure(server: PlainServer, door: Door): () => void {
+export function admitSecure(server: PlainServer, door: Door, connections: Connections): () => void {
   const shaking = new Map<string, Socket>()
   const nameOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
   server.on('connection', (socket: Socket) => {
+    if (!connections.accept(socket)) return
     const name = nameOf(socket)
     shaking.set(name, socket)
     socket.once('close', () => shaking.get(name) === socket && shaking.delete(name))
   })
   server.on('secureConnection', (socket: TLSSocket) => {
+    const raw = shaking.get(nameOf(socket))
     shaking.delete(nameOf(socket))
+    if (raw !== undefined) connections.secured(raw, socket)
     door.connect(socket)
   })
   return () => {

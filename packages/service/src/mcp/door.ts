@@ -9,7 +9,7 @@ import type { Mount } from '../http/mount.ts'
 import { problem } from '../http/problems.ts'
 import { parseBody, readBody } from '../http/read-body.ts'
 import { recheck } from '../http/recheck.ts'
-import type { Arrival, House } from '../http/serve.ts'
+import { type Arrival, authenticated, type House } from '../http/serve.ts'
 import { createChanges } from './changes.ts'
 import { createClassify } from './classify.ts'
 import { type DirectSettings, directCall, taskCreation } from './direct-call.ts'
@@ -124,13 +124,12 @@ const allow = 'GET, POST, DELETE, OPTIONS'
 async function admitted(
   { request }: Arrival,
   { gone }: Visit,
-  { authenticate }: House,
+  house: House,
   { resource }: McpDoorOptions,
 ): Promise<{ readonly known: Known } | { readonly refused: Answer }> {
   const { permission } = resource
-  const { method = '', url = '', headers } = request
   try {
-    const known = await authenticate({ method, path: url, headers }, gone)
+    const known = await authenticated(request, house, gone)
     if (permission === undefined || holds(known.identity, permission)) return { known }
     throw new ToolError('DENIED', `This needs the permission ${permission}.`, { details: { permission } })
   } catch (error) {

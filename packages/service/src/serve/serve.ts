@@ -176,6 +176,11 @@ async function openDoors(
     ...(settings.tls === undefined ? {} : { tls: settings.tls }),
     limits: {
       connections: settings.connections,
+      ...(settings.connectionsPerAddress === undefined
+        ? {}
+        : { connectionsPerAddress: settings.connectionsPerAddress }),
+      sharedAddresses: settings.sharedAddresses,
+      unauthenticatedMs: settings.unauthenticatedMs,
       get bodyBytes() {
         return settings.bodyBytes
       },
