@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Json } from '@gantry/contract'
 import { readQuestion } from './question.ts'
 
 test('a sleep is for a time that is finite and not below nought; anything else is no question', () => {
@@ -28,4 +29,25 @@ test('half of a character pair in what is asked is no question, wherever it stan
   }
   const whole = readQuestion({ number: 1, kind: 'search', text: '{"words":"\\ud83d\\ude00"}' })
   assert.deepEqual(whole, { kind: 'search', words: '😀', limit: undefined })
+})
+
+test('a question with more members than arguments may have is refused unparsed, and the error names the limit', () => {
+  const asked = (args: Json) => readQuestion({ number: 1, kind: 'call', text: JSON.stringify({ tool: 'a:b', args }) })
+  const keys = (count: number): Json => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 1]))
+  const rows = (count: number): Json => Array.from({ length: count }, () => ({ a: 1 }))
+  for (const args of [keys(300_000), { rows: rows(60_000) }, Array.from({ length: 100_100 }, () => [])]) {
+    const read = asked(args)
+    assert.ok(read.kind === 'wrong')
+    assert.deepEqual([read.error.code, read.error.details?.limit], ['INPUT_INVALID', 'members'])
+    assert.match(read.error.message, /more than 100000 members/)
+  }
+  for (const args of [
+    keys(99_999),
+    rows(50_000),
+    Array.from({ length: 100_000 }, () => ({})),
+    ',{['.repeat(90_000),
+    '\\"'.repeat(99_999),
+  ]) {
+    assert.equal(asked(args).kind, 'call')
+  }
 })

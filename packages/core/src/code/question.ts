@@ -1,6 +1,7 @@
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
 import { halfPairIn } from '../json/half-pairs.ts'
+import { defaultJsonLimits } from '../json/limits.ts'
 import type { ProgramQuestion } from '../runtimes/runtime.ts'
 
 /** A question of a program, read; what is in it is as hostile as the program. */
@@ -33,6 +34,7 @@ function read({ kind, text }: ProgramQuestion): Asked {
   if (text.length > (kind === 'artifact' ? longest.artifact : longest.other)) {
     throw new ToolError('INPUT_INVALID', 'What the program asks is too large.', { effect: 'none' })
   }
+  if (hasMoreMembers(text, defaultJsonLimits.nodes)) throw tooMany(defaultJsonLimits.nodes)
   const value = objectIn(text)
   switch (kind) {
     case 'call':
@@ -52,6 +54,30 @@ function read({ kind, text }: ProgramQuestion): Asked {
     default:
       throw wrong('kind', `must not be ${quote(kind)}`)
   }
+}
+
+const [quoteSign, escapeSign, comma, brace, bracket] = Array.from('"\\,{[', (sign) => sign.charCodeAt(0))
+
+/** Members of a question around its arguments. */
+const ownMembers = 8
+
+/** Whether a JSON text has more members than arguments may; counted before it is parsed, because parsing takes far longer. */
+function hasMoreMembers(text: string, most: number): boolean {
+  if (text.length <= most * 2) return false
+  let left = most + ownMembers
+  let inText = false
+  for (let at = 0; at < text.length; at++) {
+    const sign = text.charCodeAt(at)
+    if (sign === quoteSign) inText = !inText
+    else if (inText && sign === escapeSign) at++
+    else if (!inText && (sign === comma || opensMembers(text, at, sign)) && --left < 0) return true
+  }
+  return false
+}
+
+/** Whether a list or object begins here that is not empty; the closing sign stands two behind the opening one in ASCII. */
+function opensMembers(text: string, at: number, sign: number): boolean {
+  return (sign === brace || sign === bracket) && text.charCodeAt(at + 1) !== sign + 2
 }
 
 /** The driver of a program writes JSON; the program itself may have found the way to its host and write anything. */
@@ -100,6 +126,14 @@ function numberOf(value: Json | undefined, name: string): number | undefined {
 function timeOf(value: Json | undefined): number {
   if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
   throw wrong('ms', 'must be a finite number, 0 or more')
+}
+
+function tooMany(most: number): ToolError {
+  const message = `has more than ${most} members; send less at once, or put it into a file`
+  return new ToolError('INPUT_INVALID', `The program sends arguments that are too large: the call ${message}.`, {
+    details: { limit: 'members', issues: [{ path: '/args', message }] },
+    effect: 'none',
+  })
 }
 
 function wrong(name: string, message: string): ToolError {

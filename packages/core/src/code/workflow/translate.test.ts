@@ -40,12 +40,32 @@ async function value(expression: string): Promise<unknown> {
 test('the workflow of the seed makes both calls, the second with what the first gave', async () => {
   const source =
     'issue := run("github:create_issue", {title: "Bug fix"})\nrun("github:add_labels", {issue: issue.number, labels: ["bug"]})\n'
-  const { value, asked } = await ran(source, (tool) => (tool === 'github:create_issue' ? { number: 7 } : null))
-  assert.equal(value, undefined)
+  const { value, asked } = await ran(source, (tool) => (tool === 'github:create_issue' ? { number: 7 } : 'labelled'))
+  assert.equal(value, 'labelled')
   assert.deepEqual(asked, [
     ['github:create_issue', { title: 'Bug fix' }],
     ['github:add_labels', { issue: 7, labels: ['bug'] }],
   ])
+})
+
+test('a workflow that ends without a return has the value of its last statement', async () => {
+  const cases: readonly (readonly [source: string, value: unknown])[] = [
+    ['', null],
+    ['x := 1', 1],
+    ['x := 1\ny := x + 1', 2],
+    ['x := {a: 1}\nx.a', 1],
+    ['run("a:b", {c: 3})', { c: 3 }],
+    ['x := 5\nprint(x)\nsleep(1)', 5],
+    ['print("only")', null],
+    ['for x in [1, 2, 3] { y := x * 2 }', 6],
+    ['x := 1\nif x > 0 { "yes" } else { "no" }', 'yes'],
+    ['x := 1\nif x > 1 { return "early" }', 1],
+    ['x := 1\nreturn null', null],
+    ['x := 1\nreturn', null],
+    ['try { x := null.a } catch e { e.code }', 'CODE_FAILED'],
+    ['{a: 1}', { a: 1 }],
+  ]
+  for (const [source, expected] of cases) assert.deepEqual((await ran(source)).value, expected, source)
 })
 
 test('conditions, loops, break, continue and comments do what they say', async () => {

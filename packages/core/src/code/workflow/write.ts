@@ -16,10 +16,13 @@ const helpers: { readonly [sign: string]: string } = {
   in: '$in',
 }
 
-/** A workflow as JavaScript. Names of its author have `v$` before them, and so cannot be any of JavaScript's or ours. */
+/** Functions without a value of their own: a call of one as a statement leaves the value of the program as it is. */
+const silent: ReadonlySet<string> = new Set(['print', 'sleep'])
+
+/** A workflow as JavaScript; `$r` is the value of its last statement, which is its own unless it returns one. Names of its author have `v$` before them, and so cannot be any of JavaScript's or ours. */
 export function writeWorkflow({ body, variables }: Workflow, prelude = workflowPrelude): Script {
   const declared = [...variables].map((name) => `v$${name}=null`).join(',')
-  return joinScript([prelude, declared === '' ? '' : `let ${declared};`, block(body)])
+  return joinScript([prelude, declared === '' ? '' : `let ${declared};`, 'let $r=null;', block(body), 'return $r;'])
 }
 
 function block(statements: Block): Piece {
@@ -29,9 +32,9 @@ function block(statements: Block): Piece {
 function written(statement: Statement): Piece {
   switch (statement.kind) {
     case 'set':
-      return [`v$${statement.name}=`, value(statement.value), ';']
+      return [`$r=v$${statement.name}=`, value(statement.value), ';']
     case 'do':
-      return [value(statement.value), ';']
+      return [isSilent(statement.value) ? '' : '$r=', value(statement.value), ';']
     case 'return':
       return statement.value === undefined ? 'return null;' : ['return(', value(statement.value), ');']
     case 'break':
@@ -50,6 +53,10 @@ function written(statement: Statement): Piece {
       return ['try{', block(statement.body), `}catch($e){${kept}`, block(statement.caught), '}']
     }
   }
+}
+
+function isSilent(made: Expression): boolean {
+  return made.kind === 'call' && silent.has(made.name)
 }
 
 function each({ loop, index, name, list, body }: Of<'for', Statement>): Piece {

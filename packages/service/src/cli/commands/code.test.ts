@@ -10,8 +10,9 @@ test('gantry code', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-code-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   mkdirSync(join(folder, '.git'))
+  let input = 'return 7'
   const gantry = async (...words: string[]) => {
-    const io = keptIo({ folder, readInput: async () => 'return 7' })
+    const io = keptIo({ folder, readInput: async () => input })
     const code = await runCommandLine(['code', ...words, '--local'], io)
     return { code, ...io.printed }
   }
@@ -38,6 +39,40 @@ test('gantry code', async (t) => {
       [3, 'workflow'],
       [7, 'typescript'],
     ])
+  })
+
+  await t.test('tells the language by the ending .wf, then by the content, and --language wins', async () => {
+    const told = async (...words: string[]): Promise<unknown> => {
+      const { out, err } = await gantry(...words, '--json', '--limits', '{"wallMs":20000}')
+      const result = JSON.parse(out || err)
+      return result.program?.language ?? result.error?.code
+    }
+    const steps = 'sum := run("demo:add", {a: 1, b: 2})\nsum.result'
+    writeFileSync(join(folder, 'steps.wf'), '"last"')
+    writeFileSync(join(folder, 'steps'), steps)
+    writeFileSync(join(folder, 'steps.txt'), `# adds\n${steps}`)
+    assert.deepEqual(
+      [await told('steps.wf'), await told('steps'), await told('steps.txt'), await told('-e', steps)],
+      ['workflow', 'workflow', 'workflow', 'workflow'],
+    )
+    const { out } = await gantry('steps')
+    assert.equal(out, '3\n')
+    const inputs = [
+      ['const a: number = 1; return a', 'typescript'],
+      ['// x := 1 is no statement\nreturn [{ a: 1 }].length', 'typescript'],
+      ['switch (1) {\n  case 1:\n    return 1\n  default:\n}', 'typescript'],
+      ['#!/usr/bin/env python3\nreturn 1', 'python'],
+      ['import json\nreturn json.dumps([])', 'python'],
+      ['for n in [1, 2]:\n    pass\nreturn 3', 'python'],
+      ['\n# a comment\nreturn 4', 'python'],
+    ] as const
+    for (const [text, language] of inputs) {
+      input = text
+      assert.equal(await told('-'), language, text)
+    }
+    input = steps
+    assert.equal(await told('-', '--language', 'typescript'), 'typescript')
+    input = 'return 7'
   })
 
   await t.test('shows the place of a mistake, and ends with the exit code of what went wrong', async () => {
