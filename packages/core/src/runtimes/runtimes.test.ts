@@ -207,7 +207,7 @@ test('a start that fails is tried three times; what a program or a broken sandbo
   failures = 3
   await assert.rejects(runtimes.run({ program: python('') }, never), {
     code: 'SANDBOX_INIT_FAILED',
-    details: { runtime: 'process', attempts: 3 },
+    details: { runtime: 'process', attempts: 3, reason: 'The sandbox did not start.' },
   })
   assert.equal(first.opens, 6)
   const breaking = setUp(

@@ -26,7 +26,7 @@ test('after three failed starts the last failure is the cause, and the attempts 
   await assert.rejects(startThrice('process', work, never, atOnce), (error) => {
     assert.ok(ToolError.is(error) && error.code === 'SANDBOX_INIT_FAILED' && error.effect === 'none')
     assert.equal(error.cause, failures[2])
-    assert.deepEqual(error.details, { runtime: 'process', attempts: 3 })
+    assert.deepEqual(error.details, { runtime: 'process', attempts: 3, reason: 'bwrap: no such file' })
     return true
   })
   assert.equal(failures.length, 3)

@@ -8,7 +8,7 @@ const rule = { attempts: 3, delayMs: 25, maxDelayMs: 250 }
 /**
  * Does work that begins with the start of a sandbox; when the sandbox did not start, does it again, three times in all.
  * - Cancellation: between two attempts the signal ends the wait; the work looks after itself.
- * - Errors: SANDBOX_INIT_FAILED with the number of attempts and the last failure as its cause; every other error, and so
+ * - Errors: SANDBOX_INIT_FAILED with the number of attempts and the last failure as its cause and `details.reason`; every other error, and so
  *   everything that came after the program began, is thrown as it is and ends the attempts.
  */
 export async function startThrice<T>(
@@ -30,7 +30,7 @@ export async function startThrice<T>(
     signal.throwIfAborted()
     throw new ToolError('SANDBOX_INIT_FAILED', `A sandbox (${kind}) did not start, tried ${attempts} times.`, {
       cause: error,
-      details: { runtime: kind, attempts },
+      details: { runtime: kind, attempts, reason: reasonOf(error) },
     })
   }
 }
@@ -53,6 +53,13 @@ export async function disposeOf(sandbox: Sandbox): Promise<void> {
   } catch {
     // The contract says that it never rejects.
   }
+}
+
+const longestReason = 500
+
+/** What the runtime said last; a text of our own, because a start that failed is always a ToolError here. */
+function reasonOf(error: unknown): string {
+  return ToolError.is(error) ? error.message.slice(0, longestReason) : 'The runtime gave no reason.'
 }
 
 function didNotStart(error: unknown): boolean {

@@ -73,7 +73,17 @@ async function attempt(
   }
   const work = (part: Span | undefined) => ports.execute(snapshot, task, part?.traceparent ?? claim.call.trace)
   const outcome = await timed(bus, 'execute', span, work)
-  return 'pausedMs' in outcome ? outcome : { outcome, ran: true }
+  return 'pausedMs' in outcome ? outcome : { outcome, ran: true, dead: unstarted(outcome) }
+}
+
+/**
+ * Why a call whose sandbox did not start goes to the dead letters: the runtimes have tried three times, nothing of it ran,
+ * and an operator can redrive it once the machine is repaired.
+ */
+function unstarted({ error }: Outcome): string | undefined {
+  if (error?.code !== 'SANDBOX_INIT_FAILED') return undefined
+  const reason = error.details?.reason
+  return [`${error.code}: ${error.message}`, ...(typeof reason === 'string' ? [reason] : [])].join(' ')
 }
 
 /** A program that sleeps needs no worker until it wakes. */
