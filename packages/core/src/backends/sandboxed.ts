@@ -85,5 +85,7 @@ function tracedRequest(request: SandboxRequest, context: BackendContext): Sandbo
   const span = context.span?.child('sandbox')
   const traceparent = span?.traceparent ?? context.traceparent
   if (traceparent === undefined) return request
-  return { ...request, env: { TRACEPARENT: traceparent, ...request.env }, ...(span === undefined ? {} : { span }) }
+  // A run that is to be the same again must not see what is never the same.
+  const place = request.deterministic === undefined ? { TRACEPARENT: traceparent } : {}
+  return { ...request, env: { ...place, ...request.env }, ...(span === undefined ? {} : { span }) }
 }

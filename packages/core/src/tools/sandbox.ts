@@ -68,6 +68,29 @@ export const surroundings = {
   },
 } as const
 
+/** For programs in languages whose interpreter can stand still. */
+const deterministic = {
+  description:
+    'The same code gives the same output: random numbers come from `seed`, and the clock stands at `now`, ' +
+    'in milliseconds since 1970 or as an RFC 3339 time. True means seed 0 at 2000-01-01T00:00:00Z.',
+  anyOf: [
+    { const: true },
+    {
+      type: 'object',
+      properties: {
+        seed: { type: 'integer', minimum: 0, maximum: 4_294_967_295 },
+        now: {
+          anyOf: [
+            { type: 'integer', minimum: 0 },
+            { type: 'string', maxLength: 40 },
+          ],
+        },
+      },
+      additionalProperties: false,
+    },
+  ],
+} as const
+
 /** What a program came to. */
 export const output = {
   type: 'object',
@@ -107,6 +130,7 @@ const codeRun = defineTool({
     properties: {
       language: { type: 'string', description: 'python, javascript, typescript, bash, or another that is set up.' },
       code: { type: 'string' },
+      deterministic,
       ...surroundings,
     },
     required: ['language', 'code'],

@@ -1,4 +1,4 @@
-import type { JsonObject, SandboxFile, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+import { type JsonObject, type SandboxFile, type SandboxLimits, type SandboxNetwork, ToolError } from '@gantry/contract'
 import type { Egress } from '../../egress/egress.ts'
 import { checkFiles } from '../../runtimes/file-path.ts'
 import type { Languages } from '../../runtimes/languages.ts'
@@ -33,7 +33,7 @@ async function fromArguments(
   context: BackendContext,
   languages: Languages,
 ): Promise<SandboxRequest> {
-  const { stdin, files, profile, runtime, limits, network } = args as Arguments
+  const { stdin, files, profile, runtime, limits, network, deterministic } = args as Arguments
   return {
     program:
       takes === 'code'
@@ -46,6 +46,7 @@ async function fromArguments(
     ...(runtime === undefined ? {} : { runtime }),
     ...(limits === undefined ? {} : { limits }),
     ...(network === undefined ? {} : { network }),
+    ...(deterministic === undefined ? {} : { deterministic: fixedBy(deterministic) }),
   }
 }
 
@@ -57,6 +58,25 @@ interface Arguments {
   readonly runtime?: string
   readonly limits?: Partial<SandboxLimits>
   readonly network?: SandboxNetwork
+  readonly deterministic?: Deterministic
+}
+
+/** What a repeatable run starts from; `now` in milliseconds since 1970, or as RFC 3339 writes it. */
+type Deterministic = true | { readonly seed?: number; readonly now?: number | string }
+
+/** 2000-01-01T00:00:00Z, for runs that name no time. */
+const usualNowMs = 946_684_800_000
+/** The last millisecond of the year 9999, beyond which Python has no dates. */
+const latestMs = 253_402_300_799_999
+
+function fixedBy(given: Deterministic): { readonly seed: number; readonly nowMs: number } {
+  const { seed = 0, now = usualNowMs } = given === true ? {} : given
+  const nowMs = typeof now === 'number' ? now : Date.parse(now)
+  if (Number.isInteger(nowMs) && nowMs >= 0 && nowMs <= latestMs) return { seed, nowMs }
+  const issues = [{ path: '/deterministic/now', message: 'must be a time from 1970 to 9999' }]
+  throw new ToolError('INPUT_INVALID', 'The clock of the program cannot stand at /deterministic/now.', {
+    details: { issues },
+  })
 }
 
 /** The tool's program; the caller's arguments are only ever data on its stdin. */

@@ -106,7 +106,11 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
 }
 
 function refusalOf(spec: SandboxSpec, found: LanguagesFound): Refusal | undefined {
-  const { network, dial, session, gateway, language = '' } = spec
+  const { network, dial, session, gateway, deterministic, language = '' } = spec
+  if (deterministic !== undefined && !found.waiting.includes(language)) {
+    const remedy = `Use one of ${found.waiting.join(', ')}, or leave \`deterministic\` out.`
+    return { reason: `A program in ${language || 'no language'} cannot be made deterministic here.`, remedy }
+  }
   if (gateway === true && (session === true || !found.asking.includes(language))) {
     const remedy = `Use one of ${found.asking.join(', ') || 'the languages of the wasm runtime'}, outside of sessions.`
     return { reason: `A program over tools cannot be in ${language || 'no language'} here.`, remedy }
