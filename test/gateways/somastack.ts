@@ -12,6 +12,8 @@ export interface SomastackGatewayOptions {
   readonly requestsTo?: string
   /** `somastack.tool_results` */
   readonly resultsFrom?: string
+  /** Where it hears of starts, progress and ends, for those who watch the conversation; not read when absent. */
+  readonly outboundFrom?: string
   readonly sessionId?: string
   readonly personaId?: string | null
   /** What it says of its tenant in its metadata and headers; `default`, as the seed does. */
@@ -22,6 +24,19 @@ export interface SomastackGatewayOptions {
   readonly onSent?: (sent: { readonly eventId: string; readonly tool: string }) => void
   /** Told of every result of its session, also of one that comes again or that nobody waits for. */
   readonly onResult?: (result: SomastackResult, awaited: boolean) => void
+  /** Gets every event of the conversation. */
+  readonly onEvent?: (event: SomastackEvent) => void
+}
+
+/** What those who watch the conversation see. */
+export interface SomastackEvent {
+  readonly event_id: string
+  readonly session_id: string
+  readonly role: string
+  readonly type: string
+  readonly version: string
+  readonly message: string
+  readonly metadata: { readonly [key: string]: unknown }
 }
 
 export interface SomastackResult {
@@ -87,6 +102,15 @@ export async function somastackGateway(options: SomastackGatewayOptions): Promis
     onResult?.(result, awaited)
   })
 
+  const { outboundFrom, onEvent } = options
+  const watched =
+    outboundFrom === undefined
+      ? undefined
+      : await readTopic(client, outboundFrom, ({ value }) => {
+          const event = JSON.parse(value.toString()) as SomastackEvent
+          if (sessions.has(event.session_id)) onEvent?.(event)
+        })
+
   const queue: Queued[] = []
   const state = { flushing: false, closed: false }
   const flush = async () => {
@@ -144,7 +168,7 @@ export async function somastackGateway(options: SomastackGatewayOptions): Promis
     async close() {
       state.closed = true
       waiting.close()
-      await Promise.all([producer.close(), results.close()])
+      await Promise.all([producer.close(), results.close(), watched?.close()])
     },
   }
 }

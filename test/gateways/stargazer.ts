@@ -43,6 +43,8 @@ export interface StargazerReply {
   readonly error?: string
   readonly code?: string
   readonly status?: string
+  /** Of an interim answer: the call goes on under this id. */
+  readonly task_id?: string
 }
 
 export interface StargazerCallOptions {

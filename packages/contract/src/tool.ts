@@ -94,6 +94,11 @@ export interface Tool {
   readonly retry?: RetryRule
   readonly approval?: 'never' | 'always'
   readonly placement?: { readonly [label: string]: string }
+  /**
+   * `false`: a gateway that waits for this tool waits until it has ended, however long that takes. Else it may get an
+   * interim answer with the id of a background task, and the result later.
+   */
+  readonly background?: boolean
   /** Units that a call takes of the budgets of its tenant and its caller; none when absent. */
   readonly cost?: number
   /** Of a `read` tool: its results may be kept for so long, and given to the same caller, or to everybody of the tenant. */

@@ -40,6 +40,7 @@ export const fullTool = {
   approval: 'always',
   cache: { ttlMs: 1_000, scope: 'tenant' },
   placement: { region: 'eu' },
+  background: false,
   cost: 3,
 } satisfies Required<Tool>
 

@@ -52,7 +52,7 @@ export interface BrokerSite {
   replies(correlation: string, count?: number): Promise<readonly Heard[]>
   reply(correlation: string): Promise<Heard>
   /** Stops the service as a signal does; the database and Redis stay. */
-  stop(): Promise<void>
+  stop(graceMs?: number): Promise<void>
 }
 
 export interface SiteOptions {
@@ -62,6 +62,8 @@ export interface SiteOptions {
   readonly service?: JsonObject
   readonly tenants?: JsonObject
   readonly policy?: NonNullable<LoadedConfig['options']['policy']>
+  /** Besides those of the site. */
+  readonly tools?: readonly DefinedTool[]
 }
 
 export const user = { user_id: '1', guild_id: 'g', channel_id: 'c', platform: 'discord' }
@@ -84,7 +86,7 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
   const log: string[] = []
   const bus = createBus()
   const unhear = logEvents(bus, createLog('debug', { write: (line) => void log.push(line) }))
-  const tools = testTools(notes, gate.promise)
+  const tools = [...testTools(notes, gate.promise), ...(options.tools ?? [])]
   const secrets = { get: async () => secretValue }
   const loaded: LoadedConfig = {
     ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [] },
@@ -100,14 +102,14 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
     callbackKey: async () => undefined,
   })
   let stopped: Promise<void> | undefined
-  const stop = (): Promise<void> => {
-    stopped ??= running.stop(5_000).then(async () => {
+  const stop = (graceMs = 5_000): Promise<void> => {
+    stopped ??= running.stop(graceMs).then(async () => {
       await brokers.close()
       unhear()
     })
     return stopped
   }
-  t.after(stop)
+  t.after(() => stop())
   const gateway = openGateway(redis)
   await gateway.session('trace-1')
   return { ...gateway, redis, service: running.service, notes, log, release: gate.resolve, stop }

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import type { Identity } from '@gantry/contract'
+import type { Identity, JsonObject } from '@gantry/contract'
 import { Consumer, Producer } from '@platformatic/kafka'
 import type { KafkaServer } from '../../../scripts/engines/kafka.ts'
 import { folderArtifacts } from '../src/artifacts/folder.ts'
@@ -35,6 +35,7 @@ export async function openKafkaSite(
   t: TestContext,
   kafka: KafkaServer,
   options: LoadedConfig['options'] & Required<Pick<LoadedConfig['options'], 'secrets'>>,
+  how: JsonObject = {},
 ) {
   const ends: (() => Promise<unknown>)[] = []
   t.after(async () => {
@@ -47,7 +48,7 @@ export async function openKafkaSite(
     {
       transport: 'kafka',
       kafkaBrokers: [kafka.brokers],
-      kafka: { identity: { principal: log.principal, tenant: log.tenant, permissions: [] } },
+      kafka: { identity: { principal: log.principal, tenant: log.tenant, permissions: [] }, ...how },
     },
     data,
   )

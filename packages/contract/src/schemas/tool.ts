@@ -106,6 +106,7 @@ export const toolSchema = {
     retry,
     approval: { enum: ['never', 'always'] },
     placement: textMap,
+    background: { type: 'boolean' },
     cost: count,
     cache,
   },

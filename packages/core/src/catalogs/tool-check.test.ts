@@ -43,6 +43,7 @@ test('a full definition is kept as it is, frozen to the last member', () => {
     retry: { attempts: 2, delayMs: 0 },
     approval: 'always',
     placement: { zone: 'a' },
+    background: false,
     cost: 5,
     cache: { ttlMs: 60_000, scope: 'tenant' },
   })

@@ -69,6 +69,7 @@ const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
   retry: record({ attempts: integer(1, 100), delayMs: integer(0), maxDelayMs: integer(0) }, ['attempts']),
   approval: oneOf('never', 'always'),
   placement: texts,
+  background: flag,
   cost: integer(0, 1_000_000_000),
   cache: record({ ttlMs: integer(1, 86_400_000), scope: oneOf('principal', 'tenant') }, ['ttlMs']),
 }

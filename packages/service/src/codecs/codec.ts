@@ -49,6 +49,16 @@ export interface Codec {
   reply(address: ReplyAddress, reply: Reply, now: Date): Outgoing
   /** A message that a tool sent while it ran; undefined when the gateway has no place for it. */
   send?(address: ReplyAddress, sent: SentMessage, now: Date): Outgoing | undefined
+  /** That the work on a call begins; undefined when the gateway has no place for it. */
+  started?(address: ReplyAddress, call: RunningCall, now: Date): Outgoing | undefined
+  /** How far a call is. */
+  progress?(address: ReplyAddress, progress: CallProgress, now: Date): Outgoing | undefined
+  /** The interim answer to a call that takes long: it goes on in the background, under the id of a task. */
+  background?(address: ReplyAddress, call: RunningCall, now: Date): Background
+  /** How a call ended, for those who watch it rather than wait for it; sent behind the answer. */
+  ended?(address: ReplyAddress, reply: Reply, now: Date): Outgoing | undefined
+  /** What the record of the background task says from the end of the call on. */
+  endedTask?(address: ReplyAddress, reply: Reply, now: Date): TaskRecord | undefined
   /** A message that could not be handled, for the dead letters of the broker. */
   deadLetter?(message: Message, failure: DeadMessage, now: Date): Outgoing
 }
@@ -63,4 +73,31 @@ export interface SentMessage {
 export interface DeadMessage {
   readonly error: ToolError
   readonly deliveries: number
+}
+
+/** A call that has not ended; told again, it is the same. */
+export interface RunningCall {
+  readonly callId: string
+}
+
+export interface CallProgress extends RunningCall {
+  /** Names the attempt, because a later one counts anew. */
+  readonly fence: number
+  /** Its number among those that were sent of the attempt, from 1. */
+  readonly number: number
+  readonly progress: number
+  readonly total?: number
+  readonly message?: string
+}
+
+export interface Background {
+  readonly answer: Outgoing
+  readonly task: TaskRecord
+}
+
+/** The record of a background task, where the gateway looks for it: a hash of its broker. */
+export interface TaskRecord {
+  readonly key: string
+  readonly fields: { readonly [name: string]: string }
+  readonly ttlMs: number
 }

@@ -1,7 +1,7 @@
 import type { JsonObject } from '@gantry/contract'
 import type { ReplyAddress } from '../stores/call-store.ts'
 import type { Message, Outgoing } from '../transports/message.ts'
-import type { DeadMessage, Reply, SentMessage } from './codec.ts'
+import type { CallProgress, DeadMessage, Reply, RunningCall, SentMessage } from './codec.ts'
 import type { MessageLimits } from './limits.ts'
 import { isObject } from './members.ts'
 import { readJson } from './read-message.ts'
@@ -15,6 +15,9 @@ export interface EventOptions {
 
 /** What fits into a dead letter beside the rest of it, as base64 too. */
 const letterBytes = 524_288
+const longestProgress = 2_000
+/** Those who watch see how it begins; the whole of it is in the result. */
+const longestText = 65_536
 
 /** The `tool_result` for a request. */
 export function resultEvent({ to, data }: ReplyAddress, reply: Reply, now: Date, options: EventOptions): Outgoing {
@@ -56,6 +59,67 @@ export function messageEvent(
     ...{ version: 'sa01-v1', type: 'tool.message' },
   }
   const headers = headersOf(data, { type: event.type, id: event.event_id, schema: event.version }, now, options)
+  return { to, bytes: jsonBytes(event), headers, ...keyOf(data) }
+}
+
+/** That the work on a request begins, for those who watch the conversation. */
+export function startEvent(
+  to: string,
+  data: JsonObject,
+  { callId }: RunningCall,
+  now: Date,
+  options: EventOptions,
+): Outgoing {
+  const about = { type: 'tool.start', id: stableId('start', callId), message: '' }
+  return watchedEvent(to, data, about, { status: 'start', call_id: callId }, now, options)
+}
+
+export function progressEvent(
+  to: string,
+  data: JsonObject,
+  { callId, fence, number, progress, total, message = '' }: CallProgress,
+  now: Date,
+  options: EventOptions,
+): Outgoing {
+  const id = stableId('progress', callId, String(fence), String(number))
+  const said = { status: 'progress', call_id: callId, number, progress, ...(total === undefined ? {} : { total }) }
+  const about = { type: 'tool.progress', id, message: message.slice(0, longestProgress) }
+  return watchedEvent(to, data, about, said, now, options)
+}
+
+/** How a request ended, for those who watch the conversation: what its `tool_result` says, as a text. */
+export function endEvent(to: string, data: JsonObject, reply: Reply, now: Date, options: EventOptions): Outgoing {
+  const { session_id = '', event_id = '' } = data
+  const end = endOf(reply)
+  const of = reply.kind === 'ended' ? callIdOf(reply.result) : `refused ${reply.error.code}`
+  const text = JSON.stringify(payloadOf(end))
+  const message = text.length > longestText ? `${text.slice(0, longestText).toWellFormed()}…` : text
+  const about = { type: 'tool.result', id: stableId('shown', of, String(session_id), String(event_id)), message }
+  const execution_time = reply.kind === 'ended' ? reply.result.durationMs / 1_000 : 0
+  return watchedEvent(to, data, about, { status: statusOf(end), execution_time }, now, options)
+}
+
+/** An event of the conversation, in the words that the gateway has for all of them. */
+function watchedEvent(
+  to: string,
+  data: JsonObject,
+  { type, id, message }: { readonly type: string; readonly id: string; readonly message: string },
+  said: JsonObject,
+  now: Date,
+  options: EventOptions,
+): Outgoing {
+  const { event_id = '', session_id = '', persona_id = null, tool_name = '', metadata } = data
+  const event = {
+    ...{ event_id: id, session_id, persona_id, role: 'tool', message },
+    metadata: {
+      request_id: event_id,
+      ...(isObject(metadata) ? metadata : {}),
+      ...(options.tenant === undefined ? {} : { tenant: options.tenant }),
+      ...{ source: 'tool_executor', tool_name, ...said },
+    },
+    ...{ version: 'sa01-v1', type },
+  }
+  const headers = headersOf(data, { type, id, schema: event.version }, now, options)
   return { to, bytes: jsonBytes(event), headers, ...keyOf(data) }
 }
 

@@ -16,13 +16,15 @@ import {
   wrongMembers,
 } from './members.ts'
 import { readJson } from './read-message.ts'
-import { deadEvent, messageEvent, resultEvent } from './somastack-events.ts'
+import { deadEvent, endEvent, messageEvent, progressEvent, resultEvent, startEvent } from './somastack-events.ts'
 
 export interface SomastackOptions {
   /** `somastack.tool_results` */
   readonly resultsTo?: string
   /** `conversation.outbound` */
   readonly messagesTo?: string
+  /** Whether those who watch the conversation hear of starts, progress and ends there; they do when absent. */
+  readonly events?: boolean
   /** `somastack.tools.dlq` */
   readonly deadLettersTo?: string
   /** The tenant that the topic belongs to; what messages say of theirs is not believed, and not repeated. */
@@ -51,7 +53,7 @@ const ours: readonly string[] = ['tenant', 'tenant_id', 'requeue_override', 'wri
  */
 export function somastackCodec(options: SomastackOptions = {}): Codec {
   const { limits = defaultMessageLimits, resultsTo = 'somastack.tool_results' } = options
-  const { messagesTo = 'conversation.outbound', deadLettersTo = 'somastack.tools.dlq' } = options
+  const { messagesTo = 'conversation.outbound', deadLettersTo = 'somastack.tools.dlq', events = true } = options
   return {
     kind,
     speaks: ({ bytes }) => hasMember(bytes, ['event_id', 'session_id', 'tool_name']),
@@ -74,6 +76,10 @@ export function somastackCodec(options: SomastackOptions = {}): Codec {
     },
     reply: (address, reply, now) => resultEvent(address, reply, now, options),
     send: ({ data }, sent, now) => messageEvent(messagesTo, data, sent, now, options),
+    started: ({ data }, call, now) => (events ? startEvent(messagesTo, data, call, now, options) : undefined),
+    progress: ({ data }, progress, now) =>
+      events ? progressEvent(messagesTo, data, progress, now, options) : undefined,
+    ended: ({ data }, reply, now) => (events ? endEvent(messagesTo, data, reply, now, options) : undefined),
     deadLetter: (message, failure, now) => deadEvent(deadLettersTo, message, failure, now, limits),
   }
 }

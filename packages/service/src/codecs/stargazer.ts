@@ -19,7 +19,7 @@ import {
 } from './members.ts'
 import { encodeMsgpack } from './msgpack.ts'
 import { readMsgpack } from './read-message.ts'
-import { effectsOf, endOf, errorOnWire, exceptionOf, filesOf, placeKey } from './wire.ts'
+import { callIdOf, effectsOf, endOf, errorOnWire, exceptionOf, filesOf, placeKey } from './wire.ts'
 
 export interface StargazerOptions {
   /** Whether answers may be sent to the stream that an envelope names; see `stargazerReplyRule`. */
@@ -72,6 +72,23 @@ export function stargazerCodec(options: StargazerOptions): Codec {
       const sent = { correlation_id, trace_id, type: 'rich_message', number, message }
       return { to: messagesTo, bytes: encodeMsgpack(sent) }
     },
+    background: ({ to, data }, { callId }, now) => ({
+      answer: { to, bytes: encodeMsgpack(interimOf(data, callId)) },
+      task: {
+        key: `${tasksBelow}${callId}`,
+        fields: { ...taskFields(data, callId), status: 'running', created_at: secondsOf(now) },
+        ttlMs: runningTaskMs,
+      },
+    }),
+    endedTask({ data }, reply, now) {
+      if (reply.kind !== 'ended') return undefined
+      const callId = callIdOf(reply.result)
+      const { result, error } = replyOf(data, { ...reply, files: [] }, options)
+      const said = result === undefined ? { status: 'failed', error: error ?? '' } : { status: 'completed', result }
+      const short = Object.entries(said).map(([name, text]) => [name, shortened(text)])
+      const fields = { ...taskFields(data, callId), ...Object.fromEntries(short), finished_at: secondsOf(now) }
+      return { key: `${tasksBelow}${callId}`, fields, ttlMs: endedTaskMs }
+    },
     // The seed spreads these over the fields of the entry; here they are one map, as everything in the field `data` is.
     deadLetter({ bytes, source, position }, { error, deliveries }, now) {
       const data = bytes.slice(0, limits.bytes)
@@ -86,6 +103,38 @@ export function stargazerCodec(options: StargazerOptions): Codec {
       return { to: deadLettersTo, bytes: encodeMsgpack({ ...letter, ts: now.getTime() / 1_000, trace_id }) }
     },
   }
+}
+
+/** Where the gateway finds the record of a background task, by its id. */
+const tasksBelow = 'sg:task:'
+const runningTaskMs = 86_400_000
+const endedTaskMs = 3_600_000
+/** Of a result in the record of its task; the answer and `check_task` have the whole. */
+const longestTaskText = 262_144
+
+/** What the model is told in the place of a result; a reply like any other, so that the gateway need not know of it. */
+function interimOf({ correlation_id = null }: JsonObject, callId: string) {
+  const message = 'The tool is still running in the background. Call check_task with this task_id for its result.'
+  return {
+    correlation_id,
+    result: JSON.stringify({ status: 'running', task_id: callId, message }),
+    writeback: { sent_files: [], injected_tools: [], sent_rich_messages: [] },
+    task_id: callId,
+  }
+}
+
+function taskFields({ correlation_id, trace_id, tool_name }: JsonObject, callId: string) {
+  const named = { correlation_id, trace_id, tool_name }
+  const texts = Object.entries(named).flatMap(([name, value]) => (isText(value) ? [[name, value]] : []))
+  return { task_id: callId, ...(Object.fromEntries(texts) as { [name: string]: string }) }
+}
+
+function secondsOf(time: Date): string {
+  return String(time.getTime() / 1_000)
+}
+
+function shortened(text: string): string {
+  return text.length > longestTaskText ? `${text.slice(0, longestTaskText).toWellFormed()}…` : text
 }
 
 function wrongShape(value: JsonObject): ToolError | undefined {
@@ -152,7 +201,18 @@ function copyWithin(value: Json, bytes: number): Json | undefined {
   }
 }
 
-function replyOf({ correlation_id = null, tool_name }: JsonObject, reply: Reply, options: StargazerOptions) {
+interface StargazerReply {
+  readonly correlation_id: Json
+  readonly result?: string
+  readonly error?: string
+  readonly [member: string]: unknown
+}
+
+function replyOf(
+  { correlation_id = null, tool_name }: JsonObject,
+  reply: Reply,
+  options: StargazerOptions,
+): StargazerReply {
   const { toolName = (id) => id, errorText = false } = options
   const end = endOf(reply)
   if (end.status !== 'ok') {

@@ -41,11 +41,12 @@ test('an address is all that a broker needs; names are those of the two gateways
   assert.deepEqual(redis, {
     ...{ url: 'redis://127.0.0.1', stream: 'sg:stream:tools', group: 'sg:tools', deadLetters: 'sg:stream:dlq' },
     ...{ messages: 'sg:stream:outbound', tenant: 'default', tenants: {}, permissions: [], users: {} },
-    ...{ requireHash: false, errorText: false, claimIdleMs: 15_000, catalog: true },
+    ...{ requireHash: false, errorText: false, claimIdleMs: 15_000, backgroundMs: 10_000, catalog: true },
   })
   assert.deepEqual(kafka, {
     ...{ brokers: ['127.0.0.1:9092'], topic: 'somastack.tools', results: 'somastack.tool_results', tls: false },
     ...{ deadLetters: 'somastack.tools.dlq', messages: 'conversation.outbound', group: 'tool-executor' },
+    ...{ events: true, progressMs: 1_000 },
   })
 })
 
@@ -54,7 +55,7 @@ test('every key of the file is taken over', async () => {
   const redis = {
     ...{ stream: 's', group: 'g', deadLetters: 'd', messages: 'm', replies: ['r:*'], tenant: 't', catalog: false },
     ...{ tenants: { 'discord:1': 'a' }, permissions: ['a:*'], users: { 'discord:2': ['b'] }, requireHash: true },
-    errorText: true,
+    ...{ errorText: true, backgroundMs: 1 },
     ...{ claimIdleMs: 5_000, identity, caFile: '/ca.pem', certFile: '/own.pem', keyFile: '/own.key' },
   }
   const kafka = {
@@ -64,6 +65,8 @@ test('every key of the file is taken over', async () => {
       deadLetters: 'd',
       messages: 'm',
       group: 'g',
+      events: false,
+      progressMs: 5,
       tls: true,
       caFile: '/ca.pem',
       certFile: '/own.pem',

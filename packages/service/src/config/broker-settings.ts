@@ -13,6 +13,10 @@ export interface KafkaSettings {
   readonly deadLetters: string
   /** For what tools send while they run. */
   readonly messages: string
+  /** Whether those who watch the conversation hear of starts, progress and ends there. */
+  readonly events: boolean
+  /** Between two events of progress of one call, at least. */
+  readonly progressMs: number
   readonly group: string
   readonly tls: boolean
   readonly caFile?: string
@@ -57,6 +61,8 @@ export interface RedisSettings {
   readonly claimIdleMs?: number
   /** Who sends messages that belong to no session, in the native form; without it they are refused. */
   readonly identity?: Identity
+  /** After how long a call that has not ended gets an interim answer; 0 for never. */
+  readonly backgroundMs: number
   /** Whether the catalog is published there. */
   readonly catalog: boolean
 }
@@ -82,6 +88,8 @@ const kafkaDefaults = {
   deadLetters: 'somastack.tools.dlq',
   messages: 'conversation.outbound',
   group: 'tool-executor',
+  events: true,
+  progressMs: 1_000,
   tls: false,
 }
 
@@ -97,6 +105,7 @@ const redisDefaults = {
   requireHash: false,
   errorText: false,
   claimIdleMs: 15_000,
+  backgroundMs: 10_000,
   catalog: true,
 }
 

@@ -4,6 +4,7 @@ import type { OutboxItem } from '../records/outbox.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { ReplyAddress } from '../stores/call-store.ts'
 import type { Outgoing, Publisher, Sent } from '../transports/message.ts'
+import type { EndedNotices, Notices, TaskRecords } from './notices.ts'
 import { packMessage, unpackMessage } from './packed-message.ts'
 import type { Send, Sending } from './relay.ts'
 
@@ -22,6 +23,9 @@ export interface AnswersOptions {
   readonly answered: (callIds: readonly string[]) => Promise<void>
   /** Lets a relay have them, at once instead of when our time for them is over. */
   readonly unanswered: (callIds: readonly string[]) => Promise<void>
+  /** What gateways hear of calls besides their answers; absent, they hear nothing else. */
+  readonly notices?: Pick<Notices, 'ended' | 'send'> | undefined
+  readonly tasks?: Pick<TaskRecords, 'close'> | undefined
   readonly now: () => Date
 }
 
@@ -43,7 +47,7 @@ const gatherMs = 20
 const longestMs = 20_000
 
 export function createAnswers(options: AnswersOptions): Answers {
-  const { codecs, publishers, outcomes, files, now } = options
+  const { codecs, publishers, outcomes, files, notices, tasks, now } = options
   const open = new Set<Promise<void>>()
   const sending = new Map(
     [...publishers].map(([name, publisher]) => [
@@ -69,24 +73,45 @@ export function createAnswers(options: AnswersOptions): Answers {
     },
     { most: 64 },
   )
-  const encoded = (address: ReplyAddress, reply: Reply): Outgoing => {
-    const codec = codecs.get(address.codec)
-    if (codec === undefined) throw new ToolError('CONFIG_INVALID', `There is no codec ${address.codec} any more.`)
-    return codec.reply(address, reply, now())
+  const codecOf = ({ codec: name }: ReplyAddress): Codec => {
+    const codec = codecs.get(name)
+    if (codec === undefined) throw new ToolError('CONFIG_INVALID', `No codec "${name}" is configured.`)
+    return codec
   }
   const publish = async (transport: string, message: Outgoing): Promise<Sending> => {
     const batch = sending.get(transport)
-    if (batch === undefined) return { kind: 'again', error: `There is no way to ${transport} here.` }
+    if (batch === undefined) return { kind: 'again', error: `No publisher is configured for transport "${transport}".` }
     const became = await batch.add(message)
     return became.kind === 'again' ? { ...became, away: true } : became
   }
-  const reply = async (address: ReplyAddress, outcome: Outcome, tenant: string): Promise<Sending> => {
+  /** Answers, and says behind it that the call has ended, in the record of its background task before. */
+  const reply = async (
+    address: ReplyAddress,
+    outcome: Outcome,
+    tenant: string,
+    background: boolean,
+  ): Promise<Sending> => {
+    const codec = codecOf(address)
     const those =
       'effects' in outcome && outcome.effects.some(({ kind }) => kind === 'file') ? await files(outcome, tenant) : []
-    return publish(address.transport, encoded(address, { kind: 'ended', result: outcome, files: those }))
+    const ended: Reply = { kind: 'ended', result: outcome, files: those }
+    const task = background ? codec.endedTask?.(address, ended, now()) : undefined
+    const open = task === undefined ? undefined : await tasks?.close(task).catch((error: unknown) => error)
+    if (ToolError.is(open) && open.retryable) return { kind: 'again', error: open.message, away: true }
+    const became = await publish(address.transport, codec.reply(address, ended, now()))
+    const shown = became.kind === 'sent' ? codec.ended?.(address, ended, now()) : undefined
+    if (shown !== undefined) await notices?.send(address.transport, shown)
+    return became
   }
-  const tell = async (callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): Promise<void> => {
-    const { kind } = await reply(address, outcome, tenant)
+  const tell = async (
+    callId: string,
+    address: ReplyAddress,
+    outcome: Outcome,
+    tenant: string,
+    noticed: EndedNotices | undefined,
+  ): Promise<void> => {
+    await noticed?.settled
+    const { kind } = await reply(address, outcome, tenant, noticed?.background ?? false)
     await (kind === 'sent' ? answered : unanswered).add(callId)
   }
   const sendItem = async (item: OutboxItem): Promise<Sending> => {
@@ -98,12 +123,14 @@ export function createAnswers(options: AnswersOptions): Answers {
     if (address === undefined) return { kind: 'never', error: 'The call is no longer kept.' }
     const outcome = await reading.add(item.callId)
     if (outcome === undefined) return { kind: 'again', error: 'The call has not ended.' }
-    return reply(address, outcome, item.tenant)
+    await notices?.ended(item.callId).settled
+    return reply(address, outcome, item.tenant, true)
   }
   return {
     tell(callId, address, outcome, tenant) {
+      const noticed = notices?.ended(callId)
       if (!publishers.has(address.transport)) return
-      const done = tell(callId, address, outcome, tenant)
+      const done = tell(callId, address, outcome, tenant, noticed)
         .catch(() => undefined)
         .finally(() => open.delete(done))
       open.add(done)
@@ -118,7 +145,7 @@ export function createAnswers(options: AnswersOptions): Answers {
     },
     refusal(address, error) {
       if (!publishers.has(address.transport)) return undefined
-      const message = encoded(address, { kind: 'refused', error })
+      const message = codecOf(address).reply(address, { kind: 'refused', error }, now())
       return { target: message.to, body: packMessage(address.transport, message) }
     },
     async settled() {

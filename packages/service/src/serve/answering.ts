@@ -6,6 +6,8 @@ import type { Artifacts } from '../records/artifacts.ts'
 import type { CallViews } from '../records/call-views.ts'
 import { type OutboxPosts, outboxPosts } from '../records/outbox-posts.ts'
 import { type Answers, createAnswers } from '../reply/answers.ts'
+import { createNotices, type Notices } from '../reply/notices.ts'
+import { redisTaskRecords } from '../transports/redis/task-records.ts'
 import type { Brokers } from './brokers/open.ts'
 import { replyFiles } from './brokers/reply-files.ts'
 import { sentMessage } from './brokers/sent-message.ts'
@@ -15,7 +17,9 @@ export interface AnsweringParts {
   readonly database: Database
   readonly artifacts: Artifacts
   readonly views: CallViews
-  readonly settings: Pick<ServiceSettings, 'artifactBytes'>
+  readonly settings: Pick<ServiceSettings, 'artifactBytes' | 'brokers'>
+  /** Whether calls of a tool may get an interim answer. */
+  readonly mayBackground: (tool: string) => boolean
   readonly signal: AbortSignal
 }
 
@@ -23,13 +27,30 @@ export interface AnsweringParts {
 export interface Answering {
   readonly posts: OutboxPosts
   readonly answers: Answers
+  readonly notices: Notices
   readonly writeBacks: WriteBacks
   readonly cache: ResultCache | undefined
 }
 
-export function createAnswering({ brokers, database, artifacts, views, settings, signal }: AnsweringParts): Answering {
+/** What has no outcome is in the queue, whatever it waits for. */
+const unfinishedSql = 'select call_id from queue where call_id = any ($1::text[])'
+
+export function createAnswering(parts: AnsweringParts): Answering {
+  const { brokers, database, artifacts, views, settings, signal, mayBackground } = parts
   const posts = outboxPosts(database)
+  const { codecs, publishers, redis } = brokers
+  const tasks = redis === undefined || !publishers.has('redis') ? undefined : redisTaskRecords(redis)
+  const { backgroundMs = 0 } = settings.brokers.redis ?? {}
+  const { progressMs = 1_000 } = settings.brokers.kafka ?? {}
+  const notices = createNotices({
+    ...{ codecs, publishers, tasks, backgroundMs, progressMs, mayBackground, now: () => new Date() },
+    async unfinished(callIds) {
+      const rows = await database.query<{ call_id: string }>(unfinishedSql, [callIds])
+      return rows.map(({ call_id }) => call_id)
+    },
+  })
   const answers = createAnswers({
+    ...{ notices, tasks },
     ...{ codecs: brokers.codecs, publishers: brokers.publishers },
     ...{ answered: posts.answered, unanswered: posts.unanswered },
     outcomes: (callIds) => views.outcomes(callIds, signal),
@@ -47,5 +68,5 @@ export function createAnswering({ brokers, database, artifacts, views, settings,
       ),
   })
   const cache = brokers.redis === undefined ? undefined : createResultCache({ redis: brokers.redis })
-  return { posts, answers, writeBacks, cache }
+  return { posts, answers, notices, writeBacks, cache }
 }

@@ -16,6 +16,7 @@ import type { Service } from '../http/service.ts'
 import { artifactTools } from '../record/artifact-tools.ts'
 import { govern } from '../record/govern.ts'
 import { createRecorder } from '../record/recorder.ts'
+import { taskTools } from '../record/task-tools.ts'
 import { keyRecords } from '../records/api-keys.ts'
 import { approvalRecords } from '../records/approvals.ts'
 import { artifactRecords } from '../records/artifacts.ts'
@@ -135,7 +136,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
   const additions = {
     audit: auditing.audit,
-    tools: artifactTools(artifacts),
+    tools: [...artifactTools(artifacts), ...(brokers.codecs.has('stargazer') ? taskTools(views) : [])],
     artifacts: callerArtifacts({ database, store: files, artifacts, maxBytes: () => settings.artifactBytes }),
     knowledge: (options: KnowledgeOptions) => knowledgeRecords(database, options),
     trials: circuits.trials,
@@ -150,8 +151,11 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
   const depth = createDepthGauge(store, () => settings.maxQueued)
   const metrics = openMetrics({ bus, database, snapshots, recorder, depth, brokers, settings, worker: () => worker })
-  const answering = createAnswering({ brokers, database, artifacts, views, settings, signal: life.signal })
-  const { posts, answers, writeBacks, cache } = answering
+  const answering = createAnswering({
+    ...{ brokers, database, artifacts, views, settings, signal: life.signal },
+    mayBackground: (tool) => mayBackground(tool, snapshots.current),
+  })
+  const { posts, answers, notices, writeBacks, cache } = answering
   const watch = createWatch({
     ...{ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled },
     unrecorded: () => worker?.unrecorded ?? [],
@@ -165,7 +169,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
   const worker: ReturnType<typeof composeWorker> | undefined = roles.has('worker')
     ? composeWorker({
-        ...{ store, transport, recorder, snapshots, writer, writeBacks, cache, bus, settings, leaseMs },
+        ...{ store, transport, recorder, snapshots, writer, writeBacks, notices, cache, bus, settings, leaseMs },
         ...{ tracer: options.tracer, gate: limiting.gate, awaits: waiters.awaits },
         shares: limiting.gate.shares,
         newcomers: (most) => limiting.newcomers(most, claim, worker),
@@ -264,7 +268,19 @@ export async function startService(options: StartOptions): Promise<RunningServic
     worker === undefined || brokers.doors.length === 0
       ? undefined
       : startBrokers({
-          ...{ brokers, settings: settings.brokers, database, worker, intake, snapshots, answers, posts, bus, reload },
+          ...{
+            brokers,
+            settings: settings.brokers,
+            database,
+            worker,
+            intake,
+            snapshots,
+            answers,
+            notices,
+            posts,
+            bus,
+            reload,
+          },
           identity: options.identity ?? owner,
           latest: options.latest ?? (() => settings.brokers),
         })
@@ -281,6 +297,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
       const choresDone = stopChores()
       await worker?.stop(graceMs)
       await answers.settled()
+      notices.close()
       await upkeep.stop()
       await relay?.stop(AbortSignal.timeout(Math.max(1_000, graceMs / 2)))
       life.abort()
@@ -296,5 +313,14 @@ export async function startService(options: StartOptions): Promise<RunningServic
       metrics.close()
       await snapshots.close()
     },
+  }
+}
+
+/** Whether calls of a tool may get an interim answer; what is not in the catalog has nothing against it. */
+function mayBackground(tool: string, { executor }: Snapshot): boolean {
+  try {
+    return executor.catalog.find(tool).tool.background !== false
+  } catch {
+    return true
   }
 }

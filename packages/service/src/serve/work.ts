@@ -16,6 +16,7 @@ import { threadLeases } from '../execute/thread-leases.ts'
 import type { WriteBacks } from '../execute/write-backs.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { JournalRecords } from '../records/journal.ts'
+import type { Notices } from '../reply/notices.ts'
 import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { CallStore, Claim, Holder } from '../stores/call-store.ts'
@@ -34,6 +35,8 @@ export interface WorkParts {
   readonly journal: JournalRecords
   readonly writer: EventWriter
   readonly writeBacks: WriteBacks
+  /** What gateways hear of calls that run. */
+  readonly notices: Pick<Notices, 'open'>
   /** Of the results of tools that say that they may be kept. */
   readonly cache: ResultCache | undefined
   readonly bus: Bus
@@ -105,12 +108,20 @@ async function execute(
   const { claim, controller } = task
   const { signal } = controller
   const reports = lazyReports(claim, parts.writer)
+  const notices = parts.notices.open(claim)
+  const report = notices === undefined ? reports.report : both
   try {
     const outcome = await run()
     if (!('pausedMs' in outcome) && isPending(outcome)) await reports.report(waitingReport(outcome.error))
     return outcome
   } finally {
+    notices?.close()
     await reports.end()
+  }
+
+  function both(reported: Report): void | Promise<void> {
+    notices?.report(reported)
+    return reports.report(reported)
   }
 
   async function run(): Promise<Outcome | Paused> {
@@ -124,7 +135,7 @@ async function execute(
       const writeBack = parts.writeBacks.of(claim)
       const { cache } = parts
       return await cachedCall({ cache, executor, claim, args: payload }, () =>
-        runCall({ executor, claim, args: payload, signal, traceparent, report: reports.report, writeBack }),
+        runCall({ executor, claim, args: payload, signal, traceparent, report, writeBack }),
       )
     }
     const durable = {
@@ -134,7 +145,7 @@ async function execute(
       charges: createInnerCharges(parts.gate, executor, claim.call.identity),
       signal,
       traceparent,
-      report: reports.report,
+      report,
       writeBack: (entry?: string) => parts.writeBacks.of(claim, entry),
     }
     if (claim.call.kind === 'code') return await runDurableProgram({ ...durable, args: payload })

@@ -13,7 +13,7 @@ export type ReadFile = (name: string) => Promise<FolderFile>
 const ofTool = [
   ...['namespace', 'name', 'version', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations', 'tags'],
   ...['docs', 'examples', 'deprecated', 'aliases', 'effect', 'output', 'timeoutMs', 'permissions', 'secrets', 'egress'],
-  ...['profile', 'runtime', 'concurrencyKey', 'concurrency', 'retry', 'approval', 'placement'],
+  ...['profile', 'runtime', 'concurrencyKey', 'concurrency', 'retry', 'approval', 'placement', 'background'],
 ] as const satisfies readonly (keyof Tool)[]
 const ofProgram = ['program', 'language', 'files', 'env', 'credentials', 'limits', 'result'] as const
 const known: readonly string[] = [...ofTool, ...ofProgram]

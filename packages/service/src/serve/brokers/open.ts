@@ -148,13 +148,13 @@ async function redisDoor(
 
 /** Whoever may write to the topic is one and the same; what messages say of themselves counts for nothing. */
 function kafkaCodecs(
-  { results, deadLetters, messages }: KafkaSettings,
+  { results, deadLetters, messages, events }: KafkaSettings,
   { tenant }: Identity,
   naming: Naming,
 ): readonly Codec[] {
   return [
     somastackCodec({
-      ...{ resultsTo: results, messagesTo: messages, deadLettersTo: deadLetters, tenant },
+      ...{ resultsTo: results, messagesTo: messages, deadLettersTo: deadLetters, tenant, events },
       toolName: (id) => naming.nameFor(id),
     }),
     nativeCodec({

@@ -50,10 +50,10 @@ export function startRedisParts({ redis, settings, snapshots, view, bus, reload 
   const failed = (what: string) => (error: unknown) => {
     bus.emit('upkeep:failed', { what, reason: error instanceof Error ? error.message : String(error) })
   }
-  const { requireHash, catalog } = settings()
+  const { requireHash, catalog, backgroundMs } = settings()
   const publishing = catalog
     ? startCatalogPublishing({
-        ...{ redis, view, failed: failed('catalog') },
+        ...{ redis, view, failed: failed('catalog'), noBackground: backgroundMs === 0 },
         executor: () => snapshots.current.executor,
         usersOf: (tool) => holdersOf(tool, sessionOptions(read, settings())),
       })

@@ -7,6 +7,7 @@ import type { Database } from '../../databases/database.ts'
 import type { Snapshots } from '../../execute/snapshots.ts'
 import type { OutboxPosts } from '../../records/outbox-posts.ts'
 import type { Answers } from '../../reply/answers.ts'
+import type { Notices } from '../../reply/notices.ts'
 import type { Bus } from '../../stores/bus.ts'
 import type { CallInput } from '../../stores/views.ts'
 import type { Worker } from '../../worker/worker.ts'
@@ -26,6 +27,7 @@ export interface StartBrokersOptions {
   readonly intake: Intake
   readonly snapshots: Snapshots
   readonly answers: Answers
+  readonly notices: Pick<Notices, 'admitted'>
   readonly posts: OutboxPosts
   readonly bus: Bus
   /** What gateways may see. */
@@ -44,7 +46,7 @@ const never = new AbortController().signal
 
 /** Takes calls from brokers, and shows gateways what there is to call. */
 export function startBrokers(options: StartBrokersOptions): RunningBrokers {
-  const { brokers, settings, database, snapshots, answers, posts, bus, identity } = options
+  const { brokers, settings, database, snapshots, answers, notices, posts, bus, identity } = options
   const view = createGatewayView(identity)
   const redis =
     brokers.redis === undefined || settings.redis === undefined || !settings.transports.includes('redis')
@@ -58,7 +60,13 @@ export function startBrokers(options: StartBrokersOptions): RunningBrokers {
     ...{ doors: brokers.doors, worker: options.worker, bus },
     session: (session) => sessionOf(redis, session),
     understand: (decoded, sender) => understand(decoded, sender, snapshots, view, redis),
-    submit: (input, sender, reply) => options.intake.submit(input, sender, { kind: 'broker', reply }),
+    async submit(input, sender, reply) {
+      const submitted = await options.intake.submit(input, sender, { kind: 'broker', reply })
+      if (reply !== undefined) {
+        notices.admitted(submitted.callId, input.tool ?? input.kind, reply, submitted.repeated)
+      }
+      return submitted
+    },
     async attach(callId, address, { tenant }) {
       await posts.post([
         { callId, tenant, kind: 'reply', target: address.to, body: JSON.stringify(address), waits: true },

@@ -22,6 +22,8 @@ export interface WrittenCatalog {
 export interface WriteOptions {
   /** Who of the gateways' users may call a tool; undefined when all may. Only this of who may do what is told. */
   readonly usersOf?: (tool: Tool) => readonly string[] | undefined
+  /** No call gets an interim answer. */
+  readonly noBackground?: boolean
   /** Of one tool, 131,072 when absent; of all, 16,777,216. A tool beyond is left out. */
   readonly toolBytes?: number
   readonly totalBytes?: number
@@ -34,7 +36,7 @@ export interface PublishedTool {
   readonly parameters: Json
   /** It may be called again with the same arguments without harm. */
   readonly allow_repeat: boolean
-  /** Nothing goes on in the background of a gateway here: calls are kept, however long they take. */
+  /** A call that takes long gets no interim answer: the tool opts out, or the gateway's settings have none. */
   readonly no_background: boolean
   readonly id: string
   readonly version: string
@@ -83,7 +85,11 @@ export async function writeCatalog(
   return { ...assemble(written), fingerprint: everything.digest('hex'), leftOut }
 }
 
-function writeTools(entries: readonly CatalogEntry[], names: GatewayNames, { usersOf }: WriteOptions): WrittenTool[] {
+function writeTools(
+  entries: readonly CatalogEntry[],
+  names: GatewayNames,
+  { usersOf, noBackground = false }: WriteOptions,
+): WrittenTool[] {
   const adapted = adapter.tools(entries)
   return entries.map((entry, index) => {
     const { key, digest, tool } = entry
@@ -94,7 +100,7 @@ function writeTools(entries: readonly CatalogEntry[], names: GatewayNames, { use
       description,
       parameters: parameters as Json,
       allow_repeat,
-      no_background: false,
+      no_background: noBackground || tool.background === false,
     }
     const published: PublishedTool = { ...shown, id: key, version: tool.version, digest, effect: tool.effect }
     return {

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import type { Codec, TaskRecord } from '../codecs/codec.ts'
+import type { Claim, ReplyAddress } from '../stores/call-store.ts'
+import type { Outgoing, Sent } from '../transports/message.ts'
+import { createNotices, type NoticesOptions } from './notices.ts'
+
+const address: ReplyAddress = { codec: 'test', transport: 'redis', to: 'replies', data: {} }
+const bytes = (text: string): Uint8Array => Buffer.from(text)
+const codec: Codec = {
+  kind: 'test',
+  speaks: () => true,
+  decode: () => assert.fail(),
+  reply: () => assert.fail(),
+  started: (_address, { callId }) => ({ to: 'watch', bytes: bytes(`start ${callId}`) }),
+  progress: (_address, { progress, number }) => ({ to: 'watch', bytes: bytes(`progress ${number} ${progress}`) }),
+  background: ({ to }, { callId }) => ({
+    answer: { to, bytes: bytes(`interim ${callId}`) },
+    task: { key: `task:${callId}`, fields: { status: 'running' }, ttlMs: 1_000 },
+  }),
+}
+
+function claimOf(callId: string, tool = 'test:slow'): Claim {
+  const identity = { principal: 'p', tenant: 't', permissions: [] }
+  const past = { deliveries: 1, lost: 0, deaths: 0, begun: false, faults: 0, rests: 0, cancelled: false }
+  const call = { callId, kind: 'call', identity, fingerprint: '', tool, effect: 'read', payloadBytes: 0 } as const
+  return { callId, fence: 1, call: { ...call, reply: address }, ...past }
+}
+
+/** Notices whose messages end up in a list; `refuse` makes the broker say no. */
+function open(more: Partial<NoticesOptions> & { readonly answer?: (message: Outgoing) => Promise<Sent> | Sent } = {}) {
+  const sent: string[] = []
+  const tasks: TaskRecord[] = []
+  const { answer = () => ({ kind: 'sent' }) as const, ...rest } = more
+  const notices = createNotices({
+    codecs: new Map([['test', codec]]),
+    publishers: new Map([
+      [
+        'redis',
+        {
+          send: (messages: readonly Outgoing[]) =>
+            Promise.all(
+              messages.map(async (message) => {
+                const became = await answer(message)
+                if (became.kind === 'sent') sent.push(Buffer.from(message.bytes).toString())
+                return became
+              }),
+            ),
+          close: async () => undefined,
+        },
+      ],
+    ]),
+    tasks: {
+      async open(task) {
+        tasks.push(task)
+        return true
+      },
+      close: async () => undefined,
+      drop: async (key) => void tasks.push({ key, fields: { status: 'dropped' }, ttlMs: 0 }),
+    },
+    ...{ backgroundMs: 1, progressMs: 0, mayBackground: () => true, now: () => new Date() },
+    unfinished: async (callIds) => callIds,
+    ...rest,
+  })
+  return { notices, sent, tasks }
+}
+
+async function until(done: () => boolean): Promise<void> {
+  while (!done()) await new Promise((resolve) => setTimeout(resolve, 1))
+}
+
+test('a gateway hears of the start, of progress and of the background, and of nothing once the call has ended', async () => {
+  const { notices, sent, tasks } = open()
+  const attempt = notices.open(claimOf('c-1')) ?? assert.fail()
+  attempt.report({ kind: 'progress', progress: 1 })
+  await until(() => sent.length === 3)
+  assert.deepEqual(sent.toSorted(), ['interim c-1', 'progress 1 1', 'start c-1'])
+  assert.deepEqual(
+    tasks.map(({ key }) => key),
+    ['task:c-1'],
+  )
+  attempt.close()
+  const { settled, background } = notices.ended('c-1')
+  await settled
+  assert.equal(background, true)
+  attempt.report({ kind: 'progress', progress: 2 })
+  await turn()
+  assert.equal(sent.length, 3)
+})
+
+test('progress that comes faster than it is sent is coalesced to the newest, and waits for nobody', async () => {
+  const gate = Promise.withResolvers<void>()
+  const { notices, sent } = open({
+    backgroundMs: 0,
+    async answer() {
+      await gate.promise
+      return { kind: 'sent' }
+    },
+  })
+  const attempt = notices.open(claimOf('c-1')) ?? assert.fail()
+  for (let progress = 1; progress <= 10_000; progress++) {
+    assert.equal(attempt.report({ kind: 'progress', progress }), undefined)
+  }
+  gate.resolve()
+  await until(() => sent.length === 3)
+  assert.deepEqual(sent, ['start c-1', 'progress 1 1', 'progress 2 10000'])
+  attempt.close()
+})
+
+test('the outcome waits for a notice that is under way, but not for a broker that does not answer', async () => {
+  const gate = Promise.withResolvers<void>()
+  const slow = open({
+    backgroundMs: 0,
+    async answer() {
+      await gate.promise
+      return { kind: 'sent' }
+    },
+  })
+  slow.notices.open(claimOf('c-1'))?.close()
+  const { settled } = slow.notices.ended('c-1')
+  const order: string[] = []
+  const waited = settled.then(() => order.push('settled'))
+  await turn()
+  gate.resolve(void order.push('sent'))
+  await waited
+  assert.deepEqual(order, ['sent', 'settled'])
+})
+
+test('a call that is not executed here gets its interim answer while it is unfinished, and else none', async () => {
+  const asked: string[][] = []
+  const { notices, sent } = open({
+    async unfinished(callIds) {
+      asked.push([...callIds])
+      return callIds.filter((callId) => callId === 'waits')
+    },
+  })
+  notices.admitted('waits', 'test:slow', address, false)
+  notices.admitted('done', 'test:slow', address, false)
+  notices.admitted('short', 'test:slow', address, false)
+  assert.equal(notices.ended('short').background, false, 'it ended before')
+  await until(() => sent.length === 1 && asked.flat().includes('done'))
+  assert.deepEqual(sent, ['interim waits'])
+})
+
+test('an interim answer is tried again while the call lasts, and each sender that waits gets one', async () => {
+  let refusals = 1
+  const { notices, sent } = open({
+    answer: ({ to }) => (to === 'replies' && refusals-- > 0 ? { kind: 'never', error: 'No.' } : { kind: 'sent' }),
+  })
+  const other = { ...address, to: 'others' }
+  const attempt = notices.open(claimOf('c-1'))
+  notices.admitted('c-1', 'test:slow', address, false)
+  notices.admitted('c-1', 'test:slow', other, true)
+  await until(() => sent.includes('interim c-1'))
+  attempt?.close()
+  notices.close()
+})
+
+test('a tool that opts out, or settings without a background, give no interim answer', async () => {
+  const { notices, sent, tasks } = open({ mayBackground: (tool) => tool !== 'test:alone' })
+  const attempt = notices.open(claimOf('c-1', 'test:alone')) ?? assert.fail()
+  notices.admitted('c-1', 'test:alone', address, false)
+  // One that is admitted later gets its interim answer later.
+  notices.admitted('control', 'test:slow', address, false)
+  await until(() => sent.includes('interim control'))
+  assert.deepEqual(sent, ['start c-1', 'interim control'])
+  assert.deepEqual(
+    tasks.map(({ key }) => key),
+    ['task:control'],
+  )
+  attempt.close()
+  const never = open({ backgroundMs: 0 })
+  never.notices.admitted('c-1', 'test:slow', address, false)
+  assert.equal(never.notices.ended('c-1').background, true, 'nothing is known of it')
+})
+
+test('a call that ended before its admission is told of is not watched', async () => {
+  const asked: string[] = []
+  const { notices } = open({
+    async unfinished(callIds) {
+      asked.push(...callIds)
+      return []
+    },
+  })
+  notices.ended('c-1')
+  notices.admitted('c-1', 'test:slow', address, false)
+  notices.admitted('control', 'test:slow', address, false)
+  await until(() => asked.includes('control'))
+  assert.deepEqual(asked, ['control'])
+})
