@@ -119,7 +119,10 @@ test('in a rolling deploy a tool that only the newer workers have is left to the
   await assert.rejects(old.parts.judge(mine, now), { code: 'SERVICE_UNAVAILABLE' })
   await assert.rejects(old.parts.judge(undefined, now), { code: 'SERVICE_UNAVAILABLE' })
   await assert.rejects(young.parts.judge(theirs, before), { code: 'CATALOG_STALE' })
-  for (const hash of ['', '0'.repeat(64), 'x']) {
+  // A request that names no catalog asks for the tool as it is here.
+  await old.parts.judge(mine, '')
+  await old.parts.judge(undefined, '')
+  for (const hash of ['0'.repeat(64), 'x']) {
     await assert.rejects(old.parts.judge(mine, hash), { code: 'CATALOG_STALE' }, hash)
   }
 })
