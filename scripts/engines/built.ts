@@ -1,6 +1,7 @@
 import { goProgram } from './go.ts'
 import { inspectorVersion, mcpInspector } from './inspector.ts'
 import { kafkaEngine, kafkaVersion } from './kafka.ts'
+import { pythonMcp, pythonMcpVersions } from './python-mcp.ts'
 import { s3Program } from './s3.ts'
 import { toxiproxyProgram } from './toxiproxy.ts'
 
@@ -17,6 +18,11 @@ const engines = [
   { name: `versitygw ${s3Program.version}`, use: 'artifacts in S3', build: () => goProgram(s3Program) },
   { name: `toxiproxy ${toxiproxyProgram.version}`, use: 'faults', build: () => goProgram(toxiproxyProgram) },
   { name: `MCP inspector ${inspectorVersion}`, use: 'the MCP server', build: mcpInspector },
+  ...pythonMcpVersions.map((version) => ({
+    name: `MCP for Python ${version}`,
+    use: 'the MCP server',
+    build: () => pythonMcp(version),
+  })),
 ]
 
 /** Builds what is not there yet, before tests begin whose time is limited. */

@@ -72,7 +72,7 @@ export const defaultLimits: PipelineLimits = {
   auditMs: 10_000,
   argsBytes: 1_048_576,
   argsDepth: 64,
-  resultBytes: 4_194_304,
+  resultBytes: 8_388_608,
   resultDepth: 64,
 }
 

@@ -89,3 +89,28 @@ test('members of a foreign tool that Gantry has no place for are named', () => {
     ['/execution', '/_meta'],
   )
 })
+
+test('a boolean schema is written as the object that means the same, so that clients of SDK 1.x keep the list', () => {
+  const schema = { type: 'object', properties: { any: true, none: false, list: { items: true } } } as const
+  const entry = entryOf({
+    inputSchema: { ...schema, additionalProperties: false, $defs: { a: { anyOf: [true, { not: true }] } } },
+    outputSchema: { $schema: 'https://json-schema.org/draft/2020-12/schema', ...schema },
+  })
+  const [tool] = mcp().tools([entry]).tools
+  const properties = { any: {}, none: { not: {} }, list: { items: {} } }
+  assert.deepEqual(tool?.inputSchema, {
+    ...{ type: 'object', properties, additionalProperties: false, $defs: { a: { anyOf: [{}, { not: {} }] } } },
+  })
+  assert.deepEqual(tool?.outputSchema, { type: 'object', properties })
+})
+
+test('an output schema over which validators of earlier clients throw is left out with a warning', () => {
+  const entry = entryOf({ outputSchema: { $id: 'https://example.com/a', type: 'object' } })
+  const old = mcp({ revision: '2025-11-25' }).tools([entry])
+  assert.equal(old.tools[0]?.outputSchema, undefined)
+  assert.deepEqual(
+    old.warnings.map(({ path, done }) => [path, done]),
+    [['/outputSchema', 'dropped']],
+  )
+  assert.notEqual(mcp({ revision: '2026-07-28' }).tools([entry]).tools[0]?.outputSchema, undefined)
+})

@@ -4,7 +4,7 @@ import type { Tell } from './clean.ts'
 import { type AdapterOptions, checkAdapterOptions } from './options.ts'
 import { malformed, member, readCalls, valueOnly } from './read-calls.ts'
 import { readTools } from './read-tools.ts'
-import { isNode, type Node } from './reduce.ts'
+import { isNode, type Node, withObjectSchemas } from './reduce.ts'
 import { render } from './render.ts'
 import { writeTools } from './write-tools.ts'
 
@@ -51,7 +51,7 @@ export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
           name,
           ...(title === undefined ? {} : { title }),
           description,
-          inputSchema: structuredClone(inputSchema) as Node,
+          inputSchema: withObjectSchemas(inputSchema),
           ...(outputSchema === undefined ? {} : { outputSchema }),
           ...(tool.annotations === undefined ? {} : { annotations: structuredClone(tool.annotations) }),
           ...(tool.icons === undefined ? {} : { icons: structuredClone(tool.icons) }),
@@ -95,12 +95,24 @@ export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
   }
 }
 
+/** The dialect that MCP assumes when a schema names none. */
+const assumedDialect = 'https://json-schema.org/draft/2020-12/schema'
+/** Keywords over which validators of earlier clients throw while they read the list, which loses the whole of it. */
+const unreadable = /"\$(?:id|anchor|dynamicRef|dynamicAnchor|recursiveRef|recursiveAnchor)":/
+
 function outputOf(schema: JsonSchema | undefined, objectsOnly: boolean, tell: Tell): Node | undefined {
   if (schema === undefined) return undefined
-  if (isNode(schema) && (!objectsOnly || schema.type === 'object')) return structuredClone(schema)
-  const message = 'MCP wants the schema of an object here; it was left out.'
-  tell({ path: '/outputSchema', keyword: 'outputSchema', done: 'dropped', message })
-  return undefined
+  const drop = (message: string): undefined => {
+    tell({ path: '/outputSchema', keyword: 'outputSchema', done: 'dropped', message })
+  }
+  if (!isNode(schema) || (objectsOnly && schema.type !== 'object')) {
+    return drop('MCP wants the schema of an object here; it was left out.')
+  }
+  if (objectsOnly && unreadable.test(JSON.stringify(schema))) {
+    return drop('Clients of this revision cannot read a schema with `$id` or anchors; it was left out.')
+  }
+  const { $schema, ...rest } = withObjectSchemas(schema as JsonSchema)
+  return $schema === undefined || $schema === assumedDialect ? rest : { $schema, ...rest }
 }
 
 /** Structured output beside the content; a text or nothing is said by the content alone. */

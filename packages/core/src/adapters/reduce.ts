@@ -93,6 +93,36 @@ function inner(keyword: string, value: unknown, path: string, dialect: Dialect, 
   return structuredClone(value)
 }
 
+/** Where a boolean has always been allowed, so that every reader takes it. */
+const booleanKeywords = new Set([
+  'additionalProperties',
+  'additionalItems',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+])
+
+/**
+ * A copy in which every boolean schema is the object that means the same: `{}` for true, `{ "not": {} }` for false.
+ * Clients of MCP built on SDK 1.x want an object for each property, and lose the whole list for one that is none.
+ */
+export function withObjectSchemas(schema: JsonSchema): Node {
+  if (schema === true) return {}
+  if (schema === false) return { not: {} }
+  const below = (value: unknown): unknown =>
+    typeof value === 'boolean' || isNode(value) ? withObjectSchemas(value as JsonSchema) : structuredClone(value)
+  const node: Node = {}
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (schemaMaps.has(keyword) && isNode(value)) {
+      node[keyword] = Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, below(inner)]))
+    } else if (Array.isArray(value) && (schemaLists.has(keyword) || keyword === 'items')) {
+      node[keyword] = value.map(below)
+    } else if (oneSchema.has(keyword) && !(typeof value === 'boolean' && booleanKeywords.has(keyword))) {
+      node[keyword] = below(value)
+    } else node[keyword] = structuredClone(value)
+  }
+  return node
+}
+
 export function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

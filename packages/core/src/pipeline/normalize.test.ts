@@ -53,3 +53,44 @@ test('a tool may ask for narrower limits than the executor, not for wider ones',
   const wide = tool(() => 'x'.repeat(50), { limits: { resultBytes: 1_000 } })
   assert.equal((await runIt(wide, {}, { limits: { resultBytes: 10 } })).error?.code, 'RESULT_TOO_LARGE')
 })
+
+test('a text that is one JSON object or array becomes that value, and its text stays in the content', async () => {
+  const text = '{"number": 7, "id": 12345678901234567890}'
+  const content = [{ type: 'text', text }]
+  const output = { number: 7, id: '12345678901234567890' }
+  for (const raw of [{ content }, text]) {
+    const result = await runIt(tool(() => raw))
+    assert.deepEqual([result.status, result.output, result.content], ['ok', output, content])
+  }
+  assert.deepEqual((await runIt(tool(() => ' [1, 2] '))).output, [1, 2])
+})
+
+test('a text stays a text when it is no JSON, one of several, too much, or declared to be a text', async () => {
+  const texts = ['{"open":', '[1] and more', '"quoted"', '7', 'null', '[link](https://example.com)']
+  for (const text of texts) assert.equal((await runIt(tool(() => text))).output, text)
+  const two = [
+    { type: 'text', text: '[1,' },
+    { type: 'text', text: '2]' },
+  ]
+  assert.equal((await runIt(tool(() => ({ content: two })))).output, '[1,\n2]')
+  const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+  assert.equal((await runIt(tool(() => deep))).output, deep)
+  const declared = await runIt(tool(() => '{"a":1}', { outputSchema: { type: 'string' } }))
+  assert.deepEqual([declared.output, declared.warnings], ['{"a":1}', []])
+  const structured = await runIt(tool(() => ({ content: [{ type: 'text', text: '{}' }], structuredContent: '[1]' })))
+  assert.equal(structured.output, '[1]')
+})
+
+test('a JSON text that says `success: false` is a failure by structure, from a tool and from an MCP server', async () => {
+  const text = '{"success": false, "error": "no such issue"}'
+  for (const raw of [text, { content: [{ type: 'text', text }] }]) {
+    const { status, error } = await runIt(tool(() => raw))
+    assert.deepEqual([status, error?.code, error?.message], ['failed', 'BACKEND_FAILED', 'no such issue'])
+  }
+})
+
+test('a __proto__ key in a JSON text is left out with a warning', async () => {
+  const { output, warnings } = await runIt(tool(() => '{"__proto__": {"admin": true}, "a": 1}'))
+  assert.deepEqual(output, { a: 1 })
+  assert.match(warnings[0]?.message ?? '', /__proto__/)
+})

@@ -2,12 +2,16 @@ import { type Content, type Json, type JsonObject, ToolError } from '@gantry/con
 import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import { parseAnswer } from '../json/parse-answer.ts'
+import { isStandardSchema } from '../schema/index.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 
 /**
  * Gives the raw output its shape on the run, and throws when its structure says that the tool failed.
  * Structure decides, never the wording of a text: an MCP `isError`, `{ success: false }`, or a non-zero `exitCode`.
+ * A text that is one JSON object or array becomes that value, because most MCP servers answer in such texts and a
+ * reference such as `{{prev.number}}` needs the value; the text stays in `content`.
  */
 export function normalize(run: Run, tool: PreparedTool, raw: unknown): void {
   const value = plainOutput(run, tool, raw)
@@ -15,9 +19,47 @@ export function normalize(run: Run, tool: PreparedTool, raw: unknown): void {
   const { failure: ended, plain } = run.measured ?? nothing
   if (ended !== undefined) throw ended
   if (plain === true) return
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return
-  const failure = isMcpResult(value) ? fromMcp(run, value) : structuralFailure(value)
+  if (isObject(value) && isMcpResult(value)) readMcpResult(run, tool, value)
+  else if (typeof value === 'string') readJsonText(run, tool, value)
+  const failure = isObject(run.output) ? structuralFailure(run.output) : undefined
   if (failure !== undefined) throw failure
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Only a text in brackets can be an object or an array, so that ordinary texts are not parsed. */
+const bracketed = /^[ \t\r\n]*[{[]/
+
+/**
+ * Replaces a text by the JSON object or array that it is, unless the tool declares a text. A text that is no JSON, or
+ * JSON beyond the limits of a result, stays a text: the tool may have meant it so.
+ */
+function readJsonText(run: Run, tool: PreparedTool, text: string): void {
+  if (!bracketed.test(text) || declaresText(tool, text)) return
+  const { dropped } = tool.resultCopy
+  dropped.count = 0
+  try {
+    const copied = copyJson(parseAnswer(text), tool.resultCopy)
+    // Parsing resolves escapes behind which a secret in the text was not found.
+    run.output = run.redactor?.value(copied) ?? copied
+  } catch {
+    return
+  }
+  if (dropped.count > 0) warnOfDropped(run, dropped.count)
+  if (run.content.length === 0) run.content = [{ type: 'text', text }]
+}
+
+function declaresText({ entry, output }: PreparedTool, text: string): boolean {
+  if (output === undefined) return false
+  if (!isStandardSchema(output)) return output.check(text)
+  const { outputSchema } = entry.tool
+  return typeof outputSchema === 'object' && outputSchema.type === 'string'
+}
+
+function warnOfDropped(run: Run, count: number): void {
+  run.warn({ code: 'OUTPUT_INVALID', message: `${count} __proto__ keys were left out of the output.` })
 }
 
 const nothing: Measured = Object.freeze({})
@@ -28,9 +70,7 @@ function plainOutput(run: Run, tool: PreparedTool, raw: unknown): Json {
   dropped.count = 0
   try {
     const copied = copyJson(raw, tool.resultCopy)
-    if (dropped.count > 0) {
-      run.warn({ code: 'OUTPUT_INVALID', message: `${dropped.count} __proto__ keys were left out of the output.` })
-    }
+    if (dropped.count > 0) warnOfDropped(run, dropped.count)
     return run.redactor?.value(copied) ?? copied
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
@@ -57,13 +97,14 @@ function hasContentType(block: JsonObject): boolean {
   return contentTypes.includes(block.type)
 }
 
-function fromMcp(run: Run, value: JsonObject): ToolError | undefined {
-  run.content = value.content as unknown as Content[]
+function readMcpResult(run: Run, tool: PreparedTool, { content, structuredContent, isError }: JsonObject): void {
+  run.content = content as unknown as Content[]
   const texts = run.content.flatMap((block) => (block.type === 'text' ? [block.text] : []))
   const text = texts.length === 0 ? null : texts.join('\n')
-  run.output = value.structuredContent ?? text
-  if (value.isError !== true) return undefined
-  return new ToolError('BACKEND_FAILED', text ?? 'The tool reported an error.')
+  run.output = structuredContent ?? text
+  if (isError === true) throw new ToolError('BACKEND_FAILED', text ?? 'The tool reported an error.')
+  const [only] = texts
+  if (structuredContent === undefined && only !== undefined && texts.length === 1) readJsonText(run, tool, only)
 }
 
 function structuralFailure(value: JsonObject): ToolError | undefined {

@@ -3,7 +3,7 @@ import { readTraceparent } from '@gantry/core'
 import { type McpHost, refusalOf } from './host.ts'
 import type { Prepared, Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'
-import type { CalledTool, ResultWriter } from './tool-result.ts'
+import type { CalledTool, ResultReader, ResultWriter } from './tool-result.ts'
 
 /** What a caller of a tool hears while it runs. */
 export interface Hearing {
@@ -30,10 +30,11 @@ export async function callTool(
   { surface, host, write }: { readonly surface: Surface; readonly host: McpHost; readonly write: ResultWriter },
   { name, args, identity, revision, signal, hearing, ...trace }: ToolCall,
 ): Promise<CalledTool> {
-  return answering({ surface, write, revision }, { name, args, identity }, async (prepared) => {
+  const reader = { revision, identity, signal }
+  return answering({ surface, write, reader }, { name, args }, async (prepared) => {
     if (prepared.kind === 'answer') return prepared.answer(signal)
     const hear = hearing === undefined ? undefined : hearer(hearing)
-    return write(await host.run({ ...prepared.input, ...trace }, { identity, signal, hear }), revision)
+    return write(await host.run({ ...prepared.input, ...trace }, { identity, signal, hear }), reader)
   })
 }
 
@@ -46,19 +47,19 @@ export async function answering(
   {
     surface,
     write,
-    revision,
-  }: { readonly surface: Surface; readonly write: ResultWriter; readonly revision: Revision },
-  { name, args, identity }: Pick<ToolCall, 'name' | 'args' | 'identity'>,
+    reader,
+  }: { readonly surface: Surface; readonly write: ResultWriter; readonly reader: ResultReader },
+  { name, args }: Pick<ToolCall, 'name' | 'args'>,
   work: (prepared: Prepared) => Promise<CalledTool>,
 ): Promise<CalledTool> {
   let prepared: Prepared | undefined
   try {
-    prepared = surface.prepare(name, args, identity)
+    prepared = surface.prepare(name, args, reader.identity)
     return await work(prepared)
   } catch (thrown) {
     const error = refusalOf(thrown)
     if (prepared === undefined && isNoName(error)) throw error
-    return write(error, revision)
+    return write(error, reader)
   }
 }
 

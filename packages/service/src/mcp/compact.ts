@@ -41,6 +41,7 @@ export function compactSurface(host: McpHost): Surface {
       const answer = answers[name]
       return { kind: 'answer', answer: async (signal) => told(await (answer as Answering)(args, identity, signal)) }
     },
+    outputSchema: () => undefined,
     hashFor: () => 'compact',
     state: () => [],
   }

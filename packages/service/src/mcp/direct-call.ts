@@ -38,11 +38,12 @@ const quietMs = 10_000
  */
 export function directCall({ host, surface, write, info }: McpParts, { taskAfterMs = taskAfter }: DirectSettings) {
   const outcomeOf = async (input: CallInput, identity: Identity, { gone, stop }: Visit, tasks: boolean) => {
-    if (!tasks || host.durable === undefined) return write(await host.run(input, { identity, signal: stop }), revision)
+    const reader = { revision, identity, signal: stop } as const
+    if (!tasks || host.durable === undefined) return write(await host.run(input, { identity, signal: stop }), reader)
     const { durable } = host
     const { callId } = await durable.submit(input, identity, { waits: true })
     const outcome = await durable.wait(callId, identity, taskAfterMs, stop)
-    if (outcome !== undefined) return write(outcome, revision)
+    if (outcome !== undefined) return write(outcome, reader)
     if (!stop.aborted) return createdTask(await taskCall(durable, callId, identity), revision)
     if (!gone.aborted) throw goesOn(callId, stop.reason)
     // Nobody knows of the call by its id, so nobody could ask for it.
@@ -50,11 +51,15 @@ export function directCall({ host, surface, write, info }: McpParts, { taskAfter
     throw stop.reason
   }
   const resultOf = ({ params }: DirectRequest, identity: Identity, visit: Visit): Promise<CalledTool> =>
-    answering({ surface, write, revision }, { ...params, args: params.arguments ?? {}, identity }, async (prepared) => {
-      if (prepared.kind === 'answer') return prepared.answer(visit.stop)
-      const input = { ...prepared.input, ...traceOf(params._meta) }
-      return (await outcomeOf(input, identity, visit, knowsTasks(params._meta))) as CalledTool
-    })
+    answering(
+      { surface, write, reader: { revision, identity, signal: visit.stop } },
+      { name: params.name, args: params.arguments ?? {} },
+      async (prepared) => {
+        if (prepared.kind === 'answer') return prepared.answer(visit.stop)
+        const input = { ...prepared.input, ...traceOf(params._meta) }
+        return (await outcomeOf(input, identity, visit, knowsTasks(params._meta))) as CalledTool
+      },
+    )
   return async ({ response }: Arrival, visit: Visit, asked: DirectRequest, identity: Identity): Promise<Answer> => {
     const { id } = asked
     const patience = createPatience(response, visit.stop)

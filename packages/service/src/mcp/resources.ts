@@ -5,7 +5,7 @@ import type { McpSdk } from './sdk.ts'
 import type { McpParts } from './server.ts'
 
 /** The largest kept file that is read whole; a larger one is had over HTTP, piece by piece. */
-const mostBytes = 4 * 1_048_576
+const mostBytes = 16 * 1_048_576
 const textType = /^(?:text\/|application\/(?:[\w.+-]*\+)?(?:json|xml|yaml|javascript)\b)/i
 
 /** Kept files as resources: none is listed, because each is told of by the call that made it. */

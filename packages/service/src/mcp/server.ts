@@ -52,10 +52,11 @@ export interface McpParts {
 }
 
 export function createMcpParts({ host, version, identity, extension, ...shown }: McpServerOptions): McpParts {
+  const surface = createSurface(host, shown)
   return {
     host,
-    surface: createSurface(host, shown),
-    write: createResultWriter(),
+    surface,
+    write: createResultWriter(host, surface),
     info: { name: 'gantry', title: 'Gantry', version },
     extension,
     identityOf(ctx) {

@@ -1,4 +1,4 @@
-import type { Identity, JsonObject } from '@gantry/contract'
+import type { Identity, JsonObject, ResultTool } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core'
 import type { CallInput } from '../stores/views.ts'
 import { compactSurface } from './compact.ts'
@@ -23,6 +23,8 @@ export interface Surface {
     revision: Revision,
   ): Promise<{ readonly tools: readonly McpTool[]; readonly nextCursor?: string }>
   prepare(name: string, args: JsonObject, identity: Identity): Prepared
+  /** The schema of outputs under which a tool is listed in a revision; undefined when it has none there. */
+  outputSchema(tool: ResultTool | undefined, identity: Identity, revision: Revision): JsonObject | undefined
   /** The same as long as the caller would be shown the same tools. */
   hashFor(identity: Identity): string
   /** What is the same, one by one, as long as that cannot have changed for anybody; cheap. */
@@ -55,8 +57,22 @@ export function createSurface(host: McpHost, { surface = 'tools', namespace }: S
       const entry = names.find(name, identity)
       return { kind: 'run', input: { kind: 'call', tool: idOf(name, entry, namespace), args } }
     },
+    outputSchema(tool, identity, revision) {
+      if (tool === undefined) return undefined
+      const entry = findQuietly(host, `${tool.id}:${tool.version}`, identity)
+      return entry === undefined ? undefined : (writer.write(entry, revision).outputSchema as JsonObject | undefined)
+    },
     hashFor: (identity) => host.executor.hashFor(identity),
     state: () => [host.executor, host.executor.catalog.hash],
+  }
+}
+
+/** A tool that was removed since its call was made has no listing that a client could compare with. */
+function findQuietly({ executor }: McpHost, id: string, identity: Identity): CatalogEntry | undefined {
+  try {
+    return executor.find(id, { identity })
+  } catch {
+    return undefined
   }
 }
 

@@ -1,4 +1,4 @@
-import { type CallView, type Identity, type Json, ToolError } from '@gantry/contract'
+import { type CallView, type Identity, ToolError } from '@gantry/contract'
 import type { Server, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import type { McpHost } from './host.ts'
 import { refusing } from './refusing.ts'
@@ -87,14 +87,13 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
       }
       return refusing(sdk, () => handle(params, identityOf(ctx), ctx)) as never
     })
-  const called = (view: CallView, revision: Revision) =>
-    view.result === undefined ? undefined : write(view.result, revision)
 
   if (era === 'modern') {
-    on('tasks/get', async ({ taskId }, identity) => {
+    on('tasks/get', async ({ taskId }, identity, { mcpReq: { signal } }) => {
       const view = await taskCall(durable, taskId, identity)
       const facts = { ...factsOf(view), ttlMs: null, pollIntervalMs: pollMs }
-      return facts.status === 'completed' ? { ...facts, result: called(view, '2026-07-28') as unknown as Json } : facts
+      if (facts.status !== 'completed' || view.result === undefined) return facts
+      return { ...facts, result: await write(view.result, { revision: '2026-07-28', identity, signal }) }
     })
     on('tasks/cancel', async ({ taskId }, identity) => {
       await taskCall(durable, taskId, identity)
@@ -122,7 +121,7 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
       const outcome = await durable.wait(taskId, identity, waitMs, signal)
       signal.throwIfAborted()
       if (outcome === undefined) continue
-      const { _meta, ...result } = write(outcome, '2025-11-25')
+      const { _meta, ...result } = await write(outcome, { revision: '2025-11-25', identity, signal })
       return { ...result, _meta: { ..._meta, [relatedTask]: { taskId } } }
     }
   })

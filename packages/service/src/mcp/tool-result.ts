@@ -1,7 +1,20 @@
-import { type Content, type ErrorInfo, type Json, type Result, ToolError } from '@gantry/contract'
+import {
+  type ArtifactRef,
+  type Content,
+  type ErrorInfo,
+  type Identity,
+  type Json,
+  type JsonObject,
+  type JsonSchema,
+  type Result,
+  ToolError,
+} from '@gantry/contract'
 import { mcp } from '@gantry/core/adapters'
+import { compileSchema, type Validator } from '@gantry/core/schema'
+import { restoreOutput } from '../record/restore-output.ts'
 import { artifactUri } from './artifact-uri.ts'
-import type { Outcome } from './host.ts'
+import type { McpHost, Outcome } from './host.ts'
+import type { Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'
 
 /** The result of `tools/call`. */
@@ -21,35 +34,115 @@ const noCall = { ok: true, name: '', tool: '', args: {}, schemaDigest: '' } as c
 /** The limits of results were held before; nothing is cut on the way out. */
 const whole = 2 ** 31
 
-export type ResultWriter = (outcome: Outcome | ToolError, revision: Revision) => CalledTool
+/** Who reads a result, and in which revision. */
+export interface ResultReader {
+  readonly revision: Revision
+  readonly identity: Identity
+  readonly signal: AbortSignal
+}
 
-/** Writes outcomes as MCP has them: text beside structured output, kept files as links, errors with their code. */
-export function createResultWriter(): ResultWriter {
+export type ResultWriter = (outcome: Outcome | ToolError, reader: ResultReader) => Promise<CalledTool>
+
+/**
+ * Writes outcomes as MCP has them: text beside structured output, kept files as links, errors with their code.
+ * Structured content fits the output schema under which the tool is listed, or is absent, because clients raise when it
+ * does not fit. An output that was offloaded is read back for a tool that declares a schema, and its preview stands in
+ * the content with a link to the whole. An output that does not fit is an error of the tool: clients take an absent
+ * structured content of such a tool only beside an error.
+ */
+export function createResultWriter(host: McpHost, surface: Pick<Surface, 'outputSchema'>): ResultWriter {
   const adapters = {
     '2025-11-25': mcp({ revision: '2025-11-25', maxChars: whole }),
     '2026-07-28': mcp({ revision: '2026-07-28', maxChars: whole }),
   }
-  return (outcome, revision) => {
+  const fits = createFitCheck()
+  return async (outcome, reader) => {
+    const { revision, identity } = reader
     if (ToolError.is(outcome)) {
       const { code, message, stage, retryable, effect } = outcome
       const info: ErrorInfo = { code, message, stage, retryable, effect }
       return { ...adapters[revision].result(noCall, outcome), _meta: { [errorMeta]: info } }
     }
-    const chained = 'steps' in outcome
-    const result: Result = chained ? asResult(outcome) : outcome
-    const { artifacts, error } = result
-    const { content, ...rest } = adapters[revision].result(noCall, { ...result, artifacts: [] })
-    const links = artifacts.map(
-      ({ id, name, mimeType, bytes }): Content => ({
-        ...{ type: 'resource_link', uri: artifactUri(id), name, mimeType, size: bytes },
-      }),
-    )
-    return {
-      ...rest,
+    const result: Result = 'steps' in outcome ? asResult(outcome) : outcome
+    const offloaded = offloadedOutput(result)
+    const shown = offloaded === undefined ? result : { ...result, output: previewText(offloaded) }
+    const { content, structuredContent, isError } = adapters[revision].result(noCall, { ...shown, artifacts: [] })
+    const links = result.artifacts.map(linkTo)
+    const schema = isError === true ? undefined : surface.outputSchema(result.tool, identity, revision)
+    const error = result.error === undefined ? {} : { [errorMeta]: withoutCause(result.error) }
+    const called: CalledTool = {
       content: links.length === 0 ? content : [...content, ...links],
-      _meta: { [callIdMeta]: result.callId, ...(error === undefined ? {} : { [errorMeta]: withoutCause(error) }) },
+      ...(schema !== undefined || structuredContent === undefined ? {} : { structuredContent }),
+      ...(isError === true ? { isError } : {}),
+      _meta: { [callIdMeta]: result.callId, ...error },
     }
+    if (schema === undefined) return called
+    const structured = offloaded === undefined ? result.output : await readBack(host, result, reader)
+    if (!ToolError.is(structured) && fits(schema, structured)) return { ...called, structuredContent: structured }
+    return unfit(called, ToolError.is(structured) ? structured : misfit(result))
   }
+}
+
+function linkTo({ id, name, mimeType, bytes }: ArtifactRef): Content {
+  return { type: 'resource_link', uri: artifactUri(id), name, mimeType, size: bytes }
+}
+
+/** Compiles each schema once, for as long as the listed tool that it belongs to is kept. */
+function createFitCheck(): (schema: JsonObject, value: Json) => boolean {
+  const validators = new WeakMap<JsonObject, Validator>()
+  return (schema, value) => {
+    const known = validators.get(schema) ?? compileSchema(schema as JsonSchema)
+    validators.set(schema, known)
+    return known.check(value)
+  }
+}
+
+interface OffloadedOutput {
+  readonly file: ArtifactRef
+  readonly preview: { readonly head?: string; readonly tail?: string }
+}
+
+/** What stands in place of an output that was offloaded; a tool can write the same, but names no file of its result. */
+function offloadedOutput({ output, artifacts }: Result): OffloadedOutput | undefined {
+  const { spilled } = (output ?? {}) as { readonly spilled?: { readonly [member: string]: unknown } }
+  if (typeof spilled !== 'object' || spilled === null) return undefined
+  const file = artifacts.find(({ id, digest }) => id === spilled.artifact && digest === spilled.digest)
+  return file === undefined ? undefined : { file, preview: (spilled.preview ?? {}) as OffloadedOutput['preview'] }
+}
+
+function previewText({ file, preview: { head = '', tail = '' } }: OffloadedOutput): string {
+  return `${head}\n[… ${file.bytes} bytes in all; the whole output is the resource ${artifactUri(file.id)} …]\n${tail}`
+}
+
+/** The output as the tool gave it, or why it cannot be read. */
+async function readBack(host: McpHost, result: Result, { identity, signal }: ResultReader): Promise<Json | ToolError> {
+  const files = new Map(result.artifacts.map((file) => [file.digest, file]))
+  const content = async (digest: string, stop: AbortSignal) => {
+    const file = files.get(digest)
+    if (file === undefined || host.artifact === undefined) {
+      throw new ToolError('STORE_UNAVAILABLE', 'The artifact that holds the output cannot be read here.')
+    }
+    return (await host.artifact(file.id, undefined, identity, stop)).content
+  }
+  try {
+    return (await restoreOutput(result, { artifacts: { content }, files, signal })).output
+  } catch (error) {
+    return ToolError.is(error)
+      ? error
+      : new ToolError('STORE_UNAVAILABLE', 'The output cannot be read.', { cause: error })
+  }
+}
+
+function misfit({ tool }: Result): ToolError {
+  const message = `The output of ${tool?.id ?? 'the tool'} does not fit the schema it declares; the content shows it.`
+  return new ToolError('OUTPUT_INVALID', message)
+}
+
+/** The call ended well, but what it gave cannot be sent as declared. */
+function unfit({ content, _meta }: CalledTool, { code, message, stage, retryable, effect }: ToolError): CalledTool {
+  const info: ErrorInfo = { code, message, stage, retryable, effect }
+  const text = `Error ${code}: ${message} The tool has run; do not call it again for this.`
+  return { content: [{ type: 'text', text }, ...content], isError: true, _meta: { ..._meta, [errorMeta]: info } }
 }
 
 function asResult(chain: Extract<Outcome, { readonly steps: unknown }>): Result {

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import { test } from 'node:test'
+import type { ArtifactRef, Identity, Json, Result } from '@gantry/contract'
+import type { McpHost } from './host.ts'
+import { createResultWriter } from './tool-result.ts'
+
+const identity: Identity = { principal: 'alice', tenant: 'acme', permissions: [] }
+const schema = { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] }
+const whole = { value: 'x'.repeat(70_000) }
+const file: ArtifactRef = {
+  ...{ id: 'art_1', name: 'output.json', mimeType: 'application/json', digest: 'd'.repeat(64) },
+  bytes: JSON.stringify(whole).length,
+}
+const preview = { head: '{"value":"xxx', tail: 'xxx"}' }
+const marker = { artifact: file.id, bytes: file.bytes, mimeType: file.mimeType, digest: file.digest, preview }
+
+function resultOf(output: Json, artifacts: readonly ArtifactRef[] = []): Result {
+  return {
+    ...{ callId: 'c', tool: { id: 'test:it', version: '1.0.0' }, status: 'ok', output, content: [], warnings: [] },
+    ...{ artifacts, effects: [], usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '', durationMs: 1 },
+  }
+}
+
+function writerFor(outputSchema: typeof schema | undefined, stored: string | undefined) {
+  const artifact: McpHost['artifact'] = async () => {
+    if (stored === undefined) throw new Error('the store is gone')
+    return { artifact: file, start: 0, end: stored.length, content: Readable.from([Buffer.from(stored)]) }
+  }
+  const write = createResultWriter({ artifact } as McpHost, { outputSchema: () => outputSchema })
+  const signal = new AbortController().signal
+  return (result: Result) => write(result, { revision: '2025-11-25', identity, signal })
+}
+
+test('an offloaded output of a tool with an output schema is sent whole, with its preview and a link as content', async () => {
+  const called = await writerFor(schema, JSON.stringify(whole))(resultOf({ spilled: marker }, [file]))
+  assert.deepEqual(called.structuredContent, whole)
+  assert.equal(called.isError, undefined)
+  const [text, link] = called.content
+  assert.ok(text?.type === 'text' && text.text.startsWith(preview.head) && text.text.endsWith(preview.tail))
+  assert.deepEqual(link, {
+    ...{ type: 'resource_link', uri: 'gantry://artifacts/art_1', name: file.name, mimeType: file.mimeType },
+    size: file.bytes,
+  })
+})
+
+test('an offloaded output of a tool without an output schema has no structured content', async () => {
+  const called = await writerFor(undefined, undefined)(resultOf({ spilled: marker }, [file]))
+  assert.equal(called.structuredContent, undefined)
+  assert.equal(called.content.length, 2)
+})
+
+test('structured content that does not fit its schema is absent, beside an error that says why', async () => {
+  for (const output of [{ value: 7 }, { spilled: marker }, [1]]) {
+    const called = await writerFor(schema, undefined)(resultOf(output))
+    assert.deepEqual([called.structuredContent, called.isError], [undefined, true])
+    assert.match(JSON.stringify(called.content[0]), /OUTPUT_INVALID.*do not call it again/)
+  }
+})
+
+test('an offloaded output that cannot be read back is an error with the link to it', async () => {
+  const called = await writerFor(schema, undefined)(resultOf({ spilled: marker }, [file]))
+  assert.deepEqual([called.structuredContent, called.isError], [undefined, true])
+  assert.match(JSON.stringify(called.content), /STORE_UNAVAILABLE.*gantry:\/\/artifacts\/art_1/)
+})
