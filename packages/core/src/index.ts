@@ -174,6 +174,7 @@ export { type Breakers, type BreakersOptions, createBreakers, type KeyedState } 
 export { type Bulkhead, type BulkheadOptions, createBulkhead } from './resilience/bulkhead.ts'
 export type { BreakerEvent, BreakerState } from './resilience/circuit.ts'
 export { isFault, type Outcome } from './resilience/faults.ts'
+export { admitToPool, type PoolAdmission, type PoolEntry, type PoolLimits } from './resilience/pool-share.ts'
 export { createRateLimit, type RateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
 export { createRateLimits, type RateLimits, type RateLimitsOptions } from './resilience/rate-limits.ts'
 export { isRepeatable, type RetryOptions, retry } from './resilience/retry.ts'

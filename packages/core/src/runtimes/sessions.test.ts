@@ -266,6 +266,38 @@ test('one principal and all together may have so many sessions; what is being op
   await sessions.closeAll()
 })
 
+test('principals of one tenant that take all sessions they may leave some for other tenants', async () => {
+  const { sessions, open } = setUp()
+  const crowd = Array.from({ length: 8 }, (_, index) => ({ principal: `p${index}`, tenant: 'acme' }))
+  const opened = await Promise.allSettled(crowd.flatMap((owner) => Array.from({ length: 8 }, () => open(owner))))
+  assert.equal(opened.filter(({ status }) => status === 'fulfilled').length, 48)
+  for (let count = 0; count < 8; count += 1) await open(otherAnn)
+  assert.equal(sessions.list(otherAnn).length, 8)
+  assert.equal(sessions.size, 56, 'nobody lost one')
+  await sessions.closeAll()
+})
+
+test('in a full pool the tenant with most sessions loses the idle one that was not used for longest', async () => {
+  const { sessions, open, timing } = setUp(
+    { maxTotal: 3, maxPerTenant: 3 },
+    { run: (_job, signal) => untilAborted(signal) },
+  )
+  const [busy, oldest, newest] = [await open(), await open(bob), await open(bob)]
+  const run = sessions.run(busy.id, ann, 'x', {}, never)
+  run.catch(() => undefined)
+  await timing.advance(10)
+  const theirs = await open(otherAnn)
+  const { message } = await refusal(sessions.run(oldest.id, bob, 'x', {}, never))
+  assert.match(message, /its place was needed/)
+  assert.deepEqual(
+    sessions.list(bob).map(({ id }) => id),
+    [newest.id],
+  )
+  assert.equal(sessions.info(theirs.id, otherAnn).state, 'idle')
+  assert.match((await refusal(open(bob))).message, /3 sessions are open/, 'and has no more of them than others')
+  await sessions.closeAll()
+})
+
 test('a session that cannot be opened takes no place', async () => {
   const { sessions, open, runtime } = setUp(
     { maxPerPrincipal: 1 },

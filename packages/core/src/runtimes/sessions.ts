@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import { checkShapes, type OptionShape } from '../resilience/options.ts'
+import { admitToPool, type PoolAdmission, type PoolEntry } from '../resilience/pool-share.ts'
 import { follow } from './follow.ts'
 import type { Confinement, Runtimes } from './runtimes.ts'
 import {
@@ -25,6 +26,8 @@ export interface SessionsOptions {
   readonly lifetimeMs?: number
   /** Sessions at a time of one principal of one tenant; 8. */
   readonly maxPerPrincipal?: number
+  /** Sessions at a time of one tenant; three quarters of all. */
+  readonly maxPerTenant?: number
   /** Sessions at a time in all; 64. */
   readonly maxTotal?: number
   /** What every id begins with, so that others can tell where a session lives. */
@@ -39,6 +42,8 @@ export interface SessionsOptions {
  * - Errors: INPUT_INVALID at `/session` for a session that ended, with the reason, and for one that there is not; one of
  *   somebody else is one that there is not. That code and not DENIED, because DENIED would tell that it exists, and
  *   because the argument is what must change. RATE_LIMITED for too many sessions or runs that wait.
+ * - Fairness: when all places are taken, the tenant that has most sessions loses the idle one that was not used for
+ *   longest to a tenant that has fewer; the same among the principals of a tenant that has all that it may.
  * - Ownership: what is open holds memory until it is closed, idle for too long or broken.
  */
 export interface Sessions {
@@ -64,6 +69,7 @@ const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing' |
   idleMs: timeShape,
   lifetimeMs: timeShape,
   maxPerPrincipal: countShape,
+  maxPerTenant: countShape,
   maxTotal: countShape,
 }
 /** What a caller is told to wait for when there is no place; nobody knows when there will be one. */
@@ -79,17 +85,25 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   const { timing = systemTiming, tag, ...given } = options
   checkShapes('createSessions', given, shapes)
   const { idleMs = 600_000, lifetimeMs = 14_400_000, maxPerPrincipal = 8, maxTotal = 64 } = given
+  const { maxPerTenant = Math.max(maxPerPrincipal, Math.ceil(maxTotal * 0.75)) } = given
+  const limits = { total: maxTotal, perTenant: maxPerTenant, perPrincipal: maxPerPrincipal }
   /** Those that ended stay for a while, so that their owner hears why. */
   const sessions = new Map<string, Session>()
   const opening = new Map<Promise<unknown>, Owner>()
   let life = new AbortController()
 
   const live = (): Session[] => [...sessions.values()].filter((session) => session.ended === undefined)
-  const admit = (owner: Owner): void => {
-    const owners = [...live().map((session) => session.owner), ...opening.values()]
-    const own = owners.filter((each) => isSame(each, owner)).length
-    if (own >= maxPerPrincipal) throw tooMany(`${own} sessions of this caller are open; close one of them`)
-    if (owners.length >= maxTotal) throw tooMany(`${owners.length} sessions are open; try again later`)
+  /** Resolves when there is a place, which the caller takes in the same turn; throws RATE_LIMITED when there is none. */
+  const admit = (owner: Owner): Promise<void> => {
+    const entries: readonly Held[] = [
+      ...live().map(heldBy),
+      ...[...opening.values()].map((each) => ({ ...each, idle: false, usedAt: 0 })),
+    ]
+    // What an interpreter holds is its owner's to give up, so that no caller loses a session to one of its own.
+    const admission = admitToPool(entries, owner, limits, { replaceOwn: false })
+    if (admission.kind === 'full') throw tooMany(admission)
+    const session = admission.kind === 'replace' ? admission.victim.session : undefined
+    return session?.close('its place was needed, and its tenant or principal had most of them') ?? Promise.resolve()
   }
   const find = (id: string, owner: Owner): Session => {
     const session = sessions.get(id)
@@ -132,9 +146,9 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   return {
     async open({ principal, tenant }, language, confinement, signal) {
       const owner = { principal, tenant }
-      admit(owner)
+      const place = admit(owner)
       const both = follow(signal, life.signal)
-      const done = start(owner, language, confinement, both.signal)
+      const done = place.then(() => start(owner, language, confinement, both.signal))
       opening.set(done, owner)
       try {
         return await done
@@ -183,6 +197,20 @@ function isSame(one: Owner, other: Owner): boolean {
   return one.principal === other.principal && one.tenant === other.tenant
 }
 
-function tooMany(text: string): ToolError {
-  return new ToolError('RATE_LIMITED', `${text}.`, { details: { retryAfterMs: hintMs } })
+/** A place that is taken, by a session or by one that is being opened. */
+interface Held extends PoolEntry {
+  readonly session?: Session
+}
+
+function heldBy(session: Session): Held {
+  const { state, idleMs } = session.info()
+  return { ...session.owner, session, idle: state === 'idle', usedAt: -idleMs }
+}
+
+function tooMany({ scope, most }: PoolAdmission<Held> & { readonly kind: 'full' }): ToolError {
+  const whose = { principal: ' of this caller', tenant: ' of this tenant', pool: '' }[scope]
+  const remedy = scope === 'pool' ? 'try again later' : 'close one of them'
+  return new ToolError('RATE_LIMITED', `${most} sessions${whose} are open; ${remedy}.`, {
+    details: { retryAfterMs: hintMs },
+  })
 }

@@ -1,9 +1,9 @@
 import type { Identity } from '@gantry/contract'
-import { canonicalJson } from '@gantry/core'
+import { admitToPool, type PoolEntry } from '@gantry/core'
 import type { McpHandlerRequestOptions, McpHttpHandler, Server } from '@modelcontextprotocol/server'
 import type { Changes } from './changes.ts'
 import type { McpSdk } from './sdk.ts'
-import { defaultSessionLimits, refused, type SessionLimits, watched } from './sessions.ts'
+import { crowded, defaultSessionLimits, type SessionLimits, shareOf, watched } from './sessions.ts'
 
 /** The streams of `subscriptions/listen`, on which clients of 2026-07-28 hear that tools have changed. */
 export interface Listeners {
@@ -19,14 +19,14 @@ export function createListeners(
   given: Partial<SessionLimits> = {},
 ): Listeners {
   const limits = { ...defaultSessionLimits, ...given }
-  const open = new Map<McpHttpHandler, string>()
+  const { streams, streamsEach, streamsPerTenant = shareOf(streams, streamsEach) } = limits
+  const share = { total: streams, perTenant: streamsPerTenant, perPrincipal: streamsEach }
+  const open = new Map<McpHttpHandler, PoolEntry>()
   return {
     async open(request, identity, how) {
-      const owner = canonicalJson(identity as never)
-      const own = [...open.values()].filter((one) => one === owner).length
-      if (open.size >= limits.streams || own >= limits.streamsEach) {
-        return refused(503, -32_000, 'Too many streams are open; close one, or try later.')
-      }
+      const { tenant, principal } = identity
+      const admission = admitToPool(open.values(), identity, share)
+      if (admission.kind === 'full') return crowded(admission, 'streams')
       const handler = sdk.createMcpHandler(make, {
         legacy: 'reject',
         bus: {
@@ -34,7 +34,7 @@ export function createListeners(
           subscribe: (hear) => changes.listen(identity, () => hear({ kind: 'tools_list_changed' })),
         },
       })
-      open.set(handler, owner)
+      open.set(handler, { tenant, principal, idle: false, usedAt: 0 })
       return watched(await handler.fetch(request, how), () => open.delete(handler))
     },
     async close() {

@@ -55,12 +55,36 @@ test('nobody has more sessions than he may: the one that he has not used for lon
   for (const open of [first, third, other]) assert.deepEqual((await open.request('ping')).result, {})
 })
 
-test('when all sessions are taken by others, a new one is refused', async (t) => {
-  const { session, otherKey, post } = await openMcp(t, { limits: { sessions: 1 } })
-  await session(otherKey)
+test('when others hold all sessions, an idle one of theirs ends for a new one, and none that is in use', async (t) => {
+  const { session, key, otherKey, post, server } = await openMcp(t, { limits: { sessions: 1 } })
+  const idle = await session(otherKey)
+  const used = await session()
+  assert.equal((await idle.send({ id: 1, method: 'ping' })).response.status, 404)
+  const leave = new AbortController()
+  t.after(() => leave.abort())
+  const headers = { accept: 'text/event-stream', 'mcp-session-id': used.id, authorization: `Bearer ${key}` }
+  assert.equal((await fetch(`${server.url}/mcp`, { headers, signal: leave.signal })).status, 200)
   const params = { protocolVersion: '2025-11-25', clientInfo: { name: 'test', version: '1' }, capabilities: {} }
-  const refused = await post('/mcp', { jsonrpc: '2.0', id: 1, method: 'initialize', params }, { accept })
+  const asked = { accept, authorization: `Bearer ${otherKey}` }
+  const refused = await post('/mcp', { jsonrpc: '2.0', id: 1, method: 'initialize', params }, asked)
   assert.equal(refused.status, 503)
+  assert.deepEqual((await used.request('ping')).result, {})
+})
+
+test('ten principals that open as many sessions as they may leave some for other tenants', async (t) => {
+  const authenticate = async ({ headers }: Presented) => {
+    const [tenant = '', principal = ''] = (headers.authorization ?? '').slice('Bearer '.length).split('/')
+    return { identity: { tenant, principal, permissions: ['*'] } }
+  }
+  const { session } = await openMcp(t, { limits: { sessions: 40, sessionsEach: 4 } }, fakeService(), { authenticate })
+  const theirs = await session('other/eve')
+  const flood = Array.from({ length: 10 }, (_, index) => `acme/p${index}`)
+  await Promise.all(flood.flatMap((who) => Array.from({ length: 4 }, () => session(who))))
+  const opened = [theirs, ...(await Promise.all(Array.from({ length: 3 }, () => session('other/eve'))))]
+  for (const one of opened) assert.deepEqual((await one.request('ping')).result, {})
+  for (const who of ['third/ann', 'fourth/ann', 'acme/late']) {
+    assert.deepEqual((await (await session(who)).request('ping')).result, {}, who)
+  }
 })
 
 test('a session in which nothing moves ends', async (t) => {
@@ -121,5 +145,26 @@ test('those who listen hear that their tools have changed, and of nothing else',
 test('nobody has more streams than he may', async (t) => {
   const { modern } = await openMcp(t, { limits: { streamsEach: 0 } })
   const { response } = await modern('subscriptions/listen', { notifications: { toolsListChanged: true } })
-  assert.equal(response.status, 503)
+  assert.equal(response.status, 429)
+})
+
+test('one tenant has no more streams than its share, and others have theirs', async (t) => {
+  const authenticate = async ({ headers }: Presented) => {
+    const [tenant = '', principal = ''] = (headers.authorization ?? '').slice('Bearer '.length).split('/')
+    return { identity: { tenant, principal, permissions: ['*'] } }
+  }
+  const limits = { streams: 4, streamsEach: 2 }
+  const { server } = await openMcp(t, { limits }, fakeService(), { authenticate })
+  const leave = new AbortController()
+  t.after(() => leave.abort())
+  const open = async (who: string): Promise<number> => (await listen(server.url, `Bearer ${who}`, leave.signal)).status
+  const ours = [
+    await open('acme/a'),
+    await open('acme/a'),
+    await open('acme/a'),
+    await open('acme/b'),
+    await open('acme/c'),
+  ]
+  assert.deepEqual(ours, [200, 200, 429, 200, 429])
+  assert.deepEqual([await open('other/a'), await open('other/a')], [200, 503])
 })

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Identity } from '@gantry/contract'
-import { canonicalJson } from '@gantry/core'
+import { admitToPool, canonicalJson, type PoolAdmission, type PoolEntry } from '@gantry/core'
 import type {
   McpHandlerRequestOptions,
   Server,
@@ -10,14 +10,16 @@ import type { Changes } from './changes.ts'
 import type { McpSdk } from './sdk.ts'
 
 export interface SessionLimits {
-  /** Of all callers together, and of one. */
+  /** Of all callers together, of one principal, and of one tenant, three quarters of all when absent. */
   readonly sessions: number
   readonly sessionsEach: number
+  readonly sessionsPerTenant?: number
   /** A session that nothing moves in for so long ends. */
   readonly idleMs: number
-  /** Streams of `subscriptions/listen`, of all callers together and of one. */
+  /** Streams of `subscriptions/listen`, of all callers together, of one principal and of one tenant. */
   readonly streams: number
   readonly streamsEach: number
+  readonly streamsPerTenant?: number
 }
 
 export const defaultSessionLimits: SessionLimits = {
@@ -43,11 +45,12 @@ export interface Sessions {
   close(): Promise<void>
 }
 
-interface Session {
+interface Session extends Omit<PoolEntry, 'idle' | 'usedAt'> {
   readonly transport: WebStandardStreamableHTTPServerTransport
   readonly owner: string
   /** Requests and streams that are open. */
   open: number
+  readonly idle: boolean
   usedAt: number
   end(): Promise<void>
 }
@@ -68,14 +71,13 @@ export function createSessions(
     Math.min(60_000, limits.idleMs),
   ).unref()
 
-  /** Makes room for one more of this owner, if need be by ending the one that he has not used for longest. */
-  const isRoom = async (owner: string): Promise<boolean> => {
-    const own = [...sessions.values()].filter((session) => session.owner === owner)
-    if (own.length < limits.sessionsEach && sessions.size < limits.sessions) return true
-    const idle = own.filter(({ open }) => open === 0).sort((a, b) => a.usedAt - b.usedAt)[0]
-    await idle?.end()
-    return idle !== undefined
+  const share = {
+    total: limits.sessions,
+    perTenant: limits.sessionsPerTenant ?? shareOf(limits.sessions, limits.sessionsEach),
+    perPrincipal: limits.sessionsEach,
   }
+  /** Sessions that are being opened, which nobody finds yet. */
+  const opening = new Set<PoolEntry>()
   const open = async (identity: Identity, owner: string): Promise<Session> => {
     const server = make()
     const transport = new sdk.WebStandardStreamableHTTPServerTransport({
@@ -85,7 +87,11 @@ export function createSessions(
     })
     const unhear = changes.listen(identity, () => void server.sendToolListChanged().catch(() => undefined))
     const session: Session = {
-      ...{ transport, owner, open: 0, usedAt: performance.now() },
+      ...{ transport, owner, tenant: identity.tenant, principal: identity.principal, open: 0 },
+      usedAt: performance.now(),
+      get idle() {
+        return this.open === 0
+      },
       async end() {
         unhear()
         if (transport.sessionId !== undefined) sessions.delete(transport.sessionId)
@@ -120,12 +126,20 @@ export function createSessions(
         return session === undefined ? absent() : within(session, request, how)
       }
       if (!sdk.isInitializeRequest(body)) return refused(400, -32_000, 'Bad Request: Mcp-Session-Id header is required')
-      const owner = canonicalJson(identity as never)
-      if (!(await isRoom(owner))) return refused(503, -32_000, 'Too many sessions are open; close one, or try later.')
-      const session = await open(identity, owner)
-      const response = await within(session, request, how)
-      if (session.transport.sessionId === undefined) await session.end()
-      return response
+      const admission = admitToPool<PoolEntry | Session>([...sessions.values(), ...opening], identity, share)
+      if (admission.kind === 'full') return crowded(admission, 'sessions')
+      const { tenant, principal } = identity
+      const place = { tenant, principal, idle: false, usedAt: performance.now() }
+      opening.add(place)
+      try {
+        if (admission.kind === 'replace' && 'end' in admission.victim) await admission.victim.end()
+        const session = await open(identity, canonicalJson(identity as never))
+        const response = await within(session, request, how)
+        if (session.transport.sessionId === undefined) await session.end()
+        return response
+      } finally {
+        opening.delete(place)
+      }
     },
     async other(request, identity, how) {
       const session = found(request, identity)
@@ -175,6 +189,18 @@ export function watched(response: Response, done: () => void): Response {
     },
   })
   return new Response(body, { status: response.status, headers: response.headers })
+}
+
+/** What one tenant may have of a pool: enough for one of its principals, and never all of it. */
+export function shareOf(total: number, each: number): number {
+  return Math.max(Math.min(each, total), Math.ceil(total * 0.75))
+}
+
+/** The caller's own limits are 429, because less of its own helps; a full pool is 503. */
+export function crowded({ scope, most }: PoolAdmission<unknown> & { readonly kind: 'full' }, what: string): Response {
+  const whose = { principal: ' of this caller', tenant: ' of this tenant', pool: '' }[scope]
+  const text = `${most} ${what}${whose} are open and in use; close one, or try later.`
+  return refused(scope === 'pool' ? 503 : 429, -32_000, text)
 }
 
 function absent(): Response {
