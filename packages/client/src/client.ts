@@ -5,6 +5,7 @@ import {
   type ChainResult,
   type ChainStep,
   type DeadLetter,
+  type HealthView,
   type JsonObject,
   type Paged,
   type Replay,
@@ -120,6 +121,8 @@ export interface Client {
   readonly policy: PolicyAccess
   readonly audit: AuditReads
   workers(options?: Waiting): Promise<readonly WorkerView[]>
+  /** What the process that answers knows of its dependencies and of outcomes that it cannot record. */
+  health(options?: Waiting): Promise<HealthView>
   runtimes(options?: Waiting): Promise<readonly RuntimeView[]>
   circuits(options?: Waiting): Promise<readonly CircuitView[]>
   /** The content of a file that a call left; the caller reads its body, or cancels it. */
@@ -234,6 +237,7 @@ function reads(http: Http): Omit<Client, Submitting> {
     policy: policyOf(http),
     audit: auditOf(http),
     workers: (asking) => items('/v1/workers', asking),
+    health: (asking) => get('/v1/health', asking),
     runtimes: (asking) => items('/v1/runtimes', asking),
     circuits: (asking) => items('/v1/circuits', asking),
     async artifact(id, { signal, start = 0, end } = {}) {

@@ -11,6 +11,7 @@ export {
   type DeadLetter,
   type ErrorCode,
   type ErrorInfo,
+  type HealthView,
   type Json,
   type JsonObject,
   type KeyView,

@@ -62,8 +62,11 @@ export type {
   CallState,
   CallView,
   DeadLetter,
+  DependencyView,
+  HealthView,
   KeyView,
   Paged,
   Replay,
+  UnrecordedView,
   WorkerView,
 } from './views.ts'

@@ -125,6 +125,37 @@ export interface WorkerView {
   readonly seenAt: string
 }
 
+/** Whether a dependency of the process that answers works: `database`, `spool`, `artifacts`, or a broker by its name. */
+export interface DependencyView {
+  readonly dependency: string
+  readonly up: boolean
+  /** While it is down: since when, of the process's clock, and why. */
+  readonly since?: string
+  readonly reason?: string
+}
+
+/** A call that ended and whose outcome is held in memory, because neither the database nor the spool takes it. */
+export interface UnrecordedView {
+  readonly callId: string
+  readonly tool: string
+  readonly tenant: string
+  /** When it could not be recorded for the first time, of the worker's clock. */
+  readonly since: string
+  readonly tries: number
+  /** Why the last try failed. */
+  readonly reason: string
+}
+
+/** What the process that answers knows of itself, from memory alone. */
+export interface HealthView {
+  readonly worker: string
+  readonly ready: boolean
+  readonly problems: readonly string[]
+  readonly notes: readonly string[]
+  readonly dependencies: readonly DependencyView[]
+  readonly unrecorded: readonly UnrecordedView[]
+}
+
 /** One page; `cursor` is there when more follows. */
 export interface Paged<T> {
   readonly items: readonly T[]

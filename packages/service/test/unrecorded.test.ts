@@ -88,6 +88,10 @@ for (const [what, open] of Object.entries(engines)) {
         problems.some((problem) => problem.includes(id)),
         `${id} in ${problems}`,
       )
+    const { unrecorded } = await site.service.health(operator)
+    assert.deepEqual(unrecorded.map(({ callId }) => callId).toSorted(), ids.toSorted())
+    const stranger = { ...operator, tenant: 'other', permissions: ['gantry:operate'] }
+    assert.deepEqual((await site.service.health(stranger)).unrecorded, [])
     await assert.rejects(site.submit(9), { code: 'SERVICE_UNAVAILABLE' })
 
     mend()

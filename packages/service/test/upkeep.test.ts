@@ -7,7 +7,9 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
 
-test('after upkeep failed on the embedded database, delayed calls and sleeping programs go on without a restart', async (t) => {
+test('after upkeep failed on the embedded database, delayed calls and sleeping programs go on without a restart', {
+  timeout: 60_000,
+}, async (t) => {
   const { database, fail, refused } = failingDatabase(await pgliteDatabase(t))
   const echo = defineTool({
     ...{ namespace: 'test', name: 'echo', description: 'Says nothing.', effect: 'read' },
@@ -17,7 +19,10 @@ test('after upkeep failed on the embedded database, delayed calls and sleeping p
   const { service } = await openServiceSite(t, async () => database, { tools: [echo] })
   const code = 'await sleep(2_001); return 1'
   const program = await service.submit({ kind: 'call', tool: 'code:program', args: { code } }, operator)
-  while ((await service.call(program.callId, operator)).state !== 'delayed') await new Promise(setImmediate)
+  while ((await service.call(program.callId, operator)).state !== 'delayed') {
+    t.signal.throwIfAborted()
+    await new Promise(setImmediate)
+  }
   const delayed = await service.submit({ kind: 'call', tool: 'test:echo', args: {}, delayMs: 100 }, operator)
 
   fail('all')

@@ -188,6 +188,7 @@ test('what the server answers is what the document says, route by route', async 
   await check('/v1/audit/verify', '/v1/audit/verify', json({ head: 'nothing' }))
   for (const path of [
     '/v1/workers',
+    '/v1/health',
     '/v1/runtimes',
     '/v1/circuits',
     '/metrics',

@@ -2,9 +2,12 @@ import type {
   ApprovalView,
   CallView,
   DeadLetter,
+  DependencyView,
   Deprecation,
   EffectClass,
+  HealthView,
   JsonSchema,
+  UnrecordedView,
   WorkerView,
 } from '@gantry/contract'
 import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
@@ -168,6 +171,35 @@ const worker = {
   required: ['worker', 'host', 'pid', 'roles', 'slots', 'running', 'state', 'startedAt', 'seenAt'],
 } as const satisfies ObjectSchema<WorkerView>
 
+const health = {
+  type: 'object',
+  description: 'What one process knows of itself.',
+  properties: {
+    worker: text,
+    ready: { type: 'boolean' },
+    problems: texts,
+    notes: texts,
+    dependencies: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: { dependency: text, up: { type: 'boolean' }, since: time, reason: text },
+        required: ['dependency', 'up'],
+      } as const satisfies ObjectSchema<DependencyView>,
+    },
+    unrecorded: {
+      type: 'array',
+      items: {
+        type: 'object',
+        description: 'A call whose outcome is held in memory, because neither the database nor the spool takes it.',
+        properties: { callId: text, tool: text, tenant: text, since: time, tries: count, reason: text },
+        required: ['callId', 'tool', 'tenant', 'since', 'tries', 'reason'],
+      } as const satisfies ObjectSchema<UnrecordedView>,
+    },
+  },
+  required: ['worker', 'ready', 'problems', 'notes', 'dependencies', 'unrecorded'],
+} as const satisfies ObjectSchema<HealthView>
+
 const circuit = {
   type: 'object',
   description: 'The circuit breaker of a tool at a backend; times are milliseconds since 1970.',
@@ -290,6 +322,7 @@ export const viewSchemas: { readonly [name: string]: JsonSchema } = {
   ...keySchemas,
   ...auditSchemas,
   Worker: worker,
+  Health: health,
   Circuit: circuit,
   Runtime: runtime,
   FoundTool: foundTool,

@@ -234,6 +234,16 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
         seenAt: new Date().toISOString(),
       },
     ],
+    health: async () => ({
+      ...{ worker: 'w1', ...fake.state, notes: [] },
+      dependencies: [{ dependency: 'database', up: false, since: new Date().toISOString(), reason: 'It is full.' }],
+      unrecorded: [
+        {
+          ...{ callId: 'c', tool: 'demo:add:1.0.0', tenant: 'acme' },
+          ...{ since: new Date().toISOString(), tries: 2, reason: 'It is full.' },
+        },
+      ],
+    }),
     runtimes: async () => [
       {
         kind: 'process',

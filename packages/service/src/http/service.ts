@@ -5,6 +5,7 @@ import type {
   ChainResult,
   DeadLetter,
   ErrorInfo,
+  HealthView,
   Identity,
   Paged,
   Replay,
@@ -95,6 +96,8 @@ export interface Service {
   readonly policy: PolicyControl
   readonly audit: AuditControl
   workers(): Promise<readonly WorkerView[]>
+  /** Of this process, without the database; outcomes of other tenants only for those who hold gantry:tenants. */
+  health(identity: Identity): Promise<HealthView>
   runtimes(): Promise<readonly RuntimeInfo[]>
   /** Those of tools that are there for the identity. */
   circuits(identity: Identity): readonly KeyedState[]

@@ -72,8 +72,8 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('lease:reclaimed', ({ calls }) => log.warn({ calls }, 'leases of others ran out')),
     bus.on('fence:refused', ({ callId, fence }) => log.warn({ task_id: callId, fence }, 'outcome came too late')),
     bus.on('circuit:changed', ({ kind, name }) => log.warn({ circuit: name }, `circuit ${kind}`)),
-    bus.on('store:down', ({ reason }) => log.error({ reason }, 'database away')),
-    bus.on('store:up', ({ downMs }) => log.info({ downMs }, 'database back')),
+    bus.on('dependency:down', ({ dependency, reason }) => log.error({ dependency, reason }, 'dependency unavailable')),
+    bus.on('dependency:up', ({ dependency, downMs }) => log.info({ dependency, downMs }, 'dependency available again')),
     bus.on('callback:tried', ({ callId, kind, outcome, error }) => {
       if (outcome === 'sent') log.debug({ task_id: callId }, `${kind} sent`)
       else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, `${kind} not taken`)
@@ -87,8 +87,6 @@ export function logEvents(bus: Bus, log: Logger): () => void {
       log.error({ source, position }, 'a message was removed from its stream before it was settled')
     }),
     bus.on('message:refused', ({ source, code, dead }) => log.warn({ source, code, dead }, 'message refused')),
-    bus.on('broker:down', ({ transport, reason }) => log.error({ transport, reason }, 'broker away')),
-    bus.on('broker:up', ({ transport, downMs }) => log.info({ transport, downMs }, 'broker back')),
     bus.on('issuer:down', ({ issuer, reason }) => log.error({ issuer, reason }, 'keys of an issuer away')),
     bus.on('issuer:up', ({ issuer, downMs }) => log.info({ issuer, downMs }, 'keys of an issuer back')),
     bus.on('audit:head', ({ head }) => log.info({ head }, 'audit record sealed')),

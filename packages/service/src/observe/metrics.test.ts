@@ -10,6 +10,7 @@ const gauges: Gauges = {
   running: () => 2,
   spooled: () => 1,
   unrecorded: () => 2,
+  isUp: (name) => name !== 'database',
   lag: { redis: async () => 7 },
   connections: () => ({ open: 4, idle: 1, waiting: 0 }),
   sandboxes: () => ({ running: 1, waiting: 2 }),

@@ -10,6 +10,8 @@ export interface Gauges {
   readonly spooled: () => number
   /** Outcomes that are held in memory because neither the database nor the spool takes them. */
   readonly unrecorded: () => number
+  /** Whether a dependency works, by its name: `database`, or that of a transport. */
+  readonly isUp: (dependency: string) => boolean
   /** By transport: messages that wait in the broker. */
   readonly lag?: { readonly [transport: string]: () => Promise<number> }
   /** Figures by the word that each is labelled with. */
@@ -78,10 +80,6 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       ? undefined
       : counter('gantry_tenant_tasks_total', 'Calls that ended, by tenant and status.', ['tenant', 'status'])
   const gone = counter('gantry_messages_gone_total', 'Messages that were removed before they were settled.')
-  const brokers = new Gauge({
-    ...{ name: 'gantry_broker_up', help: 'Whether the broker answers.' },
-    ...{ labelNames: ['transport'], registers },
-  })
   const seconds = createHistogram({
     name: 'tool_executor_duration_seconds',
     help: 'How long calls took, by tool.',
@@ -94,18 +92,19 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     label: 'stage',
     buckets: [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30],
   })
-  const up = new Gauge({ name: 'gantry_store_up', help: 'Whether the database answers.', registers })
-  up.set(1)
   const config = new Gauge({
     name: 'gantry_config_ok',
     help: 'Whether the last configuration read is in use.',
     registers,
   })
   config.set(1)
+  gauge('gantry_store_up', 'Whether the database takes what is written.', async () => up(gauges.isUp('database')))
+  levels('gantry_broker_up', 'Whether the broker answers.', 'transport', () =>
+    Object.fromEntries(Object.keys(gauges.lag ?? {}).map((name) => [name, up(gauges.isUp(name))])),
+  )
   gauge('gantry_queue_depth', 'Calls that wait.', gauges.depth)
   gauge('gantry_running', 'Calls that run in this process.', async () => gauges.running())
   for (const [name, lag] of Object.entries(gauges.lag ?? {})) {
-    brokers.set({ transport: name }, 1)
     gauge(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
   }
   levels(
@@ -181,12 +180,8 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     }),
     bus.on('message:held', () => held.inc()),
     bus.on('message:gone', () => gone.inc()),
-    bus.on('broker:down', ({ transport }) => brokers.set({ transport }, 0)),
-    bus.on('broker:up', ({ transport }) => brokers.set({ transport }, 1)),
     bus.on('spans:sent', ({ spans }) => traced.inc({ outcome: 'sent' }, spans)),
     bus.on('spans:lost', ({ spans }) => traced.inc({ outcome: 'lost' }, spans)),
-    bus.on('store:down', () => up.set(0)),
-    bus.on('store:up', () => up.set(1)),
     bus.on('config:read', () => config.set(1)),
     bus.on('config:refused', () => config.set(0)),
   ]
@@ -201,4 +196,8 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       registry.clear()
     },
   }
+}
+
+function up(works: boolean): number {
+  return works ? 1 : 0
 }

@@ -26,6 +26,7 @@ function memorySpool(): Spool & { readonly kept: Ending[]; full: boolean } {
       if (this.full) throw new ToolError('STORE_UNAVAILABLE', 'full')
       kept.push(...endings)
     },
+    probe: async () => undefined,
     async drain(work) {
       await work([...kept])
       kept.length = 0

@@ -45,12 +45,22 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
     draining = next.catch(() => undefined)
     return next
   }
+  const reported = async <T>(operation: string, dependency: string, work: () => Promise<T>): Promise<T> => {
+    try {
+      const done = await work()
+      bus.emit('dependency:worked', { dependency, operation })
+      return done
+    } catch (error) {
+      if (isUnavailable(error)) bus.emit('dependency:failed', { dependency, operation, reason: error.message })
+      throw error
+    }
+  }
   const commit = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
     // The store answers by call, so two outcomes of one call, an old holder's and a new one's, go one after the other.
     const seen = new Set<string>()
     const twice = endings.findIndex(({ callId }) => seen.size === seen.add(callId).size)
     if (twice > 0) return [...(await commit(endings.slice(0, twice))), ...(await commit(endings.slice(twice)))]
-    const accepted = new Set(await finishOnce(store, endings))
+    const accepted = new Set(await reported('record', 'database', () => finishOnce(store, endings)))
     return endings.map((ending) => {
       if (accepted.has(ending.callId)) return 'accepted'
       bus.emit('fence:refused', { callId: ending.callId, fence: ending.fence })
@@ -60,7 +70,7 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
   const keep = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
     const lasting = endings.filter(({ unflushed }) => unflushed !== true)
     if (lasting.length > 0) {
-      await exclusively(() => spool.add(lasting))
+      await reported('add', 'spool', () => exclusively(() => spool.add(lasting)))
       bus.emit('spool:changed', { depth: spool.depth })
     }
     return endings.map(({ unflushed }) => (unflushed === true ? 'left' : 'spooled'))

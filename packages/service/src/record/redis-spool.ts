@@ -22,6 +22,8 @@ const lockMs = 15_000
 /** How long `drain` waits for another drainer, and how often it looks. */
 const waitMs = 30_000
 const lookEveryMs = 50
+/** How long what a probe wrote stays. */
+const probeMs = 60_000
 
 /** ARGV: the limit, the size of all, then the texts. Nothing is kept unless all of it fits. */
 const addScript = `local kept = tonumber(redis.call('GET', KEYS[2]) or '0')
@@ -88,6 +90,7 @@ export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: Red
       await remove(sound)
     }
   }
+  const isFull = (): ToolError => new ToolError('STORE_UNAVAILABLE', `The spool ${key} in Redis is full.`)
   const locked = async (work: (token: string) => Promise<void>): Promise<void> => {
     const token = randomUUID()
     if ((await redis.call(['SET', keys.lock, token, 'NX', 'PX', lockMs])) === null) return pause(lookEveryMs)
@@ -105,8 +108,16 @@ export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: Red
       const texts = endings.map((ending) => Buffer.from(JSON.stringify(ending)))
       const bytes = texts.reduce((sum, text) => sum + text.length, 0)
       const kept = await redis.call(['EVAL', addScript, 2, keys.stream, keys.bytes, maxBytes, bytes, ...texts])
-      if (kept !== 1) throw new ToolError('STORE_UNAVAILABLE', `The spool ${key} in Redis is full.`)
+      if (kept !== 1) throw isFull()
       depth += endings.length
+    },
+    async probe() {
+      const [, kept] = await redis.pipeline([
+        ['SET', `${key}:probe`, '1', 'PX', probeMs],
+        ['GET', keys.bytes],
+      ])
+      if (ToolError.is(kept)) throw kept
+      if (Number(kept === null ? 0 : textOf(kept as Reply)) >= maxBytes) throw isFull()
     },
     async drain(work) {
       const giveUpAt = performance.now() + waitMs

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { mkdir, open, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -16,6 +17,8 @@ import type { Ending } from '../stores/call-store.ts'
 export interface Spool {
   readonly depth: number
   add(endings: readonly Ending[]): Promise<void>
+  /** Resolves when it takes what is written; rejects as `add`, and keeps nothing. */
+  probe(): Promise<void>
   /** Hands over everything that is kept; rejects as `work` does, and keeps what was not done. */
   drain(work: (endings: readonly Ending[]) => Promise<void>): Promise<void>
 }
@@ -31,6 +34,7 @@ export async function openSpool(folder: string, spoilt: (file: string, lines: nu
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const left = await leftBehind(folder, spoilt)
   const own: Kept = { file: join(folder, `${process.pid}-${startOf(process.pid)}.jsonl`), endings: [] }
+  const probeFile = `${own.file}.probe`
   let bytes = 0
 
   const handOver = async (kept: Kept, work: (endings: readonly Ending[]) => Promise<void>): Promise<void> => {
@@ -48,6 +52,12 @@ export async function openSpool(folder: string, spoilt: (file: string, lines: nu
     async add(endings) {
       bytes = await append(own.file, endings, bytes)
       own.endings = [...own.endings, ...endings]
+    },
+    async probe() {
+      await writeFile(probeFile, randomBytes(4_096), { mode: 0o600, flush: true }).catch((error: unknown) => {
+        throw unavailable(probeFile, error)
+      })
+      await rm(probeFile, { force: true })
     },
     async drain(work) {
       for (let next = left[0]; next !== undefined; next = left[0]) {
@@ -121,7 +131,11 @@ async function append(file: string, endings: readonly Ending[], before: number):
       await handle.close()
     }
   } catch (error) {
-    throw new ToolError('STORE_UNAVAILABLE', `The outcome could not be kept in ${file}.`, { cause: error })
+    throw unavailable(file, error)
   }
   return before + text.length
+}
+
+function unavailable(file: string, cause: unknown): ToolError {
+  return new ToolError('STORE_UNAVAILABLE', `The spool cannot write ${file}.`, { cause })
 }

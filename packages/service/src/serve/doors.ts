@@ -35,6 +35,7 @@ export interface DoorParts {
   /** Puts on the audit record what somebody did to a call. */
   readonly note: (note: AuditNote) => Promise<void>
   readonly ready: () => Promise<Readiness>
+  readonly health: Service['health']
   readonly metrics: Service['metrics']
 }
 
@@ -124,6 +125,7 @@ export function createDoors(parts: DoorParts): Service {
       return { ...opened, start, end }
     },
     workers: () => workers.list(),
+    health: parts.health,
     runtimes: () => snapshots.current.executor.runtimes.list(),
     circuits: (identity) => circuits.list().filter(({ key }) => standing(toolOf(key), identity) !== 'absent'),
     keys: parts.keys,

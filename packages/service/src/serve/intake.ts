@@ -97,7 +97,6 @@ export function createIntake(parts: IntakeParts): Intake {
   const claimed = (call: AdmittedCall, lasting: boolean): Promise<Submitted> =>
     lasting || store.submitAhead === undefined ? claiming.add({ call, lasting }) : goingAhead.add(call)
 
-  const keeping = createKeeping(bus)
   const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
     if ((worker?.unrecorded.length ?? 0) > 0) throw holding()
@@ -207,13 +206,15 @@ export function createIntake(parts: IntakeParts): Intake {
       const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
       const kept = direct ? claimed(call, lasting) : queueing.add(call)
       const submitted = await kept.catch((error: unknown) => {
-        keeping.failed(error)
+        if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') {
+          bus.emit('dependency:failed', { ...submission, reason: error.message })
+        }
         checked.refund()
         // It may be in the store all the same, which the next count tells.
         for (const place of places) place.keep()
         throw error
       })
-      keeping.worked()
+      bus.emit('dependency:worked', submission)
       for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
       // What was there already was paid for when it came first.
       if (submitted.kind !== 'new') checked.refund()
@@ -236,21 +237,8 @@ function onlyReads({ kind, effect, callback }: AdmittedCall): boolean {
   return kind === 'call' && effect === 'read' && callback === undefined
 }
 
-/** Tells when calls cannot be kept, and when they can again; a database may answer and still take nothing. */
-function createKeeping(bus: Bus) {
-  let downSince: number | undefined
-  return {
-    failed(error: unknown): void {
-      if (downSince !== undefined || !ToolError.is(error) || error.code !== 'STORE_UNAVAILABLE') return
-      downSince = Date.now()
-      bus.emit('store:down', { reason: error.message })
-    },
-    worked(): void {
-      if (downSince !== undefined) bus.emit('store:up', { downMs: Date.now() - downSince })
-      downSince = undefined
-    },
-  }
-}
+/** What is asked of the database for each call that comes in. */
+const submission = { dependency: 'database', operation: 'submit' } as const
 
 function holding(): ToolError {
   const text = 'The service takes no calls while it holds outcomes that cannot be recorded; /readyz names them.'

@@ -7,6 +7,7 @@ import { readFigures } from '../records/figures.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Brokers } from './brokers/open.ts'
+import type { DependencyHealth } from './dependency-health.ts'
 import type { DepthGauge } from './depth.ts'
 
 export interface MetricsParts {
@@ -17,17 +18,19 @@ export interface MetricsParts {
   readonly depth: DepthGauge
   readonly brokers: Brokers
   readonly settings: ServiceSettings
+  readonly health: Pick<DependencyHealth, 'isUp'>
   /** Undefined in a process that does not work. */
   readonly worker: () => Worker | undefined
 }
 
 /** The metrics of this process, on the real parts. */
 export function openMetrics(parts: MetricsParts): Metrics {
-  const { bus, database, snapshots, recorder, depth, brokers, settings, worker } = parts
+  const { bus, database, snapshots, recorder, depth, brokers, settings, worker, health } = parts
   return createMetrics(bus, {
     depth: depth.look,
     running: () => worker()?.running ?? 0,
     spooled: () => recorder.spooled,
+    isUp: health.isUp,
     unrecorded: () => worker()?.unrecorded.length ?? 0,
     connections: () => ({ ...database.load() }),
     sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),

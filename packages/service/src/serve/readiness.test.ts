@@ -4,7 +4,12 @@ import { createBus } from '../stores/bus.ts'
 import { createWatch } from './readiness.ts'
 
 test('readiness says that outcomes wait in the spool, wherever that is', async () => {
-  const watch = createWatch({ bus: createBus(), ask: async () => undefined, spooled: () => 2, unrecorded: () => [] })
+  const watch = createWatch({
+    bus: createBus(),
+    health: { fresh: async () => [] },
+    spooled: () => 2,
+    unrecorded: () => [],
+  })
   watch.change('ready')
   const { ready, problems } = await watch.check()
   assert.equal(ready, false)

@@ -1,19 +1,20 @@
+import type { DependencyView } from '@gantry/contract'
 import type { Readiness } from '../http/service.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { HeldOutcome } from '../worker/held-outcomes.ts'
+import type { DependencyHealth } from './dependency-health.ts'
 
-/** Says whether the service does its work, from what it did last: answers of the database, not promises. */
+/** Says whether this process takes calls and works on them. */
 export interface Watch {
   readonly state: 'starting' | 'ready' | 'draining'
   change(state: 'ready' | 'draining'): void
-  /** Asks the database now, and says what is wrong. */
+  /** What keeps it from its work, from probes that are seconds old at most. */
   check(): Promise<Readiness>
 }
 
 export interface WatchOptions {
   readonly bus: Bus
-  /** Resolves when the database answers. */
-  readonly ask: () => Promise<unknown>
+  readonly health: Pick<DependencyHealth, 'fresh'>
   readonly spooled: () => number
   /** Outcomes that neither the database nor the spool takes. */
   readonly unrecorded: () => readonly HeldOutcome[]
@@ -22,15 +23,8 @@ export interface WatchOptions {
 /** A problem names so many calls; the view for operators has all of them. */
 const mostNamed = 20
 
-export function createWatch({ bus, ask, spooled, unrecorded }: WatchOptions): Watch {
+export function createWatch({ bus, health, spooled, unrecorded }: WatchOptions): Watch {
   let state: Watch['state'] = 'starting'
-  let down: string | undefined
-  bus.on('store:down', ({ reason }) => {
-    down = reason
-  })
-  bus.on('store:up', () => {
-    down = undefined
-  })
   let refused = false
   bus.on('config:refused', () => {
     refused = true
@@ -38,9 +32,6 @@ export function createWatch({ bus, ask, spooled, unrecorded }: WatchOptions): Wa
   bus.on('config:read', () => {
     refused = false
   })
-  const away = new Set<string>()
-  bus.on('broker:down', ({ transport }) => away.add(transport))
-  bus.on('broker:up', ({ transport }) => away.delete(transport))
   return {
     get state() {
       return state
@@ -53,17 +44,27 @@ export function createWatch({ bus, ask, spooled, unrecorded }: WatchOptions): Wa
       const problems: string[] = []
       if (state === 'starting') problems.push('It has not begun to take calls.')
       if (state === 'draining') problems.push('It is about to stop.')
-      if (down !== undefined) problems.push('The database is away, or takes nothing.')
-      else await ask().catch(() => problems.push('The database does not answer.'))
+      const down = (await health.fresh()).filter(({ up }) => !up)
+      // While the database takes outcomes, the spool is not needed.
+      const needed = down.some(isDatabase) ? down : down.filter(({ dependency }) => dependency !== 'spool')
+      problems.push(...needed.map(downProblem))
       if (spooled() > 0) problems.push(`${spooled()} outcomes wait in the spool for the database.`)
       const held = unrecorded()
       if (held.length > 0) problems.push(heldProblem(held))
-      for (const transport of away) problems.push(`The broker ${transport} is away.`)
+      const notes = down.filter((one) => !needed.includes(one)).map(downProblem)
       // It works on with the one before, so that this is no reason to send it no calls.
-      const notes = refused ? ['The configuration that was read last is wrong and not used; the log says why.'] : []
+      if (refused) notes.push('The configuration that was read last is wrong and not used; the log says why.')
       return { ready: problems.length === 0, problems, notes }
     },
   }
+}
+
+function isDatabase({ dependency }: DependencyView): boolean {
+  return dependency === 'database'
+}
+
+function downProblem({ dependency, since, reason }: DependencyView): string {
+  return `Unavailable since ${since}: ${dependency} (${reason}).`
 }
 
 function heldProblem(held: readonly HeldOutcome[]): string {

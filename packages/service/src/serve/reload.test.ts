@@ -31,7 +31,7 @@ test('a wrong configuration is told of with what is wrong, rejects, and the next
   const bus = createBus()
   const metrics = createMetrics(bus, { depth: async () => 0, running: () => 0, spooled: () => 0 } as never)
   t.after(metrics.close)
-  const watch = createWatch({ bus, ask: async () => undefined, spooled: () => 0, unrecorded: () => [] })
+  const watch = createWatch({ bus, health: { fresh: async () => [] }, spooled: () => 0, unrecorded: () => [] })
   watch.change('ready')
   const told: unknown[] = []
   bus.on('config:refused', (event) => told.push(event))

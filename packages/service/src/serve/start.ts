@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Identity } from '@gantry/contract'
-import type { Tracer } from '@gantry/core'
+import { holds, type Tracer } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
 import { sessionLabel, sessionTag } from '../admit/session-place.ts'
@@ -42,6 +42,7 @@ import { startBrokers } from './brokers/start.ts'
 import { untilConsuming } from './brokers/until-consuming.ts'
 import { startChores } from './chores.ts'
 import { cleaningChores } from './cleaning.ts'
+import { createDependencyHealth } from './dependency-health.ts'
 import { createDepthGauge } from './depth.ts'
 import { cancelling, createDoors } from './doors.ts'
 import { createFleetCircuits } from './fleet-circuits.ts'
@@ -50,13 +51,12 @@ import { createLimiting } from './limiting.ts'
 import { openMetrics } from './open-metrics.ts'
 import { openOutcomeSpool } from './open-spool.ts'
 import { openPolicies } from './policies.ts'
-import { createPulse } from './pulse.ts'
 import { createWatch } from './readiness.ts'
 import { createReload } from './reload.ts'
 import { createReplaying } from './replaying.ts'
 import { startSending } from './send-outbox.ts'
 import { sessionHolders } from './session-holders.ts'
-import type { Files } from './storage.ts'
+import { type Files, probeFiles, reportingFiles } from './storage.ts'
 import { tracedIntake } from './traced-intake.ts'
 import { withSlot } from './with-slot.ts'
 import { composeWorker } from './work.ts'
@@ -99,8 +99,7 @@ export interface RunningService {
 /** With the database to itself, a process cannot lose a lease while it lives. */
 const exclusiveLeaseMs = 24 * 3_600_000
 const upkeepMs = 1_000
-const reportMs = 5_000
-const pulseMs = 2_000
+const probeMs = 1_000
 const waitingMs = 5_000
 
 /** Who somebody is of whom the configuration says nothing else. */
@@ -113,7 +112,8 @@ export function workerName(): string {
 
 /** Puts a service together and to work: storage, then work, then doors. */
 export async function startService(options: StartOptions): Promise<RunningService> {
-  const { settings, database, files, bus } = options
+  const { settings, database, bus } = options
+  const files = reportingFiles(options.files, bus)
   const { brokers = noBrokers, name = workerName() } = options
   const leaseMs = database.exclusive ? exclusiveLeaseMs : settings.leaseMs
   const life = new AbortController()
@@ -150,14 +150,32 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const writer = createEventWriter({ records: events })
   const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
   const depth = createDepthGauge(store, () => settings.maxQueued)
-  const metrics = openMetrics({ bus, database, snapshots, recorder, depth, brokers, settings, worker: () => worker })
+  /** The heartbeat of this process, which is also what shows whether the database takes what is written. */
+  const report = (): Promise<void> =>
+    workers.report({
+      ...{ worker: name, host: hostname(), pid: process.pid, roles: settings.roles, slots: settings.slots },
+      running: worker?.running ?? 0,
+      state: watch.state,
+    })
+  const health = createDependencyHealth({
+    bus,
+    dependencies: {
+      database: { run: report, always: true },
+      spool: { run: spool.probe },
+      artifacts: { run: () => probeFiles(files, life.signal) },
+      ...Object.fromEntries(brokers.doors.map(({ kind }) => [kind, null])),
+    },
+  })
+  const metrics = openMetrics({
+    ...{ bus, database, snapshots, recorder, depth, brokers, settings, health, worker: () => worker },
+  })
   const answering = createAnswering({
     ...{ brokers, database, artifacts, views, settings, signal: life.signal },
     mayBackground: (tool) => mayBackground(tool, snapshots.current),
   })
   const { posts, answers, notices, writeBacks, cache } = answering
   const watch = createWatch({
-    ...{ bus, ask: () => database.query('select 1'), spooled: () => recorder.spooled },
+    ...{ bus, health, spooled: () => recorder.spooled },
     unrecorded: () => worker?.unrecorded ?? [],
   })
 
@@ -218,23 +236,14 @@ export async function startService(options: StartOptions): Promise<RunningServic
         executor: () => snapshots.current.executor,
       })
     : undefined
-  const report = (): Promise<void> =>
-    workers
-      .report({
-        ...{ worker: name, host: hostname(), pid: process.pid, roles: settings.roles, slots: settings.slots },
-        running: worker?.running ?? 0,
-        state: watch.state,
-      })
-      .catch(() => undefined)
   const stopChores = startChores(
     [
-      { name: 'report', everyMs: reportMs, work: report },
+      { name: 'dependencies', everyMs: probeMs, work: health.probe },
       { name: 'look', everyMs: upkeepMs, work: look },
       ...policies.chores,
       { name: 'waiting answers', everyMs: waitingMs, work: () => posts.wakeWaiting(1_000) },
       ...auditing.chores,
       ...limiting.chores,
-      { name: 'pulse', everyMs: pulseMs, work: createPulse(() => database.query('select 1'), bus) },
       { name: 'spooled files', everyMs: waitingMs, work: async () => files.drain?.(life.signal) },
       ...cleaningChores(database, files, settings, { auditKeys: options.auditKeys ?? [], signal: life.signal }),
     ],
@@ -242,7 +251,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   )
   await depth.look()
   watch.change('ready')
-  await report()
+  await report().catch(() => undefined)
 
   const letters = deadLetterRecords({
     ...{ database, newId },
@@ -257,6 +266,12 @@ export async function startService(options: StartOptions): Promise<RunningServic
     approvals,
     replay: createReplaying({ database, views, artifacts, snapshots, limits: settings }),
     ready: watch.check,
+    async health(identity) {
+      const all = holds(identity, 'gantry:tenants')
+      const held = (worker?.unrecorded ?? []).filter(({ tenant }) => all || tenant === identity.tenant)
+      const { ready, problems, notes = [] } = await watch.check()
+      return { worker: name, ready, problems, notes, dependencies: health.list(), unrecorded: held }
+    },
     metrics: metrics.read,
   })
   const reload = createReload(async () => {
@@ -291,7 +306,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     async stop(graceMs) {
       watch.change('draining')
       const shut = doors?.stop()
-      await report()
+      await report().catch(() => undefined)
       await shut
       intake.close()
       const choresDone = stopChores()
@@ -311,6 +326,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
       await Promise.all(unlisten.map((end) => end()))
       await news.close()
       metrics.close()
+      health.close()
       await snapshots.close()
     },
   }

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { ToolError } from '@gantry/contract'
 import type { ArtifactStore } from '../artifacts/artifact-store.ts'
 import type { SpooledArtifacts } from '../artifacts/fallback.ts'
 import { folderArtifacts } from '../artifacts/folder.ts'
@@ -8,6 +9,7 @@ import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Database } from '../databases/database.ts'
 import { migrate } from '../databases/migrate.ts'
 import { isLoopback } from '../http/foreign.ts'
+import type { Bus } from '../stores/bus.ts'
 import { resolveText } from './secret-text.ts'
 import { readTlsFiles } from './tls-files.ts'
 
@@ -81,5 +83,33 @@ async function migrated(database: Database): Promise<Database> {
   } catch (error) {
     await database.close()
     throw error
+  }
+}
+
+/** What a probe keeps; the cleaning of files that no row names removes it again. */
+const probeContent = Buffer.alloc(4_096, 'gantry')
+
+/** Resolves when the store of artifacts takes what is written. */
+export async function probeFiles(files: Files, signal: AbortSignal): Promise<void> {
+  await files.put(probeContent, { maxBytes: probeContent.length, signal })
+}
+
+/** The store of artifacts, which tells whether it takes what is written. */
+export function reportingFiles(files: Files, bus: Bus): Files {
+  const writing = { dependency: 'artifacts', operation: 'put' } as const
+  return {
+    ...files,
+    async put(content, options) {
+      try {
+        const file = await files.put(content, options)
+        bus.emit('dependency:worked', writing)
+        return file
+      } catch (error) {
+        if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') {
+          bus.emit('dependency:failed', { ...writing, reason: error.message })
+        }
+        throw error
+      }
+    },
   }
 }

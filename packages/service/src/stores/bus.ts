@@ -39,8 +39,12 @@ export interface WorkerEvents {
   'lease:reclaimed': { readonly calls: number }
   /** An outcome came too late: another holder has the call. */
   'fence:refused': { readonly callId: string; readonly fence: number }
-  'store:down': { readonly reason: string }
-  'store:up': { readonly downMs: number }
+  /** An operation of this process on a dependency failed because of the dependency, or worked. */
+  'dependency:failed': { readonly dependency: string; readonly operation: string; readonly reason: string }
+  'dependency:worked': { readonly dependency: string; readonly operation: string }
+  /** A dependency does not work, or does again: the database, the spool, the artifacts or a broker. */
+  'dependency:down': { readonly dependency: string; readonly reason: string }
+  'dependency:up': { readonly dependency: string; readonly downMs: number }
   /** A callback, an answer or a message was tried; `dead` when it is not tried again. */
   'callback:tried': {
     readonly callId: string
@@ -58,9 +62,6 @@ export interface WorkerEvents {
   'message:gone': { readonly source: string; readonly position: string }
   /** A message that cannot become a call was answered or put to the dead letters. */
   'message:refused': { readonly source: string; readonly code: ErrorCode; readonly dead: boolean }
-  /** A broker cannot be reached, or can again. */
-  'broker:down': { readonly transport: string; readonly reason: string }
-  'broker:up': { readonly transport: string; readonly downMs: number }
   /** The public keys of an issuer of tokens cannot be had, or can again. */
   'issuer:down': { readonly issuer: string; readonly reason: string }
   'issuer:up': { readonly issuer: string; readonly downMs: number }

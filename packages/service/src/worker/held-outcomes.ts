@@ -1,18 +1,9 @@
-import { ToolError } from '@gantry/contract'
+import { ToolError, type UnrecordedView } from '@gantry/contract'
 import { type Bus, subjectOf } from '../stores/bus.ts'
 import type { Claim } from '../stores/call-store.ts'
 
 /** A call that ended here and whose outcome neither the database nor the spool has taken yet. */
-export interface HeldOutcome {
-  readonly callId: string
-  readonly tool: string
-  readonly tenant: string
-  /** When the first try failed, of the worker's clock. */
-  readonly since: string
-  readonly tries: number
-  /** Why the last try failed. */
-  readonly reason: string
-}
+export type HeldOutcome = UnrecordedView
 
 /**
  * Keeps what ended in memory until it is recorded.

@@ -54,7 +54,6 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   const kept = (): number => (seen.size < 2 ? 0 : keptSlots(options.slots))
   const pace = createPace(options.slots, options.ahead)
   let consumed: Promise<unknown> = Promise.resolve()
-  let downSince: number | undefined
   let sharedUntil = Number.NEGATIVE_INFINITY
   const hearers = new Set<() => void>()
   const freed = (): void => {
@@ -121,15 +120,8 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     transport,
     room,
     take: (deliveries) => put(deliveries.flatMap(claimed), false),
-    failed(error) {
-      if (downSince !== undefined) return
-      downSince = ports.now().getTime()
-      bus.emit('store:down', { reason: error.message })
-    },
-    answered() {
-      if (downSince !== undefined) bus.emit('store:up', { downMs: ports.now().getTime() - downSince })
-      downSince = undefined
-    },
+    failed: ({ message }) => bus.emit('dependency:failed', { ...claiming, reason: message }),
+    answered: () => bus.emit('dependency:worked', claiming),
     idled: freed,
     random: ports.random,
     pause: ports.pause,
@@ -180,6 +172,9 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
   }
 }
+
+/** What the worker asks of the database between calls. */
+const claiming = { dependency: 'database', operation: 'claim' } as const
 
 /** For so long after calls of several tenants were in hand, fewer are claimed ahead. */
 const sharedMs = 1_000

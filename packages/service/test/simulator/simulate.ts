@@ -356,6 +356,7 @@ function memorySpool(disk: Ending[], actor: Actor, world: World): Spool {
       disk.push(...endings)
       await world.gate(actor)
     },
+    probe: async () => undefined,
     async drain(work) {
       while (disk.length > 0) {
         const next = disk.slice(0, 2)

@@ -23,6 +23,18 @@ export const operationRoutes: readonly Route[] = [
   },
   {
     ...keyed,
+    id: 'readHealth',
+    method: 'GET',
+    path: '/v1/health',
+    summary:
+      'What the process that answers knows of its dependencies, and which outcomes it holds because it cannot record them; those of other tenants only for who holds gantry:tenants.',
+    answers: { 200: { description: 'What it knows.', schema: { $ref: '#/components/schemas/Health' } } },
+    async handle({ identity }, service) {
+      return json(await service.health(identity))
+    },
+  },
+  {
+    ...keyed,
     id: 'listRuntimes',
     method: 'GET',
     path: '/v1/runtimes',

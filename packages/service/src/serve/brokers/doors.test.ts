@@ -159,17 +159,17 @@ test('no more is asked for than the worker has room for, less what is in hand', 
   await doors.stop()
 })
 
-test('it is told once when a broker goes away, and once when it is back', async () => {
+test('what the broker answers, and what fails, is told as of that dependency', async () => {
   const broker = memoryBroker()
   const bus: Bus = createBus()
   const told: string[] = []
   const back = new Promise<void>((resolve) => {
-    bus.on('broker:down', ({ transport, reason }) => {
-      told.push(`${transport} down: ${reason}`)
+    bus.on('dependency:failed', ({ dependency, reason }) => {
+      told.push(`${dependency} failed: ${reason}`)
       broker.fail()
     })
-    bus.on('broker:up', ({ transport }) => {
-      told.push(`${transport} up`)
+    bus.on('dependency:worked', ({ dependency }) => {
+      told.push(`${dependency} worked`)
       resolve()
     })
   })
@@ -178,5 +178,5 @@ test('it is told once when a broker goes away, and once when it is back', async 
   await broker.hand('1', request)
   await back
   await doors.stop()
-  assert.deepEqual(told, ['kafka down: It is away.', 'kafka up'])
+  assert.deepEqual(told.slice(0, 2), ['kafka failed: It is away.', 'kafka worked'])
 })

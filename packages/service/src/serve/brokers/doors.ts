@@ -4,7 +4,6 @@ import type { Decoded } from '../../codecs/codec.ts'
 import { pickCodec } from '../../codecs/pick.ts'
 import { createConsumer } from '../../consume/consumer.ts'
 import { createInbound, type InboundPorts } from '../../consume/inbound.ts'
-import type { Bus } from '../../stores/bus.ts'
 import type { Worker } from '../../worker/worker.ts'
 import type { BrokerDoor } from './open.ts'
 
@@ -38,6 +37,7 @@ function openDoor(door: BrokerDoor, options: DoorsOptions): () => Promise<void> 
   const { transport, codecs, kind } = door
   const { worker, bus } = options
   const stopping = new AbortController()
+  const receiving = { dependency: kind, operation: 'receive' }
   const inbound = createInbound({
     transport,
     codecOf: (message) => pickCodec(codecs, message),
@@ -56,7 +56,8 @@ function openDoor(door: BrokerDoor, options: DoorsOptions): () => Promise<void> 
     room: () => Math.max(0, Math.min(worker.room, mostInHand) - inbound.size),
     take: inbound.take,
     turn: () => new Promise((resolve) => setImmediate(resolve)),
-    ...createHealth(kind, bus),
+    failed: ({ message }) => bus.emit('dependency:failed', { ...receiving, reason: message }),
+    answered: () => bus.emit('dependency:worked', receiving),
     random: Math.random,
     pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
   })
@@ -79,20 +80,4 @@ async function identify(
   if (identity !== undefined) return identity
   const text = `Messages without a session are not taken from ${kind}; the setting ${kind}.identity says whose they are.`
   throw new ToolError('UNAUTHENTICATED', text)
-}
-
-/** Tells when a broker goes away and when it is back. */
-function createHealth(transport: string, bus: Bus) {
-  let downSince: number | undefined
-  return {
-    failed(error: ToolError): void {
-      if (downSince !== undefined) return
-      downSince = performance.now()
-      bus.emit('broker:down', { transport, reason: error.message })
-    },
-    answered(): void {
-      if (downSince !== undefined) bus.emit('broker:up', { transport, downMs: performance.now() - downSince })
-      downSince = undefined
-    },
-  }
 }
