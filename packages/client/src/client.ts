@@ -106,7 +106,8 @@ export interface Client {
   readonly approvals: {
     /** Calls that wait for a person; decided ones too with `all`. */
     list(options?: PageOptions & { readonly state?: 'open' | 'all' | undefined }): Promise<Paged<ApprovalView>>
-    get(id: string, options?: Waiting): Promise<ApprovalView>
+    /** With the arguments; long texts in them are cut unless `full` is set. */
+    get(id: string, options?: Waiting & { readonly full?: boolean | undefined }): Promise<ApprovalView>
     /** Lets a call of somebody else go on, or end; `reason` is shown to its caller. */
     approve(id: string, options?: DecideOptions): Promise<ApprovalView>
     deny(id: string, options?: DecideOptions): Promise<ApprovalView>

@@ -1,4 +1,5 @@
 export {
+  type ApprovalNote,
   type ApprovalView,
   type ArtifactRef,
   type AuditFinding,

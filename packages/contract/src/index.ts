@@ -54,6 +54,7 @@ export type {
 } from './tool.ts'
 export { contractVersion } from './version.ts'
 export type {
+  ApprovalNote,
   ApprovalView,
   AuditFinding,
   AuditVerdict,

@@ -59,17 +59,55 @@ export interface ApprovalView {
   /** Who makes the call. */
   readonly principal: string
   readonly reason: string
-  /** Without what their keys say is secret; only when one is asked for by id, and absent when they are too long. */
+  /**
+   * Exactly what will run, but for known secrets and members that the tool declares as secret, which `hidden` lists; only
+   * when one is asked for by id. Long texts are shown in part unless all is asked for, and `truncated` lists them.
+   */
   readonly args?: Json
+  /** Of the arguments as JSON in UTF-8. */
   readonly argsBytes: number
+  /** Of the same JSON. */
+  readonly argsSha256?: string
+  /** JSON Pointers to what is hidden in the arguments; the text there says how long it is and has a digest. */
+  readonly hidden?: readonly string[]
+  /** JSON Pointers to texts that are shown in part; the empty one stands for all arguments. */
+  readonly truncated?: readonly string[]
+  /** What a reader of the arguments could miss. */
+  readonly notes?: readonly ApprovalNote[]
   /** Hash of the tool, its definition, the arguments and the caller: a decision is about these and nothing else. */
   readonly fingerprint: string
   /** Roles that may decide, besides those who hold `gantry:approve`. */
   readonly approvers: readonly string[]
   readonly askedAt: string
   readonly expiresAt: string
-  readonly decided?: { readonly by: string; readonly at: string; readonly why?: string }
+  readonly decided?: {
+    readonly by: string
+    readonly at: string
+    readonly why?: string
+    /** Of a decision on a call of one's own: by which right. */
+    readonly as?: 'owner'
+  }
 }
+
+/** What a reader of arguments could miss: where a URL leads, and characters that do not show. */
+export type ApprovalNote =
+  | {
+      readonly kind: 'url'
+      /** JSON Pointer. */
+      readonly path: string
+      /** The host that is dialled. */
+      readonly host: string
+      /** The URL as it is dialled. */
+      readonly url: string
+      /** Name and password in it. */
+      readonly userinfo?: string
+    }
+  | {
+      readonly kind: 'invisible'
+      readonly path: string
+      /** Each with its code point and how often it is there: `U+202E ×2`. */
+      readonly characters: readonly string[]
+    }
 
 /** What could not be done and waits for a person. */
 export interface DeadLetter {

@@ -59,6 +59,11 @@ export interface ExecutorOptions {
   readonly embedder?: Embedder
   /** Takes note of calls, their stages and their sandboxes; without one nothing is noted. */
   readonly tracer?: Tracer | undefined
+  /**
+   * Key of the digests that stand for hidden parts of arguments in approvals and in the audit log. Executors with the same
+   * key give the same digest for the same text; at least 32 characters, random for each executor when absent.
+   */
+  readonly redactionKey?: string
   /** Whether `format` in a schema is checked or only noted; noted by default, as JSON Schema 2020-12 says. */
   readonly format?: 'annotate' | 'assert'
   /** Source of randomness for retry delays. */
@@ -147,6 +152,10 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
   catalog: { fits: (value) => isObject(value) && isFunction(value.find), words: 'a catalog' },
   embedder: { fits: (value) => isObject(value) && isFunction(value.embed), words: 'an embedder with id and embed' },
   tracer: { fits: (value) => isObject(value) && isFunction(value.start), words: 'a tracer with start' },
+  redactionKey: {
+    fits: (value) => isText(value) && (value as string).length >= 32,
+    words: 'a text of at least 32 characters',
+  },
   format: { fits: (value) => value === 'annotate' || value === 'assert', words: "'annotate' or 'assert'" },
   random: { fits: isFunction, words: 'a function' },
 }

@@ -25,6 +25,7 @@ import {
 } from './executor-options.ts'
 import { asEgress, asPolicy, asSecrets, closed, lazyKnowledge, policyPorts, taken } from './executor-parts.ts'
 import { withHidden } from './hidden-tool.ts'
+import { createRedactionMark } from './json/redaction-mark.ts'
 import { knowledgeBackend } from './knowledge/knowledge-backend.ts'
 import { memoryPins } from './pins/memory.ts'
 import { systemClock } from './pipeline/clock.ts'
@@ -90,6 +91,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     keepsFiles: options.artifacts !== undefined,
     secrets: asSecrets(options.secrets),
     held,
+    mark: createRedactionMark(options.redactionKey),
     slots: createSlots(),
     events,
     tracer: options.tracer,

@@ -130,7 +130,8 @@ export { canonicalJson } from './json/canonical.ts'
 export { copyJson } from './json/copy.ts'
 export { JsonError, type JsonLimits } from './json/limits.ts'
 export { parseJson } from './json/parse.ts'
-export { createRedactor, isSecretKey, type Redactor, redacted } from './json/redact.ts'
+export { createRedactor, isSecretKey, type Redactor } from './json/redact.ts'
+export { createRedactionMark, type RedactionMark } from './json/redaction-mark.ts'
 export type {
   Added,
   AddedDocument,

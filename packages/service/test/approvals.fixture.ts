@@ -29,7 +29,7 @@ export function ledgerOf(description = 'A tool of a test.'): Ledger {
     })
   const tools = [
     tool('plain'),
-    tool('pay', { approval: 'always' }),
+    tool('pay', { approval: 'always', inputSchema: { type: 'object', properties: { password: {} } } }),
     tool('read', { approval: 'always', effect: 'read', cache: { ttlMs: 60_000, scope: 'tenant' } }),
     tool('slotted', { approval: 'always', concurrency: 1 }),
   ]

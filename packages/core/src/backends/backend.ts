@@ -107,7 +107,7 @@ export interface BackendContext extends ToolContext {
   readonly keepsFiles: boolean
   /** Lists a file among the effects of the result that an earlier attempt of this call attached. */
   attachedBefore(artifact: ArtifactRef): void
-  /** Says what is known of the run besides its output, once, before the output is returned. */
+  /** Says what is known of the run besides its output, before the output is returned; later facts replace earlier ones. */
   measured(facts: Measured): void
 }
 
@@ -187,6 +187,8 @@ export interface Backend {
   readonly name: string
   /** What of the demands on a call this backend holds it to; one with another demand is refused, never run without it. */
   readonly enforces?: readonly Demand[]
+  /** It runs programs or commands, so each of its calls is on record with its arguments and where it ran. */
+  readonly runsPrograms?: boolean
   /** Its tools are described by somebody else, so their definitions are pinned and a change is quarantined. */
   readonly pinned?: boolean
   /** Nothing of a call goes on once it ended well, so its signal is spared the abort that tells others of the end. */

@@ -48,7 +48,7 @@ function collected() {
       const generator = backend.call(call, { ...given, measured: (facts) => void said.push(facts) }) as AsyncGenerator
       let step = await generator.next()
       while (step.done !== true) step = await generator.next()
-      const failure = said[0]?.failure
+      const failure = said.find((facts) => facts.failure !== undefined)?.failure
       if (failure !== undefined) throw failure
       return step.value
     },

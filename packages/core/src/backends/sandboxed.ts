@@ -32,6 +32,7 @@ export function sandboxedBackend(runtimes: RuntimesSource): Backend {
   return {
     kind: 'sandboxed',
     name: 'sandboxed',
+    runsPrograms: true,
     enforces: ['profile', 'runtime', 'egress', 'floor'],
     attach(host) {
       egress = host.egress
@@ -56,8 +57,9 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
   const request = context.floor === undefined ? asked : { ...asked, least: context.floor }
   const feed = createFeed(context)
   const traced = tracedRequest(request, context)
+  const onRuntime: NonNullable<SandboxRequest['onRuntime']> = (runtime) => context.measured({ runtime })
   const work = ready
-    .run({ ...traced, onOutput: feed.output, onMessage: feed.message }, context.signal)
+    .run({ ...traced, onOutput: feed.output, onMessage: feed.message, onRuntime }, context.signal)
     .finally(feed.end)
   const { signal } = context
   const tellPartial = (): void => context.measured({ partial: feed.written() })

@@ -38,6 +38,7 @@ export function programBackend(runtimes: RuntimesSource, ceilings?: ProgramLimit
   return {
     kind: 'program',
     name: 'program',
+    runsPrograms: true,
     enforces: ['floor'],
     call: (call, context) => run(call, context, runtimes, turns, ceilings),
   }
@@ -149,14 +150,16 @@ function requestOf(
   limits: SetLimits,
   { gateway }: Dialogue,
   feed: Feed,
-  { floor, program: journal }: BackendContext,
+  context: BackendContext,
 ): SandboxRequest {
+  const { floor, program: journal } = context
   return {
     program: { kind: 'code', language, code },
     gateway,
     runtime,
     limits: sandboxLimits(limits),
     onOutput: feed.output,
+    onRuntime: (ran) => context.measured({ runtime: ran }),
     ...(floor === undefined ? {} : { least: floor }),
     ...(journal === undefined ? {} : { deterministic: { seed: journal.seed, nowMs: journal.startedMs } }),
   }

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { createRedactor, isSecretKey, redacted } from './redact.ts'
+import { createRedactionMark } from './redaction-mark.ts'
 
 const secret = 's3cr3t-V4lue/with+signs'
 const bySecret = createRedactor({ values: [secret] })
@@ -145,7 +147,7 @@ test('a secret split over any pieces of a text never shows, and nothing else is 
 })
 
 test('members whose key sounds like a secret are blanked at any depth', () => {
-  const shown = createRedactor().value({
+  const shown = createRedactor({ mark: redacted }).value({
     user: 'alice',
     list: [{ apiKey: 'k', nested: { AUTH_TOKEN: 't', 'private-key': 'p', password: { inner: 1 } } }],
   })
@@ -154,6 +156,28 @@ test('members whose key sounds like a secret are blanked at any depth', () => {
     list: [{ apiKey: redacted, nested: { AUTH_TOKEN: redacted, 'private-key': redacted, password: redacted } }],
   }
   assert.deepEqual(shown, expected)
+})
+
+test('what is hidden says how long it is, and has a digest by which it is known again and cannot be tried out', () => {
+  const { value } = createRedactor({ values: ['ghpZ9xk3'], mark: createRedactionMark('a key') })
+  const mark = (bytes: number): RegExp => new RegExp(`^\\[redacted ${bytes} bytes hmac-sha256:[0-9a-f]{32}\\]$`)
+  const shown = value({ password: 'hünter2', pin: [1, 2], token: 'ghpZ9xk3', plain: 'ghpZ9xk3' }) as {
+    [key: string]: string
+  }
+  assert.match(shown.password ?? '', mark(8))
+  assert.match(shown.pin ?? '', mark(5))
+  assert.match(shown.plain ?? '', mark(8))
+  assert.deepEqual(value({ secret: 'hünter2' }), { secret: shown.password }, 'the same text has the same mark')
+  assert.notEqual(shown.token, shown.plain, 'who chooses what is hidden by its key learns nothing of a known secret')
+  const digest = hash('sha256', 'hünter2').slice(0, 32)
+  assert.ok(!(shown.password ?? '').includes(digest))
+  assert.notDeepEqual(createRedactor().value({ password: 'hünter2' }), { password: shown.password })
+  const url = value('pg://u:pre-ghpZ9xk3-post@h') as string
+  assert.match(
+    url,
+    /^pg:\/\/u:\[redacted 17 bytes hmac-sha256:\w{32}\]@h$/,
+    'a secret within a password leaves no rest',
+  )
 })
 
 test('ordinary keys are left alone', () => {

@@ -3,8 +3,9 @@ import type { Json } from '@gantry/contract'
 import { joinEntities } from './entities.ts'
 import { joinLines } from './line-breaks.ts'
 import { openEndOf } from './open-end.ts'
+import { createRedactionMark, type RedactionMark } from './redaction-mark.ts'
 import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
-import { withoutUrlPasswords } from './url-passwords.ts'
+import { urlPasswords } from './url-passwords.ts'
 
 export { shortestSecret } from './secret-forms.ts'
 
@@ -46,8 +47,11 @@ export interface RedactorOptions {
   readonly values?: readonly string[]
   /** In values, blanks members by the sound of their key, and passwords in URLs; on unless false. */
   readonly keys?: boolean
-  /** What stands in the place of a secret; `[redacted]` when absent. It must hold none itself. */
-  readonly mark?: string
+  /**
+   * What stands in the place of a secret; it must hold none itself. When absent, `[redacted]` for a known value, and for
+   * what is hidden by its shape its length and a digest under a key of this redactor.
+   */
+  readonly mark?: string | RedactionMark
 }
 
 const secretWords = new Set([
@@ -72,7 +76,7 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   const forms = formsOf(options.values ?? [])
   const some = forms.plain.length > 0
   const byKey = options.keys !== false
-  const { mark = redacted } = options
+  const mark = markOf(options.mark)
 
   const find = (from: string): Span[] => (some ? findForms(forms, from) : [])
   const text = (from: string): string => blank(from, find(from), mark).shown
@@ -81,11 +85,13 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   const bytes = (from: Uint8Array): Uint8Array => {
     const readings = inBytes === undefined ? byteReadings(options.values ?? []) : []
     inBytes ??=
-      readings.length === 0 ? text : createRedactor({ values: [...(options.values ?? []), ...readings], mark }).text
+      readings.length === 0
+        ? text
+        : createRedactor({ values: [...(options.values ?? []), ...readings], mark, keys: false }).text
     const encoding = isUtf8(from) ? 'utf8' : 'latin1'
     return Buffer.from(inBytes(Buffer.from(from).toString(encoding)), encoding)
   }
-  const shown = byKey ? (from: string): string => withoutUrlPasswords(text(from), mark) : text
+  const shown = byKey ? (from: string): string => blank(from, [...find(from), ...urlPasswords(from)], mark).shown : text
   const value = (from: Json): Json => {
     if (typeof from === 'string') return shown(from)
     if (Array.isArray(from)) return from.map(value)
@@ -93,7 +99,7 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     const target: { [key: string]: Json } = {}
     for (const [key, member] of Object.entries(from)) {
       const hidden = byKey && isSecretKey(key) && member !== null
-      define(target, shown(key), hidden ? redacted : value(member))
+      define(target, shown(key), hidden ? mark(textOf(member), 'shape') : value(member))
     }
     return target
   }
@@ -121,8 +127,15 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   return { text, bytes, value, pieces, settled, cut, reach }
 }
 
-/** A place of a secret. */
-type Span = readonly [start: number, end: number]
+function markOf(given: RedactorOptions['mark']): RedactionMark {
+  if (typeof given === 'function') return given
+  if (given !== undefined) return () => given
+  const ofShape = createRedactionMark()
+  return (hidden, by) => (by === 'value' ? redacted : ofShape(hidden, by))
+}
+
+/** A place of a secret, known by its value unless it says `shape`. */
+type Span = readonly [start: number, end: number, by?: 'shape']
 
 /** Looks at a text as it is, and as a page shows it: with characters for its entities. */
 function findForms(forms: SecretForms, text: string): Span[] {
@@ -185,22 +198,38 @@ function beforeSpans(spans: readonly Span[], place: number): number {
 function blank(
   text: string,
   spans: readonly Span[],
-  mark: string,
+  mark: RedactionMark,
   from = 0,
   to = text.length,
 ): { readonly shown: string; readonly done: number } {
+  if (spans.length === 0) return { shown: text.slice(from, to), done: from }
+  const sorted = spans.toSorted((a, b) => a[0] - b[0])
   let shown = ''
   let done = from
-  for (const [start, end] of spans.toSorted((a, b) => a[0] - b[0])) {
+  for (let next = 0; next < sorted.length; ) {
+    const [start, first, by] = sorted[next] as Span
     if (start >= to) break
-    if (start >= done) shown += `${text.slice(done, start)}${mark}`
+    let end = first
+    let value = by === undefined
+    for (next += 1; ; next += 1) {
+      const over = sorted[next]
+      if (over === undefined || over[0] >= end) break
+      end = Math.max(end, over[1])
+      value ||= over[2] === undefined
+    }
+    if (start >= done) shown += `${text.slice(done, start)}${mark(text.slice(start, end), value ? 'value' : 'shape')}`
     done = Math.max(done, end)
   }
-  return { shown: shown + text.slice(done, to), done }
+  return { shown: done >= to ? shown : shown + text.slice(done, to), done }
+}
+
+/** What is hidden of a member, as its mark measures it: a text as it is, all else as JSON. */
+function textOf(member: Json): string {
+  return typeof member === 'string' ? member : JSON.stringify(member)
 }
 
 /** Assigns without ever reaching a prototype. */
-function define(target: { [key: string]: Json }, key: string, value: Json): void {
+export function define(target: { [key: string]: Json }, key: string, value: Json): void {
   if (key === '__proto__') Object.defineProperty(target, key, { value, enumerable: true, configurable: true })
   else target[key] = value
 }

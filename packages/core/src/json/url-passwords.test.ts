@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createRedactor, isSecretKey, redacted } from './redact.ts'
-import { withoutUrlPasswords } from './url-passwords.ts'
+
+const { value: withoutUrlPasswords } = createRedactor({ mark: redacted })
 
 test('the password of a URL is blanked whatever its scheme, and the rest of it stays', () => {
   const shown: { readonly [text: string]: string } = {
@@ -12,6 +13,10 @@ test('the password of a URL is blanked whatever its scheme, and the rest of it s
     'HTTPS://u:p%40w@[::1]:8443/': `HTTPS://u:${redacted}@[::1]:8443/`,
     'from http://a:1@x to "ftp://b:2@y".': `from http://a:${redacted}@x to "ftp://b:${redacted}@y".`,
     'postgres://u:[redacted]@h': `postgres://u:${redacted}@h`,
+    // Dialled as evil.example: in these schemes a backslash ends the host.
+    'https://x:1@evil.example\\@good.example/': `https://x:${redacted}@evil.example\\@good.example/`,
+    'wss://x:1@evil.example\\@good.example': `wss://x:${redacted}@evil.example\\@good.example`,
+    'postgres://u:p\\w@h': `postgres://u:${redacted}@h`,
   }
   for (const [text, expected] of Object.entries(shown)) assert.equal(withoutUrlPasswords(text), expected)
 })
@@ -42,7 +47,7 @@ test('texts made to be slow are searched in one go', () => {
 test('passwords in URLs are blanked where members are blanked by their key, at any depth and in keys', () => {
   const from = { url: 'postgres://u:pw@h', list: [{ 'redis://:pw@h': 'x' }] }
   const to = { url: `postgres://u:${redacted}@h`, list: [{ [`redis://:${redacted}@h`]: 'x' }] }
-  assert.deepEqual(createRedactor().value(from), to)
+  assert.deepEqual(createRedactor({ mark: redacted }).value(from), to)
   assert.deepEqual(createRedactor({ keys: false }).value(from), from)
 })
 

@@ -22,6 +22,8 @@ export function attempt(
 ): unknown {
   run.attempts += 1
   run.begun = true
+  // What an earlier attempt measured says nothing of this one.
+  run.measured = undefined
   const span = run.trace?.attempt(target.backend, run.attempts)
   const context = new CallContext(run, run.attempts, secrets, span)
   if (span === undefined) return callBackend(run, tool, target, args, context, hold)

@@ -3,6 +3,7 @@ import type { Approval, ApprovalRequest, Decision, PolicyRequest } from '../poli
 import { knownDecision } from '../policies/strictest.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
+import { shownArguments } from './shown-arguments.ts'
 
 /** Lets a call pass only when the identity holds the tool's permissions, the policy allows it, and whoever must approve has. */
 export function authorize(run: Run, tool: PreparedTool, args: JsonObject): void | Promise<void> {
@@ -83,7 +84,8 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
     approver.pends === true
       ? new ToolError('POLICY_UNAVAILABLE', `No answer on ${request.id}: the approver is too slow.`)
       : new ToolError('APPROVAL_REQUIRED', `Nobody approved ${request.id} within ${withinMs} ms.`)
-  const call = { callId: run.request.callId, digest: run.tool?.entry.digest ?? '' }
+  const { args: shown, hidden } = shownArguments(request.tool, request.args, run.concealed(), run.ports.mark)
+  const call = { callId: run.request.callId, digest: run.tool?.entry.digest ?? '', shown, hidden }
   const asking = async (): Promise<Approval> => approver.approve({ ...request, ...call, ...need, withinMs }, run)
   const patienceMs = approver.pends === true ? limits.maxTimeoutMs : withinMs
   const answer = await run.aside(asking(), patienceMs, late).catch((error: unknown) => {
@@ -99,6 +101,7 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
     throw new ToolError('DENIED', `${request.id} was not approved: ${answer?.reason ?? 'no reason was given'}`)
   }
   run.approvedBy = answer.by ?? 'unnamed'
+  run.approvedSelf = answer.self
 }
 
 /** What a tool asks for and the identity does not hold. */

@@ -70,7 +70,7 @@ export class CallContext implements BackendContext {
 
   get measured(): BackendContext['measured'] {
     return (facts) => {
-      if (!this.#run.ended) this.#run.measured = facts
+      if (!this.#run.ended) this.#run.measured = { ...this.#run.measured, ...facts }
     }
   }
 

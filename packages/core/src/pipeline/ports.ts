@@ -6,6 +6,7 @@ import type { ProgramJournal } from '../backends/program-journal.ts'
 import type { WriteBack } from '../backends/write-back.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
+import type { RedactionMark } from '../json/redaction-mark.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
 import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
@@ -83,6 +84,8 @@ export interface Ports {
   readonly keepsFiles: boolean
   readonly secrets: SecretSource
   readonly held: HeldSecrets
+  /** What stands for hidden parts of arguments, in approvals and in the audit log. */
+  readonly mark: RedactionMark
   readonly slots: Slots
   readonly events: Events
   /** Absent, nothing is traced. */

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import { test } from 'node:test'
+import { memoryArtifacts } from '../artifacts/memory.ts'
 import { memoryAudit } from '../audits/memory.ts'
 import { createExecutor } from '../executor.ts'
-import { alice, runIt, tool } from './pipeline.fixture.ts'
+import { builtinTools } from '../tools/builtin.ts'
+import { defineTool } from '../tools/tool.ts'
+import { alice, anything, runIt, tool } from './pipeline.fixture.ts'
 
 test('every call leaves its outcome on record, and every started tool its intent before', async () => {
   const audit = memoryAudit()
@@ -31,8 +35,81 @@ test('arguments of privileged calls are recorded without secrets', async () => {
     { audit },
   )
   const [start] = audit.records()
-  const args = { user: 'a', login: { apiKey: '[redacted]', otp: '[redacted]' }, from: ['postgres://u:[redacted]@h/d'] }
-  assert.deepEqual(start?.phase === 'start' && start.args, args)
+  const shown = JSON.stringify(start?.phase === 'start' && start.args)
+  const plain = shown.replaceAll(/\[redacted (\d+) bytes hmac-sha256:[0-9a-f]{32}\]/g, '<$1>')
+  assert.deepEqual(JSON.parse(plain), {
+    user: 'a',
+    login: { apiKey: '<1>', otp: '<1>' },
+    from: ['postgres://u:<2>@h/d'],
+  })
+})
+
+test('a call that runs a program is on record with its arguments and its runtime, whatever rights it needs', async () => {
+  const files = { 'auth.py': 'print(1)', 'see.txt': 'see://a:payload@' }
+  const calls = [
+    ['shell:run', { argv: ['true', 'see://a:payload@'], files }, 'sandboxed', 'namespaces'],
+    ['shell:run', { script: 'echo see://a:payload@', profile: 'open', runtime: 'unsafe_host' }, 'sandboxed', 'none'],
+    [
+      'code:run',
+      { language: 'javascript', code: 'return "see://a:payload@"', files, profile: 'wasm' },
+      'sandboxed',
+      'wasm',
+    ],
+    ['code:session', { action: 'open', language: 'javascript', profile: 'wasm' }, 'session', 'wasm'],
+    ['code:program', { code: 'return "see://a:payload@"' }, 'program', 'wasm'],
+    ['test:sandboxed', { text: 'see://a:payload@' }, 'sandboxed', 'namespaces'],
+  ] as const
+  const audit = memoryAudit()
+  const sandboxed = defineTool({
+    ...{ namespace: 'test', name: 'sandboxed', description: 'It.', inputSchema: anything },
+    backends: [{ kind: 'sandboxed', script: 'cat' }],
+  })
+  const gantry = createExecutor({
+    ...{ audit, tools: [...builtinTools(), sandboxed] },
+    runtimes: { profiles: { open: { floor: 'none', unsafeHost: true } } },
+  })
+  for (const [id, args, backend, isolation] of calls) {
+    const before = audit.records().length
+    const { status, error } = await gantry.run(id, args)
+    assert.equal(status, 'ok', `${id} ${error?.message}`)
+    const [start, end] = audit.records().slice(before)
+    assert.ok(start?.phase === 'start' && end?.phase === 'end')
+    assert.deepEqual(start.args, args, 'exactly as they run')
+    assert.match(start.digest ?? '', /^[0-9a-f]{64}$/)
+    assert.equal(start.confinement?.backend, backend)
+    assert.equal(end.runtime?.isolation, isolation, id)
+  }
+  await gantry.close()
+})
+
+test('a program that is stopped leaves its runtime on record too', async () => {
+  const audit = memoryAudit()
+  const gantry = createExecutor({ audit, tools: builtinTools() })
+  const args = { language: 'javascript', code: 'for (;;) {}', profile: 'wasm' }
+  // The first program finds out what runs here, which takes a while of its own.
+  assert.equal((await gantry.run('code:run', { ...args, code: 'return 1' })).status, 'ok')
+  const result = await gantry.run('code:run', args, { timeoutMs: 300 })
+  const end = audit.records().at(-1)
+  assert.equal(result.status, 'timeout')
+  assert.deepEqual(end?.phase === 'end' && end.runtime, { kind: 'wasm', isolation: 'wasm' })
+  await gantry.close()
+})
+
+test('large arguments are on record as a file of the call with their length and digest', async () => {
+  const audit = memoryAudit()
+  const artifacts = memoryArtifacts()
+  const gantry = createExecutor({ audit, artifacts, tools: builtinTools() })
+  const args = { language: 'javascript', code: `return ${JSON.stringify('x'.repeat(100_000))}.length`, profile: 'wasm' }
+  assert.equal((await gantry.run('code:run', args)).status, 'ok')
+  const [start] = audit.records()
+  assert.ok(start?.phase === 'start' && start.argsFile !== undefined)
+  assert.equal(start.args, undefined)
+  const { artifact, bytes, sha256 } = start.argsFile
+  const identity = { principal: 'local', tenant: 'local', permissions: ['*'] }
+  const { content } = await artifacts.read(artifact, identity, { start: 0, end: bytes }, AbortSignal.timeout(5_000))
+  assert.equal(hash('sha256', content), sha256)
+  assert.deepEqual(JSON.parse(Buffer.from(content).toString()), args)
+  await gantry.close()
 })
 
 test('nothing runs off the record: an audit that fails refuses the call', async () => {

@@ -1,8 +1,10 @@
-import { type JsonObject, type Result, ToolError, type Warning } from '@gantry/contract'
+import { type JsonObject, type Result, type Tool, ToolError, type Warning } from '@gantry/contract'
 import type { AuditEnd, AuditStart } from '../audits/audit.ts'
 import { createRedactor } from '../json/redact.ts'
+import { sha256 } from '../json/sha256.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
+import { shownArguments } from './shown-arguments.ts'
 
 /** Puts the intent on record before the tool starts; nothing runs off the record. */
 export function recordStart(run: Run, tool: PreparedTool, args: JsonObject): Promise<void> | undefined {
@@ -20,11 +22,21 @@ export function recordStart(run: Run, tool: PreparedTool, args: JsonObject): Pro
     tenant: request.identity.tenant,
   }
   try {
-    const written = ports.audit.write(isPrivileged(run, tool) ? withArgs(run, record, args) : record)
+    const written = writeStart(run, tool, record, args)
     return written?.catch((error: unknown) => Promise.reject(unavailable(error)))
   } catch (error) {
     throw unavailable(error)
   }
+}
+
+function writeStart(run: Run, tool: PreparedTool, record: AuditStart, args: JsonObject): Promise<void> | undefined {
+  const { audit } = run.ports
+  const program = runsPrograms(run, tool)
+  if (!program && !isPrivileged(run, tool)) return audit.write(record) ?? undefined
+  const intent = intentOf(run, tool, record, program)
+  const recorded = recordedArgs(run, tool, args, program)
+  if (recorded instanceof Promise) return recorded.then((facts) => audit.write({ ...intent, ...facts }))
+  return audit.write({ ...intent, ...recorded }) ?? undefined
 }
 
 function unavailable(error: unknown): ToolError {
@@ -36,13 +48,67 @@ function isPrivileged(run: Run, { entry: { tool } }: PreparedTool): boolean {
   return (tool.permissions?.length ?? 0) > 0 || tool.approval === 'always' || run.approvedBy !== undefined
 }
 
-/** Privileged calls are recorded with the exact definition and their arguments, without what their keys say is secret. */
-function withArgs(run: Run, record: AuditStart, args: JsonObject): AuditStart {
-  const digest = run.tool?.entry.digest ?? ''
-  const byKey = createRedactor().value(args)
-  const shown: AuditStart = { ...record, digest, args: run.redactor?.value(byKey) ?? byKey }
-  return run.approvedBy === undefined ? shown : { ...shown, approvedBy: run.approvedBy }
+/** A call that runs a program is recorded with it, whatever rights it needs; another backend of the tool may run one too. */
+function runsPrograms({ backend, ports }: Run, { entry: { tool } }: PreparedTool): boolean {
+  if (backend?.runsPrograms === true) return true
+  return (
+    tool.backends.length > 1 && tool.backends.some((binding) => ports.registry.find(binding)?.runsPrograms === true)
+  )
 }
+
+/** The record with the exact definition, who approved the call, and how a program is to be confined. */
+function intentOf(run: Run, { entry }: PreparedTool, record: AuditStart, program: boolean): AuditStart {
+  return {
+    ...record,
+    digest: entry.digest,
+    ...(run.approvedBy === undefined ? {} : { approvedBy: run.approvedBy }),
+    ...(run.approvedSelf === undefined ? {} : { approvedSelf: run.approvedSelf }),
+    ...(program ? { confinement: confinementOf(run, entry.tool) } : {}),
+  }
+}
+
+/** What the definition and the policy demand; what the call itself asks for is among its arguments. */
+function confinementOf({ backend, floor }: Run, { profile, runtime }: Tool): NonNullable<AuditStart['confinement']> {
+  return {
+    backend: backend?.kind ?? '',
+    ...(profile === undefined ? {} : { profile }),
+    ...(runtime === undefined ? {} : { runtime }),
+    ...(floor === undefined ? {} : { floor }),
+  }
+}
+
+/** Bytes of JSON; longer arguments are kept as a file where there is a place for files. */
+const longestArgs = 65_536
+
+type RecordedArgs = Pick<AuditStart, 'args' | 'argsFile' | 'hidden'>
+
+/**
+ * The arguments on record. Those of a program are recorded as an approver sees them, so that no caller can hide code by
+ * giving it the shape of a secret; of others also what only looks like one is hidden, with its length and digest.
+ */
+function recordedArgs(
+  run: Run,
+  { entry: { tool } }: PreparedTool,
+  args: JsonObject,
+  program: boolean,
+): RecordedArgs | Promise<RecordedArgs> {
+  const { mark, keepsFiles, artifacts } = run.ports
+  const values = run.concealed()
+  const shown = program
+    ? shownArguments(tool, args, values, mark)
+    : { args: createRedactor({ values, mark }).value(args), hidden: [] }
+  const hidden = shown.hidden.length === 0 ? {} : { hidden: shown.hidden.slice(0, mostHidden) }
+  const content = keepsFiles ? Buffer.from(JSON.stringify(shown.args)) : undefined
+  if (content === undefined || content.length <= longestArgs) return { args: shown.args, ...hidden }
+  const file = { name: 'arguments.json', mimeType: 'application/json', content }
+  const { identity, callId } = run.request
+  // What holds the arguments of a call has the fence 0, and stays as long as the call.
+  const kept = artifacts.put(file, { identity, callId, fence: 0 }, run.signal)
+  const facts = { bytes: content.length, sha256: sha256(content) }
+  return kept.then(({ id }) => ({ argsFile: { artifact: id, ...facts }, ...hidden }))
+}
+
+const mostHidden = 100
 
 /** Puts the outcome on record before the caller has it; a record that fails becomes a warning on the result. */
 export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
@@ -57,6 +123,7 @@ export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
     status: result.status,
     attempts: result.attempts,
     durationMs: result.durationMs,
+    ...(result.runtime === undefined ? {} : { runtime: result.runtime }),
   }
   try {
     const written = ports.audit.write(result.error === undefined ? record : { ...record, ...failureOf(result) })

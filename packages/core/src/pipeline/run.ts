@@ -29,6 +29,8 @@ export class Run implements Waiter, Onlooker {
   /** What the backend said of the run besides its output. */
   measured: Measured | undefined
   approvedBy: string | undefined
+  /** By which right the caller approved its own call. */
+  approvedSelf: 'owner' | undefined
   /** The least isolation that the policy demands of a program. */
   floor: Isolation | undefined
   /** Where its stages are noted, when somebody traces. */
@@ -84,6 +86,16 @@ export class Run implements Waiter, Onlooker {
       this.#redactor = createRedactor({ values: [...this.#secrets, ...(held ?? none)], keys: false })
     }
     return this.#redactor
+  }
+
+  /** The secrets that are known now: those of this call, and those of the connections of all backends of its tool. */
+  concealed(): readonly string[] {
+    const { registry, held } = this.ports
+    const ofBackends = this.tool?.entry.tool.backends.flatMap((binding) => {
+      const backend = registry.find(binding)
+      return backend === undefined ? [] : (held.of(backend) ?? [])
+    })
+    return [...new Set([...this.#secrets, ...(ofBackends ?? [])])]
   }
 
   /** Keeps these values out of everything that leaves from here on. */

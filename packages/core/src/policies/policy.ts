@@ -58,6 +58,8 @@ export interface Policy {
 export interface Approval {
   readonly approved: boolean
   readonly by?: string
+  /** It was the caller itself that approved, and by which right. */
+  readonly self?: 'owner'
   readonly reason?: string
   /** Nobody has answered yet: the call ends with APPROVAL_REQUIRED, and whoever keeps calls makes it again later. */
   readonly pending?: { readonly id: string; readonly expiresMs: number }
@@ -75,6 +77,10 @@ export interface ApprovalRequest extends PolicyRequest {
   readonly approvers?: readonly string[]
   /** For how long an answer is waited for. */
   readonly withinMs: number
+  /** The arguments as the person sees them: exact but for known secrets and members that the tool declares as secret. */
+  readonly shown: JsonObject
+  /** JSON Pointers to what is hidden in `shown`. */
+  readonly hidden: readonly string[]
 }
 
 /** Asks a person. Without one, calls that need approval end with APPROVAL_REQUIRED. Same contract as Policy. */

@@ -30,6 +30,8 @@ export interface Confinement {
 export interface SandboxRequest extends SandboxJob, Confinement {
   /** Below it the start of the sandbox and the run in it are noted; whoever began it ends it. */
   readonly span?: Span
+  /** Hears which runtime was chosen, before it starts anything. */
+  readonly onRuntime?: (runtime: { readonly kind: string; readonly isolation: Isolation }) => void
 }
 
 /** What a request comes to. */

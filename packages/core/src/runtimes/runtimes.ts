@@ -107,9 +107,22 @@ export function createRuntimes(options: RuntimesOptions): Runtimes {
     }
   }
   const runOnce = async (request: SandboxRequest, signal: AbortSignal): Promise<RunAnswer> => {
-    const { profile, runtime: named, floor, least, limits, network, dial, deterministic, span, ...job } = request
+    const {
+      profile,
+      runtime: named,
+      floor,
+      least,
+      limits,
+      network,
+      dial,
+      deterministic,
+      span,
+      onRuntime,
+      ...job
+    } = request
     const plan = planOf(job.program, request, settings)
     const runtime = await choose(plan, signal)
+    onRuntime?.({ kind: runtime.kind, isolation: runtime.isolation })
     const attempt = async (count: number): Promise<Outcome> => {
       // What waited may have died unseen, so a second attempt does not rely on it.
       const sandbox = await traced(span?.child('sandbox.start', { facts: { 'gantry.attempt': count } }), () =>

@@ -87,6 +87,7 @@ export const options = {
   },
   tool: { kind: 'text', value: 'ID', summary: 'Only calls of this tool.' },
   all: { kind: 'flag', summary: 'Decided ones too.' },
+  full: { kind: 'flag', summary: 'Show long texts whole.' },
   reason: { kind: 'text', value: 'TEXT', summary: 'Why; the caller is told, and it is audited.' },
   follow: { kind: 'flag', short: 'f', summary: 'Show what it reports until it ends, then its outcome.' },
   principal: { kind: 'text', value: 'NAME', summary: 'Who calls.' },

@@ -113,8 +113,11 @@ export const serviceCommands = {
     summary: 'Show one call that waits for a person, with its arguments.',
     notes: [needsService],
     operands: [{ name: 'id' }],
-    options: asking,
-    examples: [{ line: 'gantry approvals show $ID', what: 'prints what is asked' }],
+    options: ['full', ...asking],
+    examples: [
+      { line: 'gantry approvals show $ID', what: 'prints what is asked' },
+      { line: 'gantry approvals show $ID --full', what: 'prints long arguments whole' },
+    ],
   },
   'approvals approve': {
     summary: 'Let a call go on that waits for a person.',

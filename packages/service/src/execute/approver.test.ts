@@ -16,13 +16,13 @@ test('nobody is asked about a call before the store has it, or when it never wil
     asked.push(callId)
     return { kind: 'open', id: 'ap', expiresMs: 1 } as const
   }
-  const approving = createApprover({ ask }, () => entering.promise).approve(request, waiting)
+  const approving = createApprover({ ask }, { key: 'k', entering: () => entering.promise }).approve(request, waiting)
   await new Promise((resolve) => setImmediate(resolve))
   assert.deepEqual(asked, [])
   entering.resolve()
   assert.deepEqual(await approving, { approved: false, pending: { id: 'ap', expiresMs: 1 } })
   assert.deepEqual(asked, ['c-1'])
-  const never = createApprover({ ask }, () => Promise.reject(new Error('away')))
+  const never = createApprover({ ask }, { key: 'k', entering: () => Promise.reject(new Error('away')) })
   await assert.rejects(never.approve(request, waiting), /away/)
   assert.deepEqual(asked, ['c-1'])
 })

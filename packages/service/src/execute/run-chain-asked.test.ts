@@ -19,7 +19,7 @@ for (const [engine, open] of Object.entries(engines)) {
     const database = await open(t)
     const approvals = approvalRecords(database)
     const policy = { rules: [{ allow: '*' }, { ask: 'world:pay' }, { ask: 'world:repeatable' }] }
-    const site = new Site(database, { approver: createApprover(approvals), policy })
+    const site = new Site(database, { approver: createApprover(approvals, { key: 'k' }), policy })
     t.after(() => site.executor.close())
     t.beforeEach(() => {
       site.world.runs.length = 0

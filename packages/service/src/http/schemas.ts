@@ -137,9 +137,32 @@ const approval = {
     reason: text,
     args: {
       description:
-        'Without what their keys say is secret; only when one is asked for by id, and absent when they are too long.',
+        'Exactly what will run, but for known secrets and members that the tool declares as secret; only when one is asked for by id.',
     },
-    argsBytes: count,
+    argsBytes: { ...count, description: 'Of the arguments as JSON in UTF-8.' },
+    argsSha256: { ...text, description: 'Of the same JSON.' },
+    hidden: { ...texts, description: 'JSON Pointers to what is hidden in the arguments.' },
+    truncated: {
+      ...texts,
+      description:
+        'JSON Pointers to texts that are shown in part; the empty one stands for all arguments. `full` shows all.',
+    },
+    notes: {
+      type: 'array',
+      description: 'What a reader of the arguments could miss: where a URL leads, and characters that do not show.',
+      items: {
+        type: 'object',
+        properties: {
+          kind: { enum: ['url', 'invisible'] },
+          path: text,
+          host: text,
+          url: text,
+          userinfo: text,
+          characters: texts,
+        },
+        required: ['kind', 'path'],
+      },
+    },
     fingerprint: {
       ...text,
       description: 'Hash of the tool, its definition, the arguments and the caller; a decision is about these alone.',
@@ -147,7 +170,14 @@ const approval = {
     approvers: { ...texts, description: 'Roles that may decide, besides those who hold `gantry:approve`.' },
     askedAt: time,
     expiresAt: time,
-    decided: { type: 'object', properties: { by: text, at: time, why: text }, required: ['by', 'at'] },
+    decided: {
+      type: 'object',
+      properties: {
+        ...{ by: text, at: time, why: text },
+        as: { enum: ['owner'], description: 'Of a decision on a call of one’s own: by which right.' },
+      },
+      required: ['by', 'at'],
+    },
   },
   required: [
     ...(['id', 'state', 'callId', 'tool', 'principal', 'reason', 'argsBytes', 'fingerprint'] as const),

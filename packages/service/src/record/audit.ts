@@ -1,11 +1,12 @@
 import type { Audit, AuditRecord } from '@gantry/core'
 import type { Queries } from '../databases/database.ts'
 import { createBatch } from '../stores/batch.ts'
+import { endDetails } from '../stores/end-details.ts'
 
 /**
  * The pipeline's record in the table `audit`. The start and the end of a call that was claimed are written with the claim
  * and with the outcome, in their transactions; what is left is what only the pipeline knows: the definition and the
- * arguments of privileged calls, and the calls inside a chain, whose ids have a dot in them.
+ * arguments of privileged calls and of those that run a program, and the calls inside a chain, whose ids have a dot.
  */
 export function sqlAudit(queries: Queries, version: () => string): Audit {
   const batch = createBatch<AuditRecord, undefined>(async (records) => {
@@ -28,17 +29,13 @@ function rowOf(record: AuditRecord, config: string) {
   const row = { tenant, principal, call_id: callId, tool, config }
   if (phase === 'end') {
     const { status, code, reason } = record
-    return {
-      ...row,
-      phase,
-      status,
-      code,
-      ...(reason === undefined ? {} : { details: JSON.stringify({ reason: reason.slice(0, longestReason) }) }),
-    }
+    const details = endDetails(record, reason?.slice(0, longestReason))
+    return { ...row, phase, status, code, ...(details === undefined ? {} : { details }) }
   }
-  const { digest, args, approvedBy } = record
+  const { digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement } = record
   if (digest === undefined) return { ...row, phase }
-  return { ...row, phase: 'intent', details: JSON.stringify({ digest, args, approvedBy }) }
+  const details = { digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement }
+  return { ...row, phase: 'intent', details: JSON.stringify(details) }
 }
 
 const insert = `

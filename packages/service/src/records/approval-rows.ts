@@ -1,4 +1,4 @@
-import type { ApprovalView, Json } from '@gantry/contract'
+import type { ApprovalView } from '@gantry/contract'
 import { fitsSql } from './reader.ts'
 
 /** What there is to know of an approval besides its arguments. */
@@ -12,18 +12,21 @@ export type ApprovalRow = {
   reason: string
   approvers: readonly string[]
   args_bytes: number
+  args_sha256: string | null
+  hidden: string
   asked_at: Date
   expires_at: Date
   state: ApprovalView['state']
   decided_by: string | null
   decided_at: Date | null
   decided_why: string | null
+  decided_as: 'owner' | null
   place: string
 }
 
 const columns = `
-  a.id, a.call_id, a.inner_id, a.tool, a.principal, a.fingerprint, a.reason, a.approvers, a.args_bytes, a.asked_at,
-  a.expires_at, a.decided_by, a.decided_at, a.decided_why,
+  a.id, a.call_id, a.inner_id, a.tool, a.principal, a.fingerprint, a.reason, a.approvers, a.args_bytes, a.args_sha256,
+  a.hidden, a.asked_at, a.expires_at, a.decided_by, a.decided_at, a.decided_why, a.decided_as,
   to_char(a.asked_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place,
   case
     when a.decision = 'approve' then 'approved'
@@ -54,12 +57,12 @@ export const listSql = {
 } as const
 
 export const getSql = `
-  select ${columns}, a.args
+  select ${columns}, a.args, a.args_ref
   from approvals a left join queue q on q.call_id = a.call_id
   where a.tenant = $1 and a.id = $2`
 
-export function approvalOf(row: ApprovalRow & { args?: string | null }): ApprovalView {
-  const { decided_by: by, decided_at: at, decided_why: why } = row
+export function approvalOf(row: ApprovalRow): ApprovalView {
+  const { decided_by: by, decided_at: at, decided_why: why, decided_as: as, args_sha256: argsSha256 } = row
   return {
     id: row.id,
     state: row.state,
@@ -68,12 +71,17 @@ export function approvalOf(row: ApprovalRow & { args?: string | null }): Approva
     tool: row.tool,
     principal: row.principal,
     reason: row.reason,
-    ...(row.args == null ? {} : { args: JSON.parse(row.args) as Json }),
     argsBytes: row.args_bytes,
+    ...(argsSha256 === null ? {} : { argsSha256 }),
+    ...(row.hidden === '[]' ? {} : { hidden: JSON.parse(row.hidden) as string[] }),
     fingerprint: row.fingerprint,
     approvers: row.approvers,
     askedAt: row.asked_at.toISOString(),
     expiresAt: row.expires_at.toISOString(),
-    ...(by === null || at === null ? {} : { decided: { by, at: at.toISOString(), ...(why === null ? {} : { why }) } }),
+    ...(by === null || at === null ? {} : { decided: { by, at: at.toISOString(), ...decidedHow(why, as) } }),
   }
+}
+
+function decidedHow(why: string | null, as: 'owner' | null): Pick<NonNullable<ApprovalView['decided']>, 'why' | 'as'> {
+  return { ...(why === null ? {} : { why }), ...(as === null ? {} : { as }) }
 }

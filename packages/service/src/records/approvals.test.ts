@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { Database } from '../databases/database.ts'
 import { type ApprovalRecords, type AskedCall, approvalRecords } from './approvals.ts'
@@ -12,8 +13,8 @@ const eve: Identity = { principal: 'eve', tenant: 'other', permissions: ['*'] }
 
 function question(callId: string, given: Partial<AskedCall> = {}): AskedCall {
   return {
-    ...{ tenant: 'acme', principal: 'alice', callId, innerId: callId, tool: 'math:add:1.0.0', args: { a: 1 } },
-    ...{ fingerprint: 'f', reason: 'It costs.', approvers: [], withinMs: 60_000 },
+    ...{ tenant: 'acme', principal: 'alice', callId, innerId: callId, tool: 'math:add:1.0.0', shown: { a: 1 } },
+    ...{ hidden: [], fingerprint: 'f', reason: 'It costs.', approvers: [], withinMs: 60_000 },
     ...given,
   }
 }
@@ -189,7 +190,7 @@ testOnDatabases({
 
   'nobody decides on a call of their own, whatever they may do': async ({ database }) => {
     const { records, id } = await asked(database)
-    await assert.rejects(records.decide(id, { decision: 'approve' }, alice), refusal('DENIED', /of their own/))
+    await assert.rejects(records.decide(id, { decision: 'approve' }, alice), refusal('DENIED', /its own call/))
     const error = await records.decide(id, { decision: 'approve' }, alice).catch((thrown: unknown) => thrown)
     assert.deepEqual((error as ToolError).details, { own: true })
     assert.equal((await records.get(id, alice)).state, 'open')
@@ -256,21 +257,29 @@ testOnDatabases({
     assert.equal((await notes(database)).length, 1)
   },
 
-  'arguments are shown without secrets, by id only, and not at all when they are too long': async ({ database }) => {
-    const args = { to: 'smtp://me:hunter2@x', apiKey: 'hunter2', deep: [{ password: 'hunter2' }] }
-    const { records, id } = await asked(database, { args })
-    assert.deepEqual((await records.get(id, bob)).args, {
-      to: 'smtp://me:[redacted]@x',
-      apiKey: '[redacted]',
-      deep: [{ password: '[redacted]' }],
-    })
+  'arguments are shown by id only, exactly, however long they are and whatever is in them': async ({ database }) => {
+    const shown = {
+      to: 'smtp://me:hunter2@x',
+      'auth.py': 'code',
+      text: 'a\0b\ud800',
+      list: ['\u202e', { password: 1 }],
+    }
+    const { records, id } = await asked(database, { shown, hidden: ['/a\0b'], reason: 'a\0b' })
+    const view = await records.get(id, bob)
+    assert.deepEqual([view.args, view.hidden, view.reason], [shown, ['/a\0b'], 'a\ufffdb'])
+    assert.equal(view.argsSha256, hash('sha256', JSON.stringify(shown)))
     assert.equal((await records.list({}, bob)).items[0]?.args, undefined)
-    assert.doesNotMatch(JSON.stringify(await database.query('select * from approvals')), /hunter2/)
-    const long = await asked(database, { args: { text: 'x'.repeat(100_000) } }, 'c2')
-    const { args: shown, argsBytes } = await records.get(long.id, bob)
-    assert.deepEqual([shown, argsBytes > 100_000], [undefined, true])
-    const strange = await asked(database, { args: { text: 'a\0b\ud800' }, reason: 'a\0b' }, 'c3')
-    assert.equal((await records.get(strange.id, bob)).reason, 'a\ufffdb')
+    const text = 'x'.repeat(300_000)
+    const long = await asked(database, { shown: { text } }, 'c2')
+    const cut = await records.get(long.id, bob)
+    assert.deepEqual(cut.truncated, ['/text'])
+    assert.match(JSON.stringify(cut.args), /\[truncated: 300000 bytes in all, sha256:[0-9a-f]{64}\]/)
+    assert.deepEqual((await records.get(long.id, bob, { full: true })).args, { text })
+    const many = { list: Array.from({ length: 100_000 }, (_, n) => n) }
+    const wide = await asked(database, { shown: many }, 'c3')
+    const { args, truncated } = await records.get(wide.id, bob)
+    assert.deepEqual([args, truncated], [undefined, ['']])
+    assert.deepEqual((await records.get(wide.id, bob, { full: true })).args, many)
   },
 
   'they are listed page by page, the newest first': async ({ database }) => {

@@ -1,14 +1,17 @@
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
+import { text as readText } from 'node:stream/consumers'
 import { type ApprovalView, type Identity, type JsonObject, type Paged, ToolError } from '@gantry/contract'
-import { createRedactor, holds } from '@gantry/core'
-import type { Database } from '../databases/database.ts'
+import { holds } from '@gantry/core'
+import type { Database, Queries } from '../databases/database.ts'
 import { resume } from '../stores/sql/resume.ts'
 import { storable } from '../stores/storable.ts'
 import type { PageQuery } from '../stores/views.ts'
 import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
+import type { Artifacts } from './artifacts.ts'
 import { noteAudit } from './audit-notes.ts'
 import { readPlace, writePlace } from './place.ts'
 import { seenValues, seesTool } from './reader.ts'
+import { shownArgs } from './shown-args.ts'
 
 /** One call that a person is asked about. */
 export interface AskedCall {
@@ -19,7 +22,10 @@ export interface AskedCall {
   /** The call that is asked about: the same, or one inside it. */
   readonly innerId: string
   readonly tool: string
-  readonly args: JsonObject
+  /** The arguments as a person may see them. */
+  readonly shown: JsonObject
+  /** JSON Pointers to what is hidden in them. */
+  readonly hidden: readonly string[]
   /** Hash of all that the approval is bound to. */
   readonly fingerprint: string
   readonly reason: string
@@ -30,7 +36,7 @@ export interface AskedCall {
 /** How a question stands. */
 export type Standing =
   | { readonly kind: 'open'; readonly id: string; readonly expiresMs: number }
-  | { readonly kind: 'approve' | 'deny'; readonly by: string; readonly why?: string }
+  | { readonly kind: 'approve' | 'deny'; readonly by: string; readonly why?: string; readonly as?: 'owner' }
   | { readonly kind: 'expired' }
 
 /**
@@ -50,7 +56,8 @@ export interface ApprovalRecords {
   ask(asked: AskedCall): Promise<Standing>
   /** The newest first, without arguments: those that the identity may decide on, and its own. */
   list(query: PageQuery & { readonly state?: 'open' | 'all' }, identity: Identity): Promise<Paged<ApprovalView>>
-  get(id: string, identity: Identity): Promise<ApprovalView>
+  /** With the arguments; long texts in them are cut unless `full` is asked for. */
+  get(id: string, identity: Identity, options?: { readonly full?: boolean }): Promise<ApprovalView>
   /** Decides; the same decision of the same person a second time changes nothing. */
   decide(id: string, verdict: Verdict, by: Identity): Promise<ApprovalView>
 }
@@ -63,11 +70,23 @@ export interface Verdict {
 /** Who holds it may decide on every question of its tenant but those that it asked itself. */
 export const approvePermission = 'gantry:approve'
 
+export interface ApprovalOptions {
+  /** Takes arguments that are too large for a row. */
+  readonly artifacts?: Pick<Artifacts, 'keep' | 'content'>
+  /** The most bytes that arguments may have as JSON. */
+  readonly maxBytes?: () => number
+  /** By which right somebody may decide on a call of its own; nobody may when it is absent. */
+  readonly self?: (by: Identity, queries: Queries) => Promise<'owner' | undefined>
+}
+
 const mostItems = 200
 const longestArgs = 65_536
-const redactor = createRedactor()
+const usualMaxBytes = 100_000_000
+/** How long the store of files may take for arguments. */
+const storeMs = 60_000
 
-export function approvalRecords(database: Database): ApprovalRecords {
+export function approvalRecords(database: Database, options: ApprovalOptions = {}): ApprovalRecords {
+  const { artifacts, maxBytes = () => usualMaxBytes, self = async () => undefined } = options
   const find = async (id: string, identity: Identity): Promise<FoundRow> => {
     const { tenant } = identity
     const [row] = idForm.test(id) ? await database.asTenant(tenant).query<FoundRow>(getSql, [tenant, id]) : []
@@ -76,14 +95,29 @@ export function approvalRecords(database: Database): ApprovalRecords {
   }
   const askedBefore = ({ tenant, callId, innerId, fingerprint }: AskedCall): Promise<readonly StandingRow[]> =>
     database.query<StandingRow>(standingSql, [tenant, callId, innerId, fingerprint])
-  const write = (id: string, asked: AskedCall): Promise<void> =>
-    database.transaction(async (queries) => {
-      const { tenant, principal, callId, innerId, tool, reason } = asked
-      const made = await queries.query(askSql, rowOf(id, asked))
+  const keptArgs = async ({ tenant, callId, shown }: AskedCall): Promise<KeptArgs> => {
+    const text = JSON.stringify(shown)
+    const content = Buffer.from(text)
+    const facts = { bytes: content.length, sha256: hash('sha256', content) }
+    if (artifacts === undefined || content.length <= longestArgs) return { ...facts, text }
+    const about = { tenant, holder: { callId, fence: 0 }, name: 'approval.json', mimeType: 'application/json' }
+    const how = { maxBytes: maxBytes(), signal: AbortSignal.timeout(storeMs) }
+    return { ...facts, ref: (await artifacts.keep(content, about, how)).digest }
+  }
+  const write = async (id: string, asked: AskedCall): Promise<void> => {
+    const { tenant, principal, callId, innerId, tool, reason } = asked
+    const args = await keptArgs(asked)
+    await database.transaction(async (queries) => {
+      const made = await queries.query(askSql, rowOf(id, asked, args))
       if (made.length === 0) return
-      const details = { approval: id, call: innerId, tool, reason }
+      const details = { approval: id, call: innerId, tool, reason, argsSha256: args.sha256 }
       await noteAudit(queries, { tenant, principal, action: 'approvals.ask', target: callId, details })
     })
+  }
+  const argsOf = async ({ args, args_ref: ref }: FoundRow): Promise<string | undefined> => {
+    if (args !== null || ref === null) return args ?? undefined
+    return artifacts === undefined ? undefined : readText(await artifacts.content(ref, AbortSignal.timeout(storeMs)))
+  }
   const expire = (id: string, { tenant, callId, innerId, tool }: AskedCall): Promise<void> =>
     database.transaction(async (queries) => {
       if ((await queries.query(expireSql, [id])).length === 0) return
@@ -118,27 +152,30 @@ export function approvalRecords(database: Database): ApprovalRecords {
       if (rows.length <= most || last === undefined) return { items: views }
       return { items: views, cursor: writePlace({ at: last.place, id: last.id }) }
     },
-    async get(id, identity) {
+    async get(id, identity, { full = false } = {}) {
       const row = await find(id, identity)
       if (row.principal !== identity.principal) refuseUnlessMay(row, identity)
-      return approvalOf(row)
+      const text = await argsOf(row)
+      return { ...approvalOf(row), ...(text === undefined ? {} : shownArgs(text, full)) }
     },
     async decide(id, { decision, reason }, by) {
       const row = await find(id, by)
       refuseUnlessMay(row, by)
-      if (row.principal === by.principal) throw own()
       const done = await database.transaction(async (queries) => {
+        const as = row.principal === by.principal ? await self(by, queries) : null
+        if (as === undefined) throw own()
         const live = await queries.query('select from queue where call_id = $1 for update', [row.call_id])
         if (live.length === 0) return false
         const why = reason === undefined ? null : storable(reason)
         const roles = holds(by, approvePermission) ? null : JSON.stringify(by.roles ?? [])
-        const decided = await queries.query(decideSql, [id, decision, by.principal, why, roles])
+        const decided = await queries.query(decideSql, [id, decision, by.principal, why, roles, as])
         if (decided.length === 0) return false
         await resume(queries, row.call_id)
         const { tenant, principal } = by
         const details = { approval: id, call: row.inner_id, tool: row.tool, fingerprint: row.fingerprint }
         const action = `approvals.${decision}`
-        await noteAudit(queries, { tenant, principal, action, target: row.call_id, details: { ...details, why } })
+        const how = as === null ? { why } : { why, self: as }
+        await noteAudit(queries, { tenant, principal, action, target: row.call_id, details: { ...details, ...how } })
         return true
       })
       const view = approvalOf(await find(id, by))
@@ -149,13 +186,14 @@ export function approvalRecords(database: Database): ApprovalRecords {
   }
 }
 
-type FoundRow = ApprovalRow & { args: string | null }
+type FoundRow = ApprovalRow & { args: string | null; args_ref: string | null }
 type StandingRow = {
   id: string
   decision: 'approve' | 'deny' | 'expired' | null
   decided_by: string | null
   decided_why: string | null
   decided_roles: readonly string[] | null
+  decided_as: 'owner' | null
   expires_ms: number
 }
 
@@ -168,15 +206,27 @@ function idOf({ tenant, innerId, fingerprint }: AskedCall, before: number): stri
   return `ap_${hash.digest('base64url').slice(0, 32)}`
 }
 
-function rowOf(id: string, asked: AskedCall): readonly unknown[] {
-  const { tenant, callId, innerId, tool, fingerprint, withinMs, principal, reason, approvers } = asked
-  const args = storable(JSON.stringify(redactor.value(asked.args)))
-  const bytes = Buffer.byteLength(args)
+/** Arguments as JSON, which spells out what SQL cannot hold, or the digest of a file with it. */
+interface KeptArgs {
+  readonly bytes: number
+  readonly sha256: string
+  readonly text?: string
+  readonly ref?: string
+}
+
+function rowOf(
+  id: string,
+  asked: AskedCall,
+  { text = null, ref = null, bytes, sha256 }: Nullable<KeptArgs>,
+): unknown[] {
+  const { tenant, callId, innerId, tool, fingerprint, withinMs, principal, reason, approvers, hidden } = asked
   return [
     ...[id, tenant, callId, innerId, tool, fingerprint, withinMs, principal, storable(reason)],
-    ...[JSON.stringify(approvers), bytes > longestArgs ? null : args, bytes],
+    ...[JSON.stringify(approvers), text, bytes, ref, sha256, JSON.stringify(hidden)],
   ]
 }
+
+type Nullable<T> = { [Key in keyof T]: T[Key] | null }
 
 /**
  * Which of the questions on a call tells how it stands: one that was not approved, because a denial stays one whoever is
@@ -189,10 +239,11 @@ function whatCounts(rows: readonly StandingRow[], { approvers }: AskedCall): Sta
 }
 
 function standingOf(row: StandingRow): Standing {
-  const { id, decision, decided_by: by, decided_why: why, expires_ms: expiresMs } = row
+  const { id, decision, decided_by: by, decided_why: why, decided_as: as, expires_ms: expiresMs } = row
   if (decision === null) return { kind: 'open', id, expiresMs: Math.max(0, expiresMs) }
   if (decision === 'expired') return { kind: 'expired' }
-  return { kind: decision, by: by ?? 'unnamed', ...(why === null ? {} : { why }) }
+  const how = { ...(why === null ? {} : { why }), ...(as === null ? {} : { as }) }
+  return { kind: decision, by: by ?? 'unnamed', ...how }
 }
 
 function refuseUnlessMay({ approvers }: ApprovalRow, identity: Identity): void {
@@ -203,7 +254,9 @@ function refuseUnlessMay({ approvers }: ApprovalRow, identity: Identity): void {
 }
 
 function own(): ToolError {
-  const message = 'Nobody decides on a call of their own; ask somebody else who may.'
+  const message =
+    'A principal cannot decide on its own call. Decide with a key of another principal that holds gantry:approve ' +
+    '(gantry keys create), or set approvals.self to "owner" for the owner key of the service.'
   return new ToolError('DENIED', message, { details: { own: true } })
 }
 
@@ -214,14 +267,17 @@ function over({ state, decided }: ApprovalView): ToolError {
 }
 
 const standingSql = `
-  select id, decision, decided_by, decided_why, decided_roles,
+  select id, decision, decided_by, decided_why, decided_roles, decided_as,
     (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as expires_ms
   from approvals where tenant = $1 and call_id = $2 and inner_id = $3 and fingerprint = $4 order by asked_at, id`
 
 const askSql = `
   insert into approvals (
-    id, tenant, call_id, inner_id, tool, fingerprint, expires_at, principal, reason, approvers, args, args_bytes)
-  values ($1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond', $8, $9, $10::jsonb, $11, $12)
+    id, tenant, call_id, inner_id, tool, fingerprint, expires_at, principal, reason, approvers, args, args_bytes,
+    args_ref, args_sha256, hidden)
+  values (
+    $1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond', $8, $9, $10::jsonb, $11, $12, $13, $14,
+    $15)
   on conflict (id) do nothing returning id`
 
 // The clock, and not the time at which the transaction began: it may have waited for the row in between.
@@ -230,5 +286,6 @@ const expireSql = `
   where id = $1 and decision is null and expires_at <= clock_timestamp() returning id`
 
 const decideSql = `
-  update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_roles = $5::jsonb, decided_at = now()
+  update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_roles = $5::jsonb, decided_as = $6,
+    decided_at = now()
   where id = $1 and decision is null and expires_at > clock_timestamp() returning id`

@@ -1,4 +1,5 @@
 import { type DeadLetter, type Identity, type Paged, ToolError } from '@gantry/contract'
+import { createRedactionMark, type RedactionMark } from '@gantry/core'
 import type { Database, Queries, TenantReads } from '../databases/database.ts'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import { submit } from '../stores/sql/submit.ts'
@@ -38,6 +39,8 @@ export interface DeadLettersOptions {
   readonly newId: () => string
   /** Completes a call that is handed in again with what its tool asks for today, such as its slot. */
   readonly prepare?: (call: AdmittedCall) => AdmittedCall | Promise<AdmittedCall>
+  /** What stands for hidden parts of what was asked for; with a random key of its own when absent. */
+  readonly mark?: RedactionMark
   /** How many letters a list looks at at a time; 10,000 when absent. */
   readonly stretch?: number
 }
@@ -47,7 +50,7 @@ const largestPage = 200
 const usualStretch = 10_000
 
 export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
-  const { database, newId, prepare = (call) => call, stretch = usualStretch } = options
+  const { database, newId, prepare = (call) => call, stretch = usualStretch, mark = createRedactionMark() } = options
   const find = async (id: string, tenant: string): Promise<LetterRow> => {
     const [row] = isLetterId(id) ? await database.asTenant(tenant).query<LetterRow>(getSql, [id, tenant]) : []
     if (row === undefined) throw notFound()
@@ -86,7 +89,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
       const most = Math.min(Math.max(1, limit), largestPage)
       const queries = database.asTenant(tenantOfReader(reader))
       const rows = await listLetters(queries, { reader, from: readPlace(cursor), most: most + 1, stretch })
-      const items = rows.slice(0, most).map((row) => letterOf(row, false))
+      const items = rows.slice(0, most).map((row) => letterOf(row))
       const last = rows[most - 1]
       if (last === undefined || rows.length <= most) return { items }
       return { items, cursor: writePlace({ at: last.place, id: last.id }) }
@@ -94,7 +97,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
     async get(id, reader) {
       const row = await find(id, tenantOfReader(reader))
       if (!seesLetter(reader, row)) throw notFound()
-      return letterOf(row, seesPayload(reader))
+      return letterOf(row, seesPayload(reader) ? mark : undefined)
     },
     async redrive(id, by) {
       const letter = await find(id, by.tenant)

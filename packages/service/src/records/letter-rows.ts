@@ -1,4 +1,5 @@
 import type { DeadLetter, EffectClass, Identity } from '@gantry/contract'
+import type { RedactionMark } from '@gantry/core'
 import type { AdmittedCall } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
 import { shownPayload } from './letter-payload.ts'
@@ -45,9 +46,9 @@ type CallRow = {
   origin: string | null
 }
 
-/** A letter as others see it, with what was asked for where that is for them. */
-export function letterOf(row: LetterRow, withPayload: boolean): DeadLetter {
-  const payload = withPayload ? (row.payload ?? row.call?.payload ?? undefined) : undefined
+/** A letter as others see it; with a mark for what is hidden, also what was asked for. */
+export function letterOf(row: LetterRow, mark?: RedactionMark): DeadLetter {
+  const payload = row.payload ?? row.call?.payload ?? undefined
   return {
     id: row.id,
     source: row.source,
@@ -57,7 +58,7 @@ export function letterOf(row: LetterRow, withPayload: boolean): DeadLetter {
     createdAt: row.created_at.toISOString(),
     ...(row.call_id === null ? {} : { callId: row.call_id }),
     ...(row.tool === null ? {} : { tool: row.tool }),
-    ...(payload === undefined ? {} : { payload: shownPayload(payload) }),
+    ...(payload === undefined || mark === undefined ? {} : { payload: shownPayload(payload, mark) }),
     ...(row.redriven_at === null
       ? {}
       : { redriven: { at: row.redriven_at.toISOString(), by: `${row.redriven_by}`, callId: `${row.redriven_as}` } }),

@@ -16,7 +16,7 @@ const approvalMs = 24 * 3_600_000
 /** An executor of a configuration, named by what the configuration says. */
 export function createSnapshot(
   loaded: LoadedConfig,
-  { audit, tools, artifacts, knowledge, trials, tracer, approver }: Additions,
+  { audit, tools, artifacts, knowledge, trials, tracer, approver, redactionKey }: Additions,
   bus: Bus,
 ): Snapshot {
   const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
@@ -30,6 +30,7 @@ export function createSnapshot(
       tracer,
       ...(trials === undefined ? {} : { safeguards: { ...options.safeguards, trials } }),
       ...(approver === undefined ? {} : { approver }),
+      ...(redactionKey === undefined ? {} : { redactionKey }),
       limits: { resultBytes: largest, argsBytes: largest, approvalMs, ...options.limits },
       tools: [...shipped, ...tools, ...(options.tools ?? [])],
     }),

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Identity } from '@gantry/contract'
-import { holds, type Tracer } from '@gantry/core'
+import { createRedactionMark, holds, type Tracer } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
 import { sessionLabel, sessionTag } from '../admit/session-place.ts'
@@ -27,6 +27,7 @@ import { deadLetterRecords } from '../records/dead-letters.ts'
 import { eventRecords } from '../records/events.ts'
 import { journalRecords } from '../records/journal.ts'
 import { type KnowledgeOptions, knowledgeRecords } from '../records/knowledge.ts'
+import { redactionKey } from '../records/redaction-key.ts'
 import { workerRecords } from '../records/workers.ts'
 import { openCallNews } from '../reply/call-news.ts'
 import { createWaiters } from '../reply/waiters.ts'
@@ -124,7 +125,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const views = callViews(database, artifacts)
   const events = eventRecords(database)
   const workers = workerRecords(database)
-  const approvals = approvalRecords(database)
+  const key = await redactionKey(database)
+  const approvals = approvalRecords(database, { artifacts, maxBytes: () => settings.artifactBytes })
   const newId = createCallIds()
   const circuits = createFleetCircuits({
     ...{ database, bus, worker: name },
@@ -141,7 +143,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
     knowledge: (options: KnowledgeOptions) => knowledgeRecords(database, options),
     trials: circuits.trials,
     tracer: options.tracer,
-    approver: createApprover(approvals, store.entering),
+    redactionKey: key,
+    approver: createApprover(approvals, { key, entering: store.entering }),
   }
   const policies = await openPolicies({ database, snapshots: () => snapshots, changed: () => doors?.changed() })
   const snapshots = createSnapshots(policies.over(await options.snapshot(additions)))
@@ -254,7 +257,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   await report().catch(() => undefined)
 
   const letters = deadLetterRecords({
-    ...{ database, newId },
+    ...{ database, newId, mark: createRedactionMark(key) },
     prepare: (call) => withSlot(call, snapshots.current.executor),
   })
   const service = createDoors({

@@ -58,6 +58,7 @@ export function sessionBackend(runtimes: RuntimesSource): Backend {
   return {
     kind: 'session',
     name: 'session',
+    runsPrograms: true,
     enforces: ['egress', 'floor'],
     attach(host) {
       egress = host.egress
@@ -68,7 +69,9 @@ export function sessionBackend(runtimes: RuntimesSource): Backend {
       const visit = { call, args, context, egress, ready: await runtimes() }
       if (args.action === 'open') return open(visit)
       const { sessions } = visit.ready
-      const { isolation } = sessions.info(args.session, context.identity).runtime
+      const { runtime } = sessions.info(args.session, context.identity)
+      const { isolation } = runtime
+      context.measured({ runtime })
       if (context.floor !== undefined && !meets(isolation, context.floor)) throw tooWeak(isolation, context.floor)
       if (args.action === 'run') return run(visit)
       if (args.action === 'files') return files(visit)

@@ -31,7 +31,7 @@ test('approvals ls lists what waits, and says when nothing does', async (t) => {
   assert.equal((await json(['approvals', 'ls'])).values[0].items[0].id, 'ap_1')
 })
 
-test('approvals show prints what is asked with its arguments, or that they are too long', async (t) => {
+test('approvals show prints what is asked with its arguments, or how to see all of them', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   const { args: _, ...long } = question
   service.questions.push(question, { ...long, id: 'ap_2', argsBytes: 70_000 })
@@ -40,8 +40,11 @@ test('approvals show prints what is asked with its arguments, or that they are t
     out,
     /^approval: ap_1\nstate: open\ncall: c1\nstep: c1\.pay\ntool: bank:pay:1\.0\.0\ncaller: ada\\e\[2J\n/,
   )
-  assert.match(out, /\napprovers: managers\nfingerprint: f00\n\{\n {2}"amount": 5\n\}\n$/)
-  assert.match((await gantry(['approvals', 'show', 'ap_2'])).out, /too long to show: 70000 bytes\.\n$/)
+  assert.match(out, /\napprovers: managers\nfingerprint: f00\narguments: 12 bytes\n\{\n {2}"amount": 5\n\}\n$/)
+  assert.match(
+    (await gantry(['approvals', 'show', 'ap_2'])).out,
+    /arguments: 70000 bytes\ntruncated: gantry approvals show ap_2 --full shows all of the arguments\n$/,
+  )
   const missing = await json(['approvals', 'show', 'nothing'])
   assert.deepEqual([missing.code, missing.values[0].error.code], [2, 'NOT_FOUND'])
 })

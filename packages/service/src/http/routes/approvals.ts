@@ -29,10 +29,11 @@ export const approvalRoutes: readonly Route[] = [
     method: 'GET',
     path: '/v1/approvals/:id',
     summary: 'One approval, with the arguments that it is about.',
+    query: { full: { enum: ['true', 'false'], description: 'Shows long texts whole.' } },
     answers: { 200: { description: 'The approval.', schema: ref('Approval') } },
     errors: ['NOT_FOUND', 'DENIED'],
-    async handle({ params: { id = '' }, identity }, service) {
-      return json(await service.approvals.get(id, identity))
+    async handle({ params: { id = '' }, query: { full }, identity }, service) {
+      return json(await service.approvals.get(id, identity, { full: full === 'true' }))
     },
   },
   {

@@ -1,5 +1,6 @@
 import type { Queries } from '../../databases/database.ts'
 import type { Ending, PlainCall } from '../call-store.ts'
+import { endDetails } from '../end-details.ts'
 import { inOrder } from './holders.ts'
 
 /** How long whoever ended a call has for answering it, before a relay does. */
@@ -8,7 +9,7 @@ export const ownAnswer = `interval '15 seconds'`
 /** What is known of an ending; `given` is whose call it is where the queue does not say, as in its oldest rows. */
 const columns = {
   ...{ call_id: 'text', fence: 'integer', status: 'text', code: 'text', result: 'text', ref: 'text', bytes: 'integer' },
-  ...{ config: 'text', tool: 'text', given: 'text' },
+  ...{ config: 'text', tool: 'text', given: 'text', details: 'text' },
 } as const
 
 /** Besides, for an answer: where to, and whether this process gives it. */
@@ -53,8 +54,9 @@ const keptSql = `
     select call_id, fence, worker, status, claimed_at from held where lease_until is null
     on conflict (call_id, fence) do update set outcome = excluded.outcome, ended_at = excluded.ended_at
   ), noted as (
-    insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config)
-    select tenant, coalesce(principal, given), call_id, fence, 'end', tool, worker, status, code, config from held
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config, details)
+    select tenant, coalesce(principal, given), call_id, fence, 'end', tool, worker, status, code, config, details
+    from held
   )`
 
 /** Who is told over brokers: those who asked for the call, and those who handed it in again and wait. */
@@ -128,6 +130,7 @@ function rowOf({ callId, fence, result, text, ref, bytes, config, plain }: Plain
   const answer = reply === undefined ? {} : { target: reply.to, mine: answers.includes(reply.transport) }
   return {
     ...{ call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, tool, given },
+    details: endDetails(result),
     ...{ target: undefined, mine: undefined, ...answer },
   }
 }

@@ -1,5 +1,6 @@
 import type { Queries } from '../../databases/database.ts'
 import type { Ending } from '../call-store.ts'
+import { endDetails } from '../end-details.ts'
 import { storable } from '../storable.ts'
 import { finishPlain, isPlain, ownAnswer } from './finish-plain.ts'
 import { holderColumns, inOrder } from './holders.ts'
@@ -15,7 +16,7 @@ const longestWhy = 500
 const finishSql = `
   with d as (
     select * from json_to_recordset($1::json) as d(
-      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text, why text)
+      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text, details text)
   ), ended as materialized (
     select d.*, d.fence + $2::integer as end_fence, q.*, c.*
     from d, lateral (
@@ -37,7 +38,7 @@ const finishSql = `
   ), noted as (
     insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config, details)
     select tenant, principal, call_id, end_fence, 'end', tool, case when $2 = 0 then worker end, status, code, config,
-      case when why is not null then json_build_object('reason', why)::text end
+      details
     from ended
   ), sent as (
     insert into outbox (call_id, tenant, kind, target, tries, lease_until)
@@ -103,6 +104,7 @@ function rowOf({ callId, fence, result, text, ref, bytes, dead, config }: Ending
   const { status, error } = result
   const reason = dead === undefined ? undefined : storable(dead.reason)
   // Why somebody was denied is part of the record of it.
-  const why = status === 'denied' && error !== undefined ? storable(error.message.slice(0, longestWhy)) : undefined
-  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, why }
+  const why = status === 'denied' && error !== undefined ? error.message.slice(0, longestWhy) : undefined
+  const details = endDetails(result, why)
+  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, details }
 }
