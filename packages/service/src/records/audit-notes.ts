@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { createRedactor } from '@gantry/core'
 import type { Queries } from '../databases/database.ts'
 import { storable } from '../stores/storable.ts'
@@ -11,7 +12,7 @@ export interface AuditNote {
   readonly action: string
   /** The id of what it was done to: of a call where there is one, so that the note is found with the call. */
   readonly target: string
-  /** Anything else worth keeping, as JSON; members whose key sounds like a secret are blanked. */
+  /** Anything else worth keeping, as JSON; members whose key sounds like a secret are hidden, with length and digest. */
   readonly details?: { readonly [name: string]: unknown }
 }
 
@@ -32,7 +33,7 @@ export async function noteAudit(queries: Queries, note: AuditNote): Promise<void
 
 function detailsOf(details: object): string {
   const text = storable(JSON.stringify(redactor.value(JSON.parse(JSON.stringify(details)))))
-  return text.length <= longestDetails ? text : JSON.stringify({ omitted: text.length })
+  return text.length <= longestDetails ? text : JSON.stringify({ omitted: text.length, sha256: hash('sha256', text) })
 }
 
 const noteSql = `

@@ -272,7 +272,8 @@ testOnDatabases({
     const { calls, letters } = parts(database)
     const payload = '{"a":1,"deep":[{"api_key":"CANARY"}]}'
     await dead(database, 'c1', { payload })
-    assert.deepEqual((await letters.get('c1', 'acme')).payload, { a: 1, deep: [{ api_key: '[redacted]' }] })
+    const shown = JSON.stringify((await letters.get('c1', 'acme')).payload)
+    assert.match(shown, /^\{"a":1,"deep":\[\{"api_key":"\[redacted 6 bytes hmac-sha256:\w{32}\]"\}\]\}$/)
     await letters.redrive('c1', operator)
     assert.equal((await calls.claim(1, claiming))[0]?.call.payload, payload)
   },
