@@ -11,6 +11,7 @@ import type {
   Tool,
   ToolError,
   Usage,
+  Warning,
 } from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Egress } from '../egress/egress.ts'
@@ -121,6 +122,8 @@ export interface Measured {
   readonly partial?: Json
   /** What a program over tools did besides. */
   readonly program?: ProgramReport
+  /** For the Result, beside those of the pipeline. */
+  readonly warnings?: readonly Warning[]
   /** Nothing in the output says whether the call succeeded: an `exitCode` in it is a value like any other. */
   readonly plain?: boolean
 }

@@ -3,7 +3,7 @@ import type { SandboxRequest } from '../runtimes/request.ts'
 import type { SandboxRuntimes } from '../runtimes/sandbox-options.ts'
 import { codeOf } from '../tracing/traced.ts'
 import type { Backend, BackendCall, BackendContext } from './backend.ts'
-import { answerOf } from './sandboxed/answer.ts'
+import { answerOf, lossWarnings } from './sandboxed/answer.ts'
 import { readBinding, type SandboxedPlan } from './sandboxed/binding.ts'
 import { createFeed } from './sandboxed/feed.ts'
 import { requestOf } from './sandboxed/request.ts'
@@ -77,6 +77,7 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
     runtime,
     usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
     ...(failure === undefined ? {} : { failure }),
+    warnings: lossWarnings(outcome),
     plain: true,
   })
   return output

@@ -8,6 +8,7 @@ interface Reader {
   nodes: number
   readonly limits: JsonLimits
   readonly path: (string | number)[]
+  readonly dropped: { count: number } | undefined
 }
 
 const literals: readonly (readonly [string, Json])[] = [
@@ -22,10 +23,11 @@ const numberToken = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y
 /**
  * Parses JSON text and refuses what `JSON.parse` would let through with a loss: repeated keys, numbers that a double
  * cannot hold, lone surrogates, `__proto__`, and nesting too deep to be written again.
- * Throws JsonError; the message of a syntax fault names line and column.
+ * Throws JsonError; the message of a syntax fault names line and column. With `dropped`, members called `__proto__` are
+ * left out and counted there.
  */
-export function parseJson(text: string, limits: JsonLimits = defaultJsonLimits): Json {
-  const reader: Reader = { text, at: 0, nodes: limits.nodes, limits, path: [] }
+export function parseJson(text: string, limits: JsonLimits = defaultJsonLimits, dropped?: { count: number }): Json {
+  const reader: Reader = { text, at: 0, nodes: limits.nodes, limits, path: [], dropped }
   if (utf8Length(text) > limits.bytes) {
     throw new JsonError('too-large', '', `is longer than ${limits.bytes} bytes`)
   }
@@ -59,11 +61,16 @@ function readObject(reader: Reader): Json {
     if (reader.text[reader.at] !== '"') throw syntax(reader, 'expected a key in double quotes')
     const key = readString(reader)
     reader.path.push(key)
-    if (key === '__proto__') throw fault(reader, 'forbidden-key', 'is a key that is not allowed')
+    const forbidden = key === '__proto__'
+    if (forbidden && reader.dropped === undefined) {
+      throw fault(reader, 'forbidden-key', 'is a key that is not allowed')
+    }
     if (Object.hasOwn(target, key)) throw fault(reader, 'not-json', 'is a key that stands twice')
     skipSpace(reader)
     expect(reader, ':')
-    target[key] = readValue(reader)
+    const value = readValue(reader)
+    if (!forbidden) target[key] = value
+    else if (reader.dropped !== undefined) reader.dropped.count += 1
     reader.path.pop()
     if (closes(reader, '}')) return target
     expect(reader, ',')

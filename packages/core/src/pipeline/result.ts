@@ -40,7 +40,7 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
 function addMeasured(
   run: Run,
   result: Mutable<Result>,
-  { runtime, usage, partial, program }: Measured,
+  { runtime, usage, partial, program, warnings }: Measured,
   failure: ToolError | undefined,
 ): void {
   // A call whose time ran out only while its messages were on their way was not stopped before its output.
@@ -49,6 +49,7 @@ function addMeasured(
   if (runtime !== undefined) result.runtime = runtime
   if (usage !== undefined) result.usage = usage
   if (program !== undefined) result.program = program
+  if (warnings !== undefined && warnings.length > 0) result.warnings = [...result.warnings, ...warnings]
 }
 
 /** What is safe is an effect; of what is not, the warnings tell. A file is an artifact of the result as well. */

@@ -14,7 +14,7 @@ import type { Confinement } from '../../runtimes/request.ts'
 import type { SandboxRuntimes } from '../../runtimes/sandbox-options.ts'
 import type { SessionAnswer, SessionJob } from '../../runtimes/session.ts'
 import type { Backend, BackendCall, BackendContext } from '../backend.ts'
-import { limitFailure, whole } from '../sandboxed/answer.ts'
+import { limitFailure, lossWarnings, whole } from '../sandboxed/answer.ts'
 import { withArtifacts } from '../sandboxed/artifact-files.ts'
 import { createFeed, type OutputChunk } from '../sandboxed/feed.ts'
 import { outputFiles } from '../sandboxed/output-files.ts'
@@ -137,6 +137,7 @@ function measure({ outcome, runtime }: SessionAnswer, context: BackendContext): 
     runtime,
     usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
     ...(failure === undefined ? {} : { failure }),
+    warnings: lossWarnings(outcome),
     plain: true,
   })
 }

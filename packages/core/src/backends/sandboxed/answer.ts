@@ -1,4 +1,4 @@
-import { type Json, type SandboxOutput, ToolError } from '@gantry/contract'
+import { type Json, type SandboxOutput, ToolError, type Warning } from '@gantry/contract'
 import { parseAnswer } from '../../json/parse-answer.ts'
 import type { SandboxRequest } from '../../runtimes/request.ts'
 import type { Outcome } from '../../runtimes/runtime.ts'
@@ -36,6 +36,17 @@ export function limitFailure({ hit }: Outcome): ToolError | undefined {
   if (hit === undefined) return undefined
   if (hit === 'wallMs') return new ToolError('TIMEOUT', 'The program did not end within limits.wallMs.')
   return new ToolError('LIMIT_EXCEEDED', `The program was ended by limits.${hit}.`, { details: { limit: hit } })
+}
+
+/** What of a program's words on descriptor 3 is not in its output. */
+export function lossWarnings({ lost }: Outcome): readonly Warning[] {
+  if (lost === undefined) return []
+  const { keys, lines } = lost
+  const messages = [
+    ...(keys === 0 ? [] : [`${keys} __proto__ keys were left out of the output.`]),
+    ...(lines === 0 ? [] : [`${lines} lines on descriptor 3 were left out: they are no JSON, too long or too many.`]),
+  ]
+  return messages.map((message) => ({ code: 'OUTPUT_INVALID', message }))
 }
 
 /** Everything the built-in tools promise. */

@@ -90,11 +90,13 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
 function outcomeOf(end: RunEnd, said: Ran['said'], enforced: Outcome['enforced']): Outcome {
   const hit = end.hit ?? (isFull(end) ? 'diskBytes' : undefined)
   const { exit, stdout, stderr, files, skipped } = end
+  const lost = { lines: end.messagesDropped, keys: end.keysDropped }
   return {
     exit,
     stdout,
     stderr,
     ...said,
+    ...(lost.lines + lost.keys === 0 ? {} : { lost }),
     files,
     skipped,
     usage: usageOf(end),

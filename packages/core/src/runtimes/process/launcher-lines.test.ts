@@ -42,11 +42,18 @@ test('a last line without a newline counts', () => {
   assert.deepEqual(values, [{ value: 1 }])
 })
 
-test('what is not JSON, pollutes or is nested too deep is dropped and counted', () => {
+test('what is not JSON or is nested too deep is dropped and counted', () => {
   const { lines, values } = hear()
-  lines.push(Buffer.from(`no\n{"__proto__":1}\n${'['.repeat(200)}${']'.repeat(200)}\n\xff\n1\n`, 'latin1'))
+  lines.push(Buffer.from(`no\n${'['.repeat(200)}${']'.repeat(200)}\n\xff\n1\n`, 'latin1'))
   assert.deepEqual(values, [1])
-  assert.equal(lines.dropped, 4)
+  assert.equal(lines.dropped, 3)
+})
+
+test('keys that would reach a prototype are left out of a value and counted', () => {
+  const { lines, values } = hear()
+  lines.push(Buffer.from('{"value":{"__proto__":{"polluted":1},"a":[{"__proto__":2}]}}\n{"value":1,"__proto__":\n'))
+  assert.deepEqual(values, [{ value: { a: [{}] } }])
+  assert.deepEqual([lines.droppedKeys, lines.dropped], [2, 1])
 })
 
 test('a line that is too long is dropped without being kept, and the next one counts', () => {
@@ -89,7 +96,7 @@ test('with a token only the done line that has it is one', () => {
 })
 
 test('every byte of every line is charged, empty, unreadable and endless ones too, and a flood ends the run once', () => {
-  for (const filler of ['\n', ' \n', 'no\n', '{"done":true}\n', 'x', '{"__proto__":1}\n']) {
+  for (const filler of ['\n', ' \n', 'no\n', '{"done":true}\n', 'x', '{"__proto__":1\n']) {
     const floods: ToolError[] = []
     const values: Json[] = []
     const done: JsonObject[] = []

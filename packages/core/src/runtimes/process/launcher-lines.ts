@@ -32,6 +32,8 @@ export interface Lines {
   end(): void
   /** Lines that were not JSON, too long, or too many. */
   readonly dropped: number
+  /** Members called `__proto__` that were left out of the values. */
+  readonly droppedKeys: number
 }
 
 export function createLines({ onValue, onDone, token, own, bytes, onFlood }: LinesOptions): Lines {
@@ -41,6 +43,7 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
   let length = 0
   let charged = 0
   let dropped = 0
+  const keys = { count: 0 }
   let flooded = false
 
   const flood = (): void => {
@@ -77,7 +80,7 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
       onDone?.(done)
       return
     }
-    const value = charged > most ? undefined : parse(line)
+    const value = charged > most ? undefined : parse(line, keys)
     if (value === undefined) dropped++
     else onValue(value)
   }
@@ -96,6 +99,9 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
     get dropped() {
       return dropped
     },
+    get droppedKeys() {
+      return keys.count
+    },
   }
 }
 
@@ -111,10 +117,13 @@ function doneOf(line: Buffer | undefined): JsonObject | undefined {
   return value.done === true ? value : undefined
 }
 
-function parse(line: Buffer | undefined): Json | undefined {
+function parse(line: Buffer | undefined, keys?: { count: number }): Json | undefined {
   if (line === undefined) return undefined
+  const found = { count: 0 }
   try {
-    return parseJson(line.toString())
+    const value = parseJson(line.toString(), defaultJsonLimits, found)
+    if (keys !== undefined) keys.count += found.count
+    return value
   } catch {
     return undefined
   }

@@ -40,7 +40,7 @@ export interface RunIntake {
   /** Set once the init has said how the run ended. */
   readonly end: InitEnd | undefined
   /** What was received so far. */
-  received(): Pick<RunEnd, 'stdout' | 'stderr' | 'messages' | 'messagesDropped' | 'files' | 'skipped'>
+  received(): Pick<RunEnd, 'stdout' | 'stderr' | 'messages' | 'messagesDropped' | 'keysDropped' | 'files' | 'skipped'>
 }
 
 /** `onDone` is called with its code when an interpreter says that its turn, or with the job's token its program, is over. */
@@ -129,6 +129,7 @@ export function createRunIntake(
       stderr: stderr.captured(),
       messages,
       messagesDropped: lines.dropped,
+      keysDropped: lines.droppedKeys,
       ...collected.result(),
     }),
   }

@@ -149,6 +149,8 @@ export interface RunEnd {
   readonly messages: readonly Json[]
   /** Lines of descriptor 3 that were no JSON or too much. */
   readonly messagesDropped: number
+  /** Members called `__proto__` that were left out of the messages. */
+  readonly keysDropped: number
   readonly files: ReadonlyMap<string, Uint8Array>
   readonly skipped: readonly { readonly path: string; readonly reason: string }[]
   /** The limit that ended it, as far as the launcher can tell: not the disk. */

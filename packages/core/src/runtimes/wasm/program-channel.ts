@@ -1,12 +1,12 @@
 import type { Json, JsonObject, ToolError } from '@gantry/contract'
 import { createLines } from '../process/launcher-lines.ts'
-import type { ProgramMessage, SandboxJob } from '../runtime.ts'
+import type { Outcome, ProgramMessage, SandboxJob } from '../runtime.ts'
 
 /** Reads what a program says on its own channel: its value is kept, messages are passed on, the rest is ignored. */
 export interface ProgramChannel {
   push(bytes: Uint8Array): void
-  /** The last value, when there was one. */
-  value(): { readonly value?: Json }
+  /** The last value, when there was one, and what could not be read. */
+  value(): Pick<Outcome, 'value' | 'lost'>
 }
 
 /** More than this is not even passed on. */
@@ -33,7 +33,8 @@ export function createProgramChannel(
     push: (bytes) => lines.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)),
     value() {
       lines.end()
-      return last
+      const lost = { lines: lines.dropped, keys: lines.droppedKeys }
+      return { ...last, ...(lost.lines + lost.keys === 0 ? {} : { lost }) }
     },
   }
 }

@@ -11,7 +11,7 @@ export interface Streams {
   readonly channel: ProgramChannel
   push(stream: Stream, bytes: Uint8Array): void
   /** As it stands in an outcome. */
-  kept(): Pick<Outcome, 'stdout' | 'stderr' | 'value'>
+  kept(): Pick<Outcome, 'stdout' | 'stderr' | 'value' | 'lost'>
 }
 
 /** `onDone` is called when an interpreter that is kept has ended a turn, `onFlood` when the program's channel is flooded. */

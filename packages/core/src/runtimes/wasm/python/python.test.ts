@@ -229,10 +229,11 @@ test('what a program writes at once comes in pieces, and is cut off like any oth
     for (const [fd, hit] of [
       [1, 'stdoutBytes'],
       [2, 'stderrBytes'],
-      [3, 'stdoutBytes'],
     ] as const) {
       assert.equal((await run(`import os\nos.write(${fd}, b'x' * (20 << 20))`)).hit, hit)
     }
+    const flood = { code: 'LIMIT_EXCEEDED', details: { limit: 'messageBytes' } }
+    await assert.rejects(run(`import os\nos.write(3, b'x' * (20 << 20))`), flood)
     assert.equal(longest, 65_536)
   } finally {
     await runtime.close()

@@ -1,4 +1,5 @@
 import type { SandboxLimit } from '@gantry/contract'
+import { defaultJsonLimits } from '../../../json/limits.ts'
 import { parseJson } from '../../../json/parse.ts'
 import type { ProgramFault } from '../../runtime.ts'
 import { createRandom } from '../random.ts'
@@ -60,9 +61,9 @@ export function notJson(fault: string): string {
 }
 
 /** What whoever reads the value would find wrong with it. */
-function faultOf(text: string): string | undefined {
+function faultOf(text: string, dropped?: { count: number }): string | undefined {
   try {
-    parseJson(text)
+    parseJson(text, defaultJsonLimits, dropped)
     return undefined
   } catch (error) {
     return error instanceof Error ? `it ${error.message}` : 'it cannot be read'
@@ -136,7 +137,8 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock, l
     },
     complain,
     value(text) {
-      const fault = faultOf(text)
+      // Whoever reads the channel leaves `__proto__` out and says so.
+      const fault = faultOf(text, { count: 0 })
       if (fault === undefined) outlet.write('channel', Buffer.from(`{"value":${text}}\n`))
       else complain(notJson(fault))
     },

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import type { JsonObject } from '@gantry/contract'
+import { noBubblewrap } from '../conformance/sandbox-test.ts'
+import { createExecutor } from '../executor.ts'
+import { builtinTools } from '../tools/builtin.ts'
+
+const gantry = createExecutor({ tools: builtinTools(), runtimes: { pool: false } })
+after(() => gantry.close())
+
+const left = [{ code: 'OUTPUT_INVALID', message: '1 __proto__ keys were left out of the output.' }]
+const python = 'import json\nreturn json.loads(\'{"__proto__": {"admin": true}, "a": 1}\')'
+const javascript = `return JSON.parse('{"__proto__": {"admin": true}, "a": 1}')`
+
+for (const runtime of ['wasm', 'process']) {
+  const skip = runtime === 'process' && noBubblewrap !== undefined ? noBubblewrap : false
+  for (const [language, code] of Object.entries({ python, javascript })) {
+    test(`a __proto__ key in the value of ${language} in ${runtime} is left out with a warning`, { skip }, async () => {
+      const { status, output, warnings } = await gantry.run('code:run', { language, code, runtime })
+      assert.deepEqual([status, (output as JsonObject).value], ['ok', { a: 1 }])
+      assert.deepEqual(warnings, left)
+    })
+  }
+}
+
+const needsProcess = { skip: noBubblewrap ?? false }
+
+test('a command and a session say what of descriptor 3 they left out', needsProcess, async () => {
+  const script = `echo '{"value": {"__proto__": 1, "a": 1}}' >&3; echo no json >&3`
+  const { output, warnings } = await gantry.run('shell:run', { script })
+  assert.deepEqual((output as JsonObject).value, { a: 1 })
+  const lines = {
+    code: 'OUTPUT_INVALID',
+    message: '1 lines on descriptor 3 were left out: they are no JSON, too long or too many.',
+  }
+  assert.deepEqual(warnings, [...left, lines])
+
+  const opened = await gantry.run('code:session', { action: 'open', language: 'python' })
+  const session = (opened.output as JsonObject).session as string
+  const ran = await gantry.run('code:session', { action: 'run', session, code: python })
+  assert.deepEqual([(ran.output as JsonObject).value, ran.warnings], [{ a: 1 }, left])
+  const plain = await gantry.run('code:session', { action: 'run', session, code: 'return 1' })
+  assert.deepEqual(plain.warnings, [])
+})
