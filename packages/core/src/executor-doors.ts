@@ -14,7 +14,7 @@ import { closed, foundTool, type Hearing, isThereAny, missing, requestOf } from 
 import { createHashes } from './hashes.ts'
 import { checkCall } from './pipeline/check.ts'
 import { explainCall } from './pipeline/explain.ts'
-import { findFor, findShown, namedBy } from './pipeline/lookup.ts'
+import { findFor, findShown, missingTool, namedBy } from './pipeline/lookup.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, Ports } from './pipeline/ports.ts'
 import { reconcileCall } from './pipeline/reconcile.ts'
@@ -54,6 +54,7 @@ export type Doors = Pick<
   | 'declarations'
   | 'tools'
   | 'find'
+  | 'missing'
   | 'standing'
   | 'hashFor'
 >
@@ -189,6 +190,7 @@ export function createDoors(
         finds: (entry) => ports.there(identity, entry.tool),
         sees: (entry) => ports.visible(identity, entry),
       }),
+    missing: (tool, schemaDigest) => missingTool(ports, tool, schemaDigest),
     standing: (tool, { identity = owner } = {}) => standingOf(ports, tool, identity),
     hashFor: (identity = owner) => hashes.of(identity),
   }

@@ -6,6 +6,7 @@ import type {
   ProgramLimits,
   Result,
   StreamEvent,
+  ToolError,
   Warning,
 } from '@gantry/contract'
 import type { Audit } from './audits/audit.ts'
@@ -109,6 +110,11 @@ export interface Executor {
    * for a tool that is not there and for one that is not there for him.
    */
   find(tool: string, options?: { readonly identity?: Identity | undefined }): CatalogEntry
+  /**
+   * What keeps this executor from running a tool in the definition that a digest is of, for those who hand calls over to
+   * executors that can: TOOL_NOT_FOUND or CATALOG_STALE. Undefined when it has the tool, whoever may call it.
+   */
+  missing(tool: string, schemaDigest?: string): Promise<ToolError | undefined>
   /**
    * What a tool is to the caller, by its id, with or without a version; for those who keep something of tools, such as
    * calls, and show it to others.

@@ -127,15 +127,16 @@ for (const [engine, open] of Object.entries(engines)) {
       const changed = ledgerOf('Another definition.')
       await site.configure({ tools: changed.tools, policy })
       for (const { id } of [question, inner]) await approvals.decide(id, { decision: 'approve' }, bob)
-      assert.equal((await outcomeOf(site, callId)).error?.code, 'CATALOG_STALE')
-      await stateOf(site, chain.callId, 'asked')
-      const again = await questionOf(site, chain.callId)
-      assert.notEqual(again.id, inner.id)
+      const again = await Promise.all([callId, chain.callId].map((id) => questionOf(site, id)))
+      assert.notDeepEqual(
+        again.map(({ id }) => id),
+        [question.id, inner.id],
+      )
       assert.deepEqual([ran, changed.ran], [[], []])
       await site.configure({ tools, policy })
-      await approvals.decide(again.id, { decision: 'deny' }, bob)
-      assert.equal((await outcomeOf(site, chain.callId)).status, 'ok')
-      assert.deepEqual([ran, changed.ran], [['pay {} ada'], []])
+      for (const { id } of again) await approvals.decide(id, { decision: 'deny' }, bob)
+      for (const id of [callId, chain.callId]) assert.equal((await outcomeOf(site, id)).status, 'ok')
+      assert.deepEqual([ran, changed.ran], [['pay {} ada', 'pay {} ada'], []])
     })
 
     await t.test('an approval does not outweigh a policy that denies the call by now', async () => {

@@ -10,6 +10,8 @@ export interface CatalogEntry {
   readonly tool: Tool
   /** Of everything a caller relies on; see `fingerprint.ts`. */
   readonly digest: string
+  /** Of what a call depends on, which its texts are not part of; as `schemaDigest` it lets a new description pass. */
+  readonly callDigest: string
   /** Who registered it. */
   readonly source: string
 }

@@ -12,6 +12,38 @@ export function toolDigest(tool: Tool): string {
 }
 
 /**
+ * The digest of what a call of one version depends on: its name, its version and its schemas, without titles, descriptions
+ * and examples. A call that was admitted under it runs wherever it is the same.
+ */
+export function callDigest(tool: Tool): string {
+  const { namespace, name, version, inputSchema, outputSchema } = tool
+  const bare = { inputSchema: withoutTexts(inputSchema), outputSchema: withoutTexts(outputSchema) }
+  return sha256(JSON.stringify(sorted({ namespace, name, version, ...bare })))
+}
+
+/** Keywords that say something to a reader and nothing to a validator. */
+const texts: ReadonlySet<string> = new Set(['title', 'description', '$comment', 'examples'])
+/** Keywords whose members are names of the author's choice, so that none of them is a keyword. */
+const named: ReadonlySet<string> = new Set([
+  ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas', 'dependentRequired'],
+  'dependencies',
+])
+/** Keywords whose value is data. */
+const data: ReadonlySet<string> = new Set(['const', 'enum', 'default', 'required'])
+
+function withoutTexts(schema: unknown): unknown {
+  if (typeof schema !== 'object' || schema === null) return schema
+  if (Array.isArray(schema)) return schema.map(withoutTexts)
+  const kept = Object.entries(schema).filter(([key]) => !texts.has(key))
+  return Object.fromEntries(kept.map(([key, value]) => [key, data.has(key) ? value : bareMember(key, value)]))
+}
+
+function bareMember(key: string, value: unknown): unknown {
+  if (!named.has(key) || typeof value !== 'object' || value === null) return withoutTexts(value)
+  return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, withoutTexts(schema)]))
+}
+
+/**
  * The value with every object's keys in order, so that native `JSON.stringify` gives equal values equal text.
  * This takes a third of the time of writing the text piece by piece.
  */

@@ -20,7 +20,7 @@ import { CatalogHash } from './catalog-hash.ts'
 import { Changes } from './changes.ts'
 import type { Embedder } from './embedder.ts'
 import { pageLimit, queryText } from './filter.ts'
-import { toolDigest } from './fingerprint.ts'
+import { callDigest, toolDigest } from './fingerprint.ts'
 import { listPage } from './list-page.ts'
 import { Names } from './names.ts'
 import { nearestKeys } from './near-keys.ts'
@@ -252,13 +252,14 @@ class MemoryCatalog implements Catalog {
   }
 }
 
-/** Works its digest out when first asked, because most entries are never asked. */
+/** Computes its digests when first asked, because most entries are never asked for them. */
 class Entry implements CatalogEntry {
   readonly id: string
   readonly key: string
   readonly tool: Tool
   readonly source: string
   #digest: string | undefined
+  #callDigest: string | undefined
 
   constructor(id: string, key: string, tool: Tool, source: string) {
     this.id = id
@@ -271,6 +272,11 @@ class Entry implements CatalogEntry {
   get digest(): string {
     this.#digest ??= toolDigest(this.tool)
     return this.#digest
+  }
+
+  get callDigest(): string {
+    this.#callDigest ??= callDigest(this.tool)
+    return this.#callDigest
   }
 }
 

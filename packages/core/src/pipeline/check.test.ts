@@ -30,7 +30,7 @@ test('a call that would be let through is described, and neither run nor put on 
   const counted = { ...sum, run: () => ++calls }
   const gantry = createExecutor({ tools: [counted], audit })
   const args = { a: 1 }
-  const { digest, ...call } = await gantry.check('math:sum:^1.0.0', args, { identity: alice })
+  const { digest, callDigest, ...call } = await gantry.check('math:sum:^1.0.0', args, { identity: alice })
   assert.deepEqual(call, {
     id: 'math:sum:1.2.3',
     key: 'math:sum',
@@ -42,7 +42,8 @@ test('a call that would be let through is described, and neither run nor put on 
     args: { a: 1 },
   })
   assert.notEqual(call.args, args)
-  assert.equal(digest, gantry.catalog.find('math:sum').digest)
+  const entry = gantry.catalog.find('math:sum')
+  assert.deepEqual([digest, callDigest], [entry.digest, entry.callDigest])
   assert.equal(calls, 0)
   assert.deepEqual(audit.records(), [])
   assert.equal((await gantry.run(call.id, call.args, { schemaDigest: digest })).output, 1)

@@ -17,6 +17,8 @@ export interface CheckedCall {
   readonly version: string
   /** Of the definition that was checked; as `schemaDigest` of the call it refuses another one. */
   readonly digest: string
+  /** Of what the call depends on; as `schemaDigest` it refuses another one, though not another description. */
+  readonly callDigest: string
   readonly effect: EffectClass
   /** The time that the call would get. */
   readonly timeoutMs: number
@@ -65,7 +67,7 @@ function givenArgs(run: Run, { input, argsCopy }: PreparedTool, checked: JsonObj
 }
 
 function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks: boolean): CheckedCall {
-  const { id, key, digest, tool } = entry
+  const { id, key, digest, callDigest, tool } = entry
   const { version, effect, concurrency: limit, concurrencyKey = key, placement, cost = 0 } = tool
   const concurrency = limit === undefined ? {} : { concurrency: { key: concurrencyKey, limit } }
   const place = placement === undefined || Object.keys(placement).length === 0 ? {} : { placement }
@@ -76,6 +78,7 @@ function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks:
     key,
     version,
     digest,
+    callDigest,
     effect,
     timeoutMs: run.timeoutMs(),
     ...concurrency,

@@ -44,9 +44,9 @@ function take(run: Run, entry: CatalogEntry): PreparedTool {
   const tool = run.ports.prepared.of(entry)
   run.tool = tool
   const { schemaDigest } = run.request
-  if (schemaDigest !== undefined && schemaDigest !== entry.digest) {
+  if (!hasDigest(entry, schemaDigest)) {
     throw new ToolError('CATALOG_STALE', `${entry.id} is not what the caller saw; describe it again.`, {
-      details: { expected: schemaDigest.slice(0, 80), actual: entry.digest },
+      details: { expected: schemaDigest?.slice(0, 80) ?? '', actual: entry.digest },
     })
   }
   const { deprecated } = entry.tool
@@ -55,6 +55,39 @@ function take(run: Run, entry: CatalogEntry): PreparedTool {
     run.warn({ code: 'DEPRECATED', message: `${entry.id}: ${deprecated.message}${instead}` })
   }
   return tool
+}
+
+/** Whether an entry is the definition that a digest is of: the whole one, or what a call depends on. */
+function hasDigest(entry: CatalogEntry, digest: string | undefined): boolean {
+  return digest === undefined || digest === entry.digest || digest === entry.callDigest
+}
+
+/**
+ * What keeps every caller from this tool in this definition: it is in the catalog in neither, or in another definition.
+ * Undefined when it is there, and when its backend gives a reason of its own, which a call will be told.
+ */
+export async function missingTool(
+  { catalog, sources }: Pick<Run['ports'], 'catalog' | 'sources'>,
+  id: string,
+  digest: string | undefined,
+): Promise<ToolError | undefined> {
+  const refused = missingNow(catalog, id, digest)
+  const pending = refused === undefined ? undefined : sources.pending(id)
+  if (pending === undefined) return refused === undefined || sources.refusal(id) !== undefined ? undefined : refused
+  await pending
+  return sources.refusal(id) === undefined ? missingNow(catalog, id, digest) : undefined
+}
+
+function missingNow(catalog: Catalog, id: string, digest: string | undefined): ToolError | undefined {
+  try {
+    const entry = catalog.find(id)
+    if (hasDigest(entry, digest)) return undefined
+    const message = `${entry.id} is there in another definition than the call was admitted for.`
+    return new ToolError('CATALOG_STALE', message, { effect: 'none', details: { actual: entry.callDigest } })
+  } catch (error) {
+    if (ToolError.is(error) && isMissing(error)) return error
+    throw error
+  }
 }
 
 function isMissing(error: unknown): boolean {

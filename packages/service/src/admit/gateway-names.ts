@@ -157,7 +157,7 @@ const adapter = openaiChat()
 function withoutText(entry: CatalogEntry): CatalogEntry {
   const { namespace, name, version, effect } = entry.tool
   const tool = { namespace, name, version, effect, description: '', inputSchema: {}, backends: [] }
-  return { id: entry.id, key: entry.key, source: entry.source, digest: '', tool }
+  return { id: entry.id, key: entry.key, source: entry.source, digest: '', callDigest: '', tool }
 }
 
 function ambiguous(name: string, sharing: readonly string[]): ToolError {

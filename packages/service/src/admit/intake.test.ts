@@ -55,7 +55,9 @@ test('a call is pinned to the tool as it is, with its effect class and its slot'
   const call = await take({ idempotencyKey: 'k', priority: 5, timeoutMs: 100, delayMs: 10 })
   const { fingerprint, digest, ...plain } = call
   assert.match(fingerprint, /^[0-9a-f]{64}$/)
-  assert.equal(digest, executor.catalog.find('bank:pay').digest)
+  const entry = executor.catalog.find('bank:pay')
+  assert.equal(digest, entry.callDigest)
+  assert.equal((await take({ schemaDigest: entry.digest })).digest, entry.digest, 'what the caller pinned')
   assert.deepEqual(plain, {
     callId: 'c-1',
     kind: 'call',

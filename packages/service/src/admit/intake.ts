@@ -64,13 +64,16 @@ interface Asked {
 
 const programPinned = { kind: 'code', effect: 'repeatable' } as const
 
-/** The tool as it is now: a later one is not run in its place. */
+/**
+ * The tool as it is now: a later one is not run in its place, though one that only describes itself differently is, unless
+ * the caller pinned the whole definition.
+ */
 async function askedTool(input: CallInput, identity: Identity, { executor, present }: IntakeOptions): Promise<Asked> {
   const args = input.args ?? {}
   const { schemaDigest, timeoutMs } = input
   const {
     id,
-    digest,
+    callDigest,
     effect,
     concurrency,
     placement,
@@ -88,20 +91,37 @@ async function askedTool(input: CallInput, identity: Identity, { executor, prese
   const place = beside === undefined ? {} : { placement: beside }
   // What a program does is recorded call by call, so that it may always be taken up again.
   const whole = program === true ? programPinned : ({ kind: 'call', effect } as const)
-  return { pinned: { ...whole, tool: id, digest, ...slot, ...place }, payload: args, cost }
+  return { pinned: { ...whole, tool: id, digest: schemaDigest ?? callDigest, ...slot, ...place }, payload: args, cost }
 }
 
 /** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
 async function askedChain({ args }: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
-  const { steps, input = null } = (args ?? {}) as { readonly steps?: unknown; readonly input?: Json }
+  const { steps, input = null } = (args ?? {}) as { readonly steps: readonly ChainStep[]; readonly input?: Json }
   await executor.checkChain(steps, { input })
-  const place = chainPlacement(steps as readonly ChainStep[], executor, identity)
-  const cost = chainCost(steps as readonly ChainStep[], executor, identity)
+  const place = chainPlacement(steps, executor, identity)
+  const cost = chainCost(steps, executor, identity)
   return {
-    pinned: { kind: 'chain', tool: 'chain', effect: 'repeatable', ...place },
+    pinned: { kind: 'chain', tool: 'chain', effect: 'repeatable', ...place, ...stepTools(steps, executor, identity) },
     payload: copyJson({ steps, input }),
     cost,
   }
+}
+
+/** The tools of steps that are there for the caller now, as they are named: where the chain runs they must be there too. */
+function stepTools(
+  steps: readonly ChainStep[],
+  { find }: Pick<Executor, 'find'>,
+  identity: Identity,
+): Pick<AdmittedCall, 'digest'> {
+  const named = new Set(steps.flatMap((step) => ('parallel' in step ? step.parallel : [step])).map(({ tool }) => tool))
+  const there = [...named].filter((tool) => {
+    try {
+      return find(tool, { identity }) !== undefined
+    } catch {
+      return false
+    }
+  })
+  return there.length === 0 ? {} : { digest: JSON.stringify(there) }
 }
 
 /** What must be the same under the same key: what is asked for, as the caller wrote it. */

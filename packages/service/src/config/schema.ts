@@ -84,7 +84,7 @@ const service = object({
   waitingPerTenant: count,
   waitingPerPrincipal: count,
   ...positives(
-    ...['blockedMs', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs'],
+    ...['blockedMs', 'versionWaitMs', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs'],
     ...['retentionMs', 'auditRetentionMs'],
   ),
 })

@@ -36,6 +36,8 @@ export interface ServiceSettings {
   readonly blockedMs: number
   /** So many workers may die with a call before it is given up. */
   readonly maxDeaths: number
+  /** A call whose tool no worker has, in its version and definition, waits for one so long. */
+  readonly versionWaitMs: number
   /** With so many calls waiting, new ones are refused. */
   readonly maxQueued: number
   readonly bodyBytes: number
@@ -129,6 +131,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   leaseMs: 30_000,
   blockedMs: 300_000,
   maxDeaths: 3,
+  versionWaitMs: 600_000,
   maxQueued: 100_000,
   bodyBytes: 1_048_576,
   connections: 2_000,

@@ -4,6 +4,7 @@ import { cancelling } from './call-store/cancelling.ts'
 import { claiming } from './call-store/claiming.ts'
 import { ending } from './call-store/ending.ts'
 import { holding } from './call-store/holding.ts'
+import { needing } from './call-store/needing.ts'
 import { reclaiming } from './call-store/reclaiming.ts'
 import type { Cases, StoreFixture } from './call-store/samples.ts'
 import { slots } from './call-store/slots.ts'
@@ -17,6 +18,7 @@ const groups: { readonly [name: string]: Cases } = {
   ending,
   reclaiming,
   asking,
+  needing,
   cancelling,
   slots,
   turns,

@@ -37,8 +37,8 @@ async function isAllowed(executor: Pick<Executor, 'check'>, { call }: Claim, arg
 /** Undefined for a tool that says nothing of a cache, or that is another one by now. */
 function cacheable({ catalog }: Pick<Executor, 'catalog'>, { call }: Claim, args: unknown): CacheableCall | undefined {
   try {
-    const { tool, id, digest } = catalog.find(call.tool)
-    if (tool.cache === undefined || digest !== call.digest) return undefined
+    const { tool, id, digest, callDigest } = catalog.find(call.tool)
+    if (tool.cache === undefined || (call.digest !== digest && call.digest !== callDigest)) return undefined
     return { rule: tool.cache, identity: call.identity, tool, toolId: id, digest, args: args as JsonObject }
   } catch {
     return undefined

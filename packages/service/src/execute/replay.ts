@@ -111,7 +111,8 @@ function changes(
 
 function changeOf({ tool, digest }: RecordedCall['call'], catalog: Executor['catalog']): readonly Warning[] {
   try {
-    if (catalog.find(tool).digest === digest) return []
+    const entry = catalog.find(tool)
+    if (digest === entry.digest || digest === entry.callDigest) return []
     return [{ code: 'CATALOG_STALE', message: `${tool} is not defined as it was when the call was made.` }]
   } catch {
     return [{ code: 'TOOL_NOT_FOUND', message: `${tool} is not there any more.` }]

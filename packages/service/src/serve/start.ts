@@ -49,6 +49,7 @@ import { cancelling, createDoors } from './doors.ts'
 import { createFleetCircuits } from './fleet-circuits.ts'
 import { createIntake } from './intake.ts'
 import { createLimiting } from './limiting.ts'
+import { createOffers } from './offers.ts'
 import { openMetrics } from './open-metrics.ts'
 import { openOutcomeSpool } from './open-spool.ts'
 import { openPolicies } from './policies.ts'
@@ -184,16 +185,19 @@ export async function startService(options: StartOptions): Promise<RunningServic
 
   const tag = sessionTag(name)
   const claim = { worker: name, leaseMs, labels: { ...settings.labels, [sessionLabel]: tag } }
+  /** Of tools that calls wait for, those that this worker has. */
+  const offers = createOffers((tool, digest) => snapshots.current.executor.missing(tool, digest))
+  const claimNow = () => ({ ...claim, labels: { ...claim.labels, ...offers.labels } })
   const limiting = createLimiting({ store, database, redis: brokers.redis, settings })
   const transport = postgresTransport({
-    ...{ store, claim: () => limiting.claim(claim, worker), room: () => worker?.claimable ?? 0 },
+    ...{ store, claim: () => limiting.claim(claimNow(), worker), room: () => worker?.claimable ?? 0 },
   })
   const worker: ReturnType<typeof composeWorker> | undefined = roles.has('worker')
     ? composeWorker({
         ...{ store, transport, recorder, snapshots, writer, writeBacks, notices, cache, bus, settings, leaseMs },
         ...{ tracer: options.tracer, gate: limiting.gate, awaits: waiters.awaits },
         shares: limiting.gate.shares,
-        newcomers: (most) => limiting.newcomers(most, claim, worker),
+        newcomers: (most) => limiting.newcomers(most, claimNow(), worker),
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
@@ -206,6 +210,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const upkeep = createUpkeep({
     ...{ store, bus, exclusive: database.exclusive, everyMs: upkeepMs, quietMs: leaseMs / 2 },
     drain: recorder.drain,
+    has: offers.look,
     wake: transport.wake,
     now: Date.now,
   })
@@ -225,6 +230,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const news = await openCallNews(database)
   const unlisten = await Promise.all([
     database.listen('gantry_ready', () => transport.wake()),
+    database.listen('gantry_needs', () => upkeep.nudge()),
     database.listen('gantry_cancel', (callId) => callId !== undefined && worker?.cancel(callId)),
     database.listen('gantry_done', (ids) => (ids === undefined ? void look() : waiters.ended(elsewhere(ids)))),
   ])

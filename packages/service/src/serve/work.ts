@@ -7,6 +7,7 @@ import type { EventWriter } from '../execute/event-writer.ts'
 import { createInnerCharges, type InnerGate } from '../execute/inner-charges.ts'
 import { lazyReports } from '../execute/lazy-reports.ts'
 import { type LeaseNews, type Leases, localLeases } from '../execute/leases.ts'
+import { missingTool } from '../execute/missing-tools.ts'
 import type { ResultCache } from '../execute/result-cache.ts'
 import { runCall } from '../execute/run-call.ts'
 import { runDurableChain } from '../execute/run-chain.ts'
@@ -78,6 +79,10 @@ export function composeWorker(parts: WorkParts): Worker {
       shares: parts.shares,
       newcomers: parts.newcomers,
       leases: (news) => leasesOf(parts, news),
+      versions: {
+        missing: ({ executor }, call) => missingTool(executor, call),
+        waitMs: settings.versionWaitMs,
+      },
       begin: (holder) => beginning.add(holder),
       execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),
       govern: parts.govern,

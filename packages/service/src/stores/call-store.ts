@@ -12,7 +12,10 @@ export interface AdmittedCall {
   readonly fingerprint: string
   /** Exact id with version; `chain` for a chain. */
   readonly tool: string
-  /** Of the definition that was checked; absent for a chain. */
+  /**
+   * Of the definition that was checked: of all of it when the caller pinned it, else of what the call depends on. Of a
+   * chain the JSON list of the tools of its steps that were there.
+   */
   readonly digest?: string
   readonly effect: EffectClass
   /** JSON text of the arguments or of the chain; absent when it was kept as an artifact. */
@@ -92,6 +95,8 @@ export interface Claim extends Holder {
   readonly faults: number
   /** How many earlier holders handed it back because its tool was at rest. */
   readonly rests: number
+  /** It waited for a worker that has its tool, for as long as it may, and none came. */
+  readonly waitedOut?: true
   readonly cancelled: boolean
   /** Time left until the deadline when it was claimed, in the store's time; negative when it is over. */
   readonly deadlineMs?: number
@@ -107,6 +112,11 @@ export interface Released extends Holder {
   readonly delayMs?: number
   /** It waits for a person. */
   readonly asked?: boolean
+  /**
+   * It needs a tool that this worker does not have: it waits until a worker with the tool offers to take it, though not
+   * longer than the delay, which counts from the first time that the tool was missed.
+   */
+  readonly needs?: string
   /** What is held against the call; absent when it merely goes on later. */
   readonly counts?: 'fault' | 'rest'
 }
@@ -205,6 +215,11 @@ export interface CallStore {
    * he hand it back as asked, because he may not have seen the decision. Anything else is left as it is.
    */
   resume(callId: string): Promise<void>
+  /**
+   * Says that there is a worker that has these tools: calls that wait for one of them can be claimed by workers with the
+   * label of the need. Answers how many, at most `max`.
+   */
+  offer(needs: readonly string[], max: number): Promise<number>
   /** Ends calls: result, attempt, outbox, dead letter and audit in one transaction. Answers those that were accepted. */
   finish(endings: readonly Ending[]): Promise<readonly string[]>
   /** Which of these calls ended under this very fence; for those who do not know whether their `finish` was done. */
@@ -264,6 +279,8 @@ export interface Reclaimed {
   readonly promoted: number
   /** Calls that were ended because of their deadline. */
   readonly expired: readonly string[]
+  /** Tools that calls wait for because workers that claimed them did not have them; a thousand at most, absent when none. */
+  readonly wanted?: readonly string[]
   /** When the next delayed or asked call is due, from now; 0 when there may be more to do at once. */
   readonly nextMs?: number
 }

@@ -36,7 +36,7 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       return { lost: holders.filter((holder) => !heldBy(memory, holder)).map(({ callId }) => callId), cancelled }
     },
     async release(holders) {
-      for (const { delayMs = 0, asked = false, counts, ...holder } of holders) {
+      for (const { delayMs = 0, asked = false, counts, needs, ...holder } of holders) {
         const live = heldBy(memory, holder)
         if (live === undefined) continue
         noteAttempt(memory, live, 'released')
@@ -45,9 +45,16 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
         live.begun = false
         if (counts === 'fault') live.faults += 1
         if (counts === 'rest') live.rests += 1
+        const sameNeed = needs !== undefined && needs === live.needs
+        live.needs = live.cancelled ? undefined : needs
+        live.kept = live.needs !== undefined
         const comesBack = live.cancelled || (asked ? live.resumed === live.fence : delayMs <= 0)
         if (comesBack) continue
         live.lane = asked ? 'asked' : 'later'
+        if (sameNeed) {
+          fillSlots(memory, [live.call.slot?.key])
+          continue
+        }
         live.runAt = Math.min(now() + delayMs, (asked ? live.deadline : undefined) ?? Number.POSITIVE_INFINITY)
         fillSlots(memory, [live.call.slot?.key])
       }
@@ -57,6 +64,14 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       if (live === undefined) return
       live.resumed = live.fence
       if (live.lane === 'asked') bringBack(memory, live)
+    },
+    async offer(needs, max) {
+      const waiting = [...memory.live.values()].filter(
+        ({ lane, needs: need }) => lane === 'later' && need !== undefined && needs.includes(need),
+      )
+      const offered = waiting.slice(0, max)
+      for (const live of offered) bringBack(memory, live)
+      return offered.length
     },
     finish: async (endings) => finish(memory, endings),
     async outcomes(holders) {
@@ -69,6 +84,8 @@ export function memoryCallStore({ now }: { readonly now: () => number }): Memory
       const live = memory.live.get(callId)
       if (live === undefined) return 'finished'
       live.cancelled = true
+      live.needs = undefined
+      live.kept = false
       const { call, fence, deliveries } = live
       const ending = unrunEnding({ ...call, fence, deliveries }, 'CANCELLED', new Date(now()))
       if (endUnrun(memory, [ending]).length > 0) return 'ended'

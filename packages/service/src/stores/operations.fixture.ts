@@ -2,28 +2,31 @@ import fc from 'fast-check'
 import type { StoreFixture } from '../conformance/call-store/samples.ts'
 import { someCall, someEnding } from '../conformance/call-store/samples.ts'
 import type { AdmittedCall, Holder, Submitted } from './call-store.ts'
+import { needLabel } from './need.ts'
 
 /** One step of a random life; numbers choose among the calls, or among all holders that there ever were. */
 export type Operation =
   | { readonly do: 'submit'; readonly calls: readonly number[]; readonly claim: boolean }
   | { readonly do: 'claim'; readonly max: number; readonly how: number }
   | {
-      readonly do: 'begin' | 'extend' | 'release' | 'delay' | 'ask' | 'finish' | 'outcomes'
+      readonly do: 'begin' | 'extend' | 'release' | 'delay' | 'ask' | 'need' | 'finish' | 'outcomes'
       readonly holders: readonly number[]
     }
   | { readonly do: 'reclaim'; readonly all: boolean }
   | { readonly do: 'cancel' | 'resume'; readonly call: number }
-  | { readonly do: 'pass' | 'depth' }
+  | { readonly do: 'pass' | 'depth' | 'offer' }
 
 /** Times are so far apart that what the test itself takes makes no difference: none is a multiple of the step. */
 const stepMs = 500_000
 const options = { worker: 'w', leaseMs: 1_250_000, labels: { zone: 'a', disk: 'fast' } }
 const slot = { key: 's', limit: 2 }
+const need = 'math:add:2.0.0'
 const beta = { identity: { principal: 'ada', tenant: 'beta', permissions: [] } }
 const bob = { identity: { principal: 'bob', tenant: 'acme', permissions: [] } }
 /** Ways to claim. */
 const claims = [
   {},
+  { labels: { zone: 'a', disk: 'fast', [needLabel(need)]: '' } },
   { busy: { acme: 1, other: 5 } },
   { busy: { beta: 1 }, shares: { beta: { weight: 2 } } },
   { shares: { acme: { concurrency: 2 }, '*': { concurrency: 1 } } },
@@ -83,6 +86,7 @@ export const operations: fc.Arbitrary<readonly Operation[]> = fc.array(
           'release' as const,
           'delay' as const,
           'ask' as const,
+          'need' as const,
           'finish' as const,
         ),
         holders: numbers,
@@ -94,7 +98,7 @@ export const operations: fc.Arbitrary<readonly Operation[]> = fc.array(
       weight: 2,
       arbitrary: fc.record({ do: fc.constantFrom('cancel' as const, 'resume' as const), call: fc.nat(40) }),
     },
-    { weight: 3, arbitrary: fc.record({ do: fc.constantFrom('pass' as const, 'depth' as const) }) },
+    { weight: 3, arbitrary: fc.record({ do: fc.constantFrom('pass' as const, 'depth' as const, 'offer' as const) }) },
   ),
   { minLength: 10, maxLength: 60, size: 'max' },
 )
@@ -126,6 +130,10 @@ export async function live({ store, pass, records }: StoreFixture, steps: readon
         return store.release(pick(step.holders).map((holder) => ({ ...holder, delayMs: 750_000 })))
       case 'ask':
         return store.release(pick(step.holders).map((holder) => ({ ...holder, asked: true, delayMs: 750_000 })))
+      case 'need':
+        return store.release(pick(step.holders).map((holder) => ({ ...holder, needs: need, delayMs: 1_750_000 })))
+      case 'offer':
+        return store.offer([need], 100)
       case 'finish':
         return store.finish(pick(step.holders).map((holder) => someEnding(holder)))
       case 'outcomes':

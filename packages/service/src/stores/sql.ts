@@ -8,6 +8,7 @@ import { claim } from './sql/claim.ts'
 import { depth, waiting } from './sql/depth.ts'
 import { extend } from './sql/extend.ts'
 import { finish } from './sql/finish.ts'
+import { offer } from './sql/offer.ts'
 import { outcomes } from './sql/outcomes.ts'
 import { reclaim } from './sql/reclaim.ts'
 import { release } from './sql/release.ts'
@@ -34,6 +35,7 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
     extend: (holders, leaseMs) => extend(database, holders, leaseMs),
     release: (holders) => release(database, holders),
     resume: (callId) => resume(database, callId),
+    offer: (needs, max) => offer(database, needs, max),
     async finish(endings) {
       const accepted = await ahead.finish(endings, (queries) => finish(queries, endings, answers))
       const awaited = new Set(endings.flatMap((ending) => (ending.awaited?.() === true ? [ending.callId] : [])))

@@ -7,6 +7,7 @@ import { subjectOf } from '../stores/bus.ts'
 import type { Claim, Ending } from '../stores/call-store.ts'
 import { downstreamKey } from '../stores/downstream-key.ts'
 import { endedOutcome } from '../stores/ended.ts'
+import { needText } from '../stores/need.ts'
 import { plainOf } from '../stores/plain-call.ts'
 import { type Afterwards, afterwards } from './afterwards.ts'
 import type { Task } from './desk.ts'
@@ -61,12 +62,13 @@ async function attempt(
   span: Span | undefined,
   ports: WorkerPorts,
   options: WorkerOptions,
-): Promise<Attempt | Paused | undefined> {
+): Promise<Attempt | Paused | Back | undefined> {
   const { claim } = task
   const { bus } = ports
   bus.emit('stage:timed', { stage: 'consume', ms: performance.now() - task.takenAt })
   const verdict = await timed(bus, 'admit', span, () => admitted(task, snapshot, ports, options))
   if (verdict === undefined) return undefined
+  if (verdict.kind === 'elsewhere') return verdict.release
   if (verdict.kind === 'found') return { outcome: verdict.result }
   if (verdict.kind === 'end') {
     return { outcome: endedOutcome(claim.call, verdict.error, claim.lost, ports.now()), dead: verdict.dead }
@@ -95,13 +97,39 @@ function back(run: Paused | Back): Back {
 async function admitted(
   task: Task,
   snapshot: Snapshot,
-  { begin }: WorkerPorts,
+  ports: WorkerPorts,
   options: WorkerOptions,
 ): Promise<Settled | undefined> {
   const { claim, fresh } = task
-  const verdict = await settled(task, examine(claim, { ...options, fresh }), snapshot)
+  const examined = examine(claim, { ...options, fresh })
+  const lacking = examined.kind === 'end' ? undefined : await lackingTool(claim, examined, snapshot, ports)
+  const verdict = lacking ?? (await settled(task, examined, snapshot))
   if (verdict?.kind !== 'run' || !verdict.begin) return verdict
-  return (await begin({ callId: claim.callId, fence: claim.fence })) ? verdict : undefined
+  return (await ports.begin({ callId: claim.callId, fence: claim.fence })) ? verdict : undefined
+}
+
+/**
+ * A call whose tool is not here in the version and definition that it was admitted for, as while workers are replaced one
+ * by one, goes to workers that have it. It waits while none has it, up to a bound, and then ends: as unknown when only the
+ * tool could tell what an earlier attempt did. One that was cancelled does not wait.
+ */
+async function lackingTool(
+  claim: Claim,
+  examined: Verdict,
+  snapshot: Snapshot,
+  { versions }: WorkerPorts,
+): Promise<Extract<Settled, { kind: 'elsewhere' | 'end' }> | undefined> {
+  const missing = await versions?.missing(snapshot, claim.call)
+  if (versions === undefined || missing === undefined) return undefined
+  const { need, error } = missing
+  const { waitMs } = versions
+  if (claim.waitedOut === undefined && !claim.cancelled) {
+    return { kind: 'elsewhere', release: { kind: 'release', delayMs: waitMs, reason: error.code, needs: need } }
+  }
+  if (examined.kind === 'reconcile') return { kind: 'end', error: unknownOutcome(claim.call.tool) }
+  const reason = `No worker had ${needText(need)} within ${waitMs} ms; start one that has it, or make the call anew.`
+  const options = { effect: earlierEffect(claim), cause: error, ...(error.details && { details: error.details }) }
+  return { kind: 'end', error: new ToolError(error.code, reason, options), dead: reason }
 }
 
 /**
@@ -132,7 +160,10 @@ function handBackFaulty({ claim, stopped }: Task, error: unknown, ports: WorkerP
   return { outcome: endedOutcome(claim.call, failure, claim.lost, ports.now()), dead: reason }
 }
 
-type Settled = Extract<Verdict, { kind: 'run' | 'end' }> | { readonly kind: 'found'; readonly result: Result }
+type Settled =
+  | Extract<Verdict, { kind: 'run' | 'end' }>
+  | { readonly kind: 'found'; readonly result: Result }
+  | { readonly kind: 'elsewhere'; readonly release: Back }
 
 /** Asks the tool what an earlier attempt did, where only the tool can tell; undefined when there is no time to ask. */
 async function settled(
@@ -151,11 +182,11 @@ async function settled(
   return signal.aborted ? undefined : { kind: 'end', error: unknownOutcome(call.tool) }
 }
 
-type Back = Extract<Afterwards, { kind: 'release' }>
+type Back = Extract<Afterwards, { kind: 'release' }> & { readonly needs?: string }
 
 async function release(
   task: Task,
-  { delayMs, reason, asked = false, counts }: Back,
+  { delayMs, reason, asked = false, counts, needs }: Back,
   { store, bus }: WorkerPorts,
 ): Promise<void> {
   const { callId, fence, call, entering } = task.claim
@@ -165,7 +196,8 @@ async function release(
   )
   // There is nothing to hand back of a call that the store never got, or that another worker has.
   if (!entered || task.stopped === 'lost') return
-  await store.release([{ callId, fence, delayMs, asked, ...(counts === undefined ? {} : { counts }) }])
+  const why = { ...(counts === undefined ? {} : { counts }), ...(needs === undefined ? {} : { needs }) }
+  await store.release([{ callId, fence, delayMs, asked, ...why }])
   bus.emit('call:released', { ...subjectOf(call), reason })
 }
 

@@ -1,11 +1,12 @@
 import type { ChainResult, Result } from '@gantry/contract'
 import type { Tracer } from '@gantry/core'
 import type { LeaseNews, Leases } from '../execute/leases.ts'
+import type { MissingTool } from '../execute/missing-tools.ts'
 import type { Paused } from '../execute/run-program.ts'
 import type { Snapshot, Snapshots } from '../execute/snapshots.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { Bus } from '../stores/bus.ts'
-import type { CallStore, Claim, ClaimOptions, Ending, Holder } from '../stores/call-store.ts'
+import type { AdmittedCall, CallStore, Claim, ClaimOptions, Ending, Holder } from '../stores/call-store.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Task } from './desk.ts'
 
@@ -18,6 +19,8 @@ export interface WorkerPorts {
   readonly recorder: Recorder
   readonly leases: (news: LeaseNews) => Leases
   readonly snapshots: Snapshots
+  /** Absent where every worker has the tools of every call. */
+  readonly versions?: Versions
   /** Says durably that the work on a call begins; false when it is not ours any more. */
   readonly begin: (holder: Holder) => Promise<boolean>
   /**
@@ -44,6 +47,14 @@ export interface WorkerPorts {
   readonly now: () => Date
   readonly random: () => number
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>
+}
+
+/** Which calls can run here, while workers with other versions of the tools work on the same queue. */
+export interface Versions {
+  /** The tool that a call was admitted for and that is not here. */
+  readonly missing: (snapshot: Snapshot, call: AdmittedCall) => Promise<MissingTool | undefined>
+  /** For how long a call waits for a worker that has its tool. */
+  readonly waitMs: number
 }
 
 export interface WorkerOptions {

@@ -16,6 +16,8 @@ export interface UpkeepOptions {
   readonly quietMs: number
   /** Nobody else can hold a lease, so those that are left at the start belong to the dead. */
   readonly exclusive: boolean
+  /** Of tools that calls wait for, as `needs` of the store, those that this worker has and will claim calls of; absent, none. */
+  readonly has?: (wanted: readonly string[]) => Promise<readonly string[]>
   readonly now: () => number
 }
 
@@ -24,22 +26,33 @@ export interface Upkeep {
   /** Before the first claim: what a dead process left. Rejects as the store does. */
   begin(): Promise<void>
   start(): void
+  /** Looks soon, because something was said to be there to look after. */
+  nudge(): void
   stop(): Promise<void>
 }
 
 const atOnce = 500
 
+/** So soon it looks when it is nudged; whoever nudges often in this time nudges once. */
+const nudgeMs = 20
+
 export function createUpkeep(options: UpkeepOptions): Upkeep {
-  const { store, drain, wake, bus, everyMs, quietMs, exclusive, now } = options
+  const { store, drain, wake, bus, everyMs, quietMs, exclusive, has = async () => [], now } = options
   let timer: NodeJS.Timeout | undefined
   let running: Promise<void> | undefined
   let quietUntil = 0
   let stopped = false
+  let dueAt = 0
+  let nudged = false
 
   const look = async (leases: 'expired' | 'all' | 'none'): Promise<number | undefined> => {
-    const { lost, promoted, nextMs } = await store.reclaim({ max: atOnce, leases })
+    const { lost, promoted, nextMs, wanted = [] } = await store.reclaim({ max: atOnce, leases })
     if (lost.length > 0) bus.emit('lease:reclaimed', { calls: lost.length })
-    if (lost.length + promoted > 0) wake()
+    const here = await has(wanted)
+    const offered = here.length === 0 ? 0 : await store.offer(here, atOnce)
+    // Calls that others have offered can be claimed here, too.
+    if (lost.length + promoted + here.length > 0) wake()
+    if (offered === atOnce) return 0
     return nextMs
   }
   const tick = async (): Promise<void> => {
@@ -50,10 +63,13 @@ export function createUpkeep(options: UpkeepOptions): Upkeep {
     } catch {
       quietUntil = now() + quietMs
     }
-    if (!stopped) schedule(Math.max(5, Math.min(everyMs, nextMs ?? everyMs)))
+    if (!stopped) schedule(Math.max(5, Math.min(nudged ? nudgeMs : everyMs, nextMs ?? everyMs)))
+    nudged = false
   }
   const schedule = (ms: number): void => {
+    dueAt = performance.now() + ms
     timer = setTimeout(() => {
+      timer = undefined
       running = tick()
     }, ms)
   }
@@ -63,6 +79,13 @@ export function createUpkeep(options: UpkeepOptions): Upkeep {
       if (exclusive) while ((await look('all')) === 0);
     },
     start: () => schedule(everyMs),
+    nudge() {
+      // While it looks, it may have looked too early: it looks once more after that.
+      nudged = running !== undefined && timer === undefined
+      if (timer === undefined || stopped || dueAt - performance.now() <= nudgeMs) return
+      clearTimeout(timer)
+      schedule(nudgeMs)
+    },
     async stop() {
       stopped = true
       clearTimeout(timer)

@@ -1,9 +1,10 @@
-import type { EffectClass, ErrorInfo, Result } from '@gantry/contract'
+import { type EffectClass, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import { extendHeld } from '../../src/execute/leases.ts'
 import { createSnapshots } from '../../src/execute/snapshots.ts'
 import { createRecorder } from '../../src/record/recorder.ts'
 import type { Spool } from '../../src/record/spool.ts'
+import { createOffers, type Offers } from '../../src/serve/offers.ts'
 import { createBus } from '../../src/stores/bus.ts'
 import type { AdmittedCall, CallStore, Claim, ClaimOptions, Ending } from '../../src/stores/call-store.ts'
 import { type MemoryCallStore, memoryCallStore } from '../../src/stores/memory.ts'
@@ -42,6 +43,7 @@ interface Question {
 
 const leaseMs = 1_000
 const askedMs = 1_500
+const versionMs = 2_500
 /** A tool whose calls a person must approve. */
 const askingTool = 'sim:ask:1.0.0'
 const effects: readonly EffectClass[] = ['read', 'keyed', 'once', 'reconcilable', 'repeatable']
@@ -177,7 +179,14 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
     bus,
     batch: { soon: queueMicrotask, atOnce: 2 },
   })
-  const transport = simTransport(behind, actor, world)
+  // A process of another version of the tools, as in the middle of a deploy.
+  const other = world.chance(0.2)
+  const lacks = (tool: string): boolean => other && tool === askingTool
+  const offers = createOffers(async (tool) =>
+    lacks(tool) ? new ToolError('TOOL_NOT_FOUND', tool, { effect: 'none' }) : undefined,
+  )
+  const claim = () => ({ worker: actor.name, leaseMs, labels: offers.labels })
+  const transport = simTransport(behind, claim, actor, world)
   const ports: WorkerPorts = {
     store: behind,
     transport,
@@ -205,6 +214,11 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
       }
     },
     snapshots: createSnapshots({ executor: simExecutor(actor, world, ledgers), version: 'v1' }),
+    versions: {
+      missing: async (_snapshot, { tool }) =>
+        lacks(tool) ? { need: tool, error: new ToolError('TOOL_NOT_FOUND', tool, { effect: 'none' }) } : undefined,
+      waitMs: versionMs,
+    },
     begin: async (holder) => (await behind.begin([holder])).length === 1,
     execute: (_snapshot, { claim, controller }) => useTool(claim, controller.signal, actor, world, ledgers),
     govern: async (_task, result) => ({ result, text: JSON.stringify(result), bytes: 1 }),
@@ -216,7 +230,7 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
   }
   const worker: Worker = createWorker(mutation.ports?.(ports) ?? ports, { slots: 2, maxDeaths: 3, ahead: 0 })
   worker.start()
-  void keepUp(behind, recorder.drain, transport, actor, world)
+  void keepUp(behind, recorder.drain, transport, offers, actor, world)
   return process
 }
 
@@ -261,6 +275,7 @@ async function keepUp(
   store: CallStore,
   drain: () => Promise<void>,
   transport: Transport,
+  offers: Offers,
   actor: Actor,
   world: World,
 ): Promise<void> {
@@ -268,7 +283,9 @@ async function keepUp(
     await world.gate(actor)
     try {
       await drain()
-      await store.reclaim({ max: 10 })
+      const { wanted = [] } = await store.reclaim({ max: 10 })
+      const here = await offers.look(wanted)
+      if (here.length > 0) await store.offer(here, 10)
       transport.wake()
     } catch {
       // The next round tries again.
@@ -276,13 +293,13 @@ async function keepUp(
   }
 }
 
-function simTransport(store: CallStore, actor: Actor, world: World): Transport {
-  const inner = postgresTransport({ store, claim: () => ({ worker: actor.name, leaseMs }) })
+function simTransport(store: CallStore, claim: () => ClaimOptions, actor: Actor, world: World): Transport {
+  const inner = postgresTransport({ store, claim })
   return {
     ...inner,
     async receive(max) {
       for (;;) {
-        const claims = await store.claim(max, { worker: actor.name, leaseMs })
+        const claims = await store.claim(max, claim())
         if (claims.length > 0) {
           return claims.map((claim) => ({
             id: claim.callId,

@@ -47,6 +47,15 @@ function neverResumes(store: CallStore): CallStore {
   }
 }
 
+/** A call whose tool a worker does not have waits for ever, because nobody is ever offered it. */
+function neverOffered(store: CallStore): CallStore {
+  return {
+    ...store,
+    offer: async () => 0,
+    release: (holders) => store.release(holders.map((one) => (one.needs ? { ...one, delayMs: 1e12 } : one))),
+  }
+}
+
 /** An outcome that says the same, and does not say that it is no end. */
 function asEnd(outcome: Outcome): Outcome {
   return outcome.error === undefined ? outcome : { ...outcome, error: { ...outcome.error, details: {} } }
@@ -83,6 +92,10 @@ const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; re
     shows: /has no outcome/,
   },
   'a decision that wakes nobody': { mutation: { store: neverResumes }, shows: /has no outcome/ },
+  'a call that nobody takes because its first worker had not its tool': {
+    mutation: { store: neverOffered },
+    shows: /has no outcome/,
+  },
   'a worker that takes a call which is asked for one that failed': {
     mutation: {
       ports: (ports) => ({ ...ports, execute: async (...of) => asEnd((await ports.execute(...of)) as Outcome) }),

@@ -124,7 +124,7 @@ async function understand(
       await redis.judge(entry, catalogHash)
       refuseBinary(entry.tool.inputSchema, binary)
       // Whoever named no catalog holds to none.
-      return { ...input, tool: entry.id, ...(catalogHash === '' ? {} : { schemaDigest: entry.digest }) }
+      return { ...input, tool: entry.id, ...(catalogHash === '' ? {} : { schemaDigest: entry.callDigest }) }
     } catch (error) {
       // A tool that is gone was there when its caller looked; he is to look again.
       if (ToolError.is(error) && error.code === 'TOOL_NOT_FOUND') await redis.judge(undefined, catalogHash)

@@ -1,4 +1,5 @@
 import type { AdmittedCall, Claim, ClaimOptions, Share } from '../call-store.ts'
+import { needLabel } from '../need.ts'
 import { shareOf } from '../share-of.ts'
 import { auditOf, type Live, type Memory } from './state.ts'
 
@@ -43,9 +44,9 @@ function claimable(calls: readonly Live[], held: readonly Live[], share: Share, 
     const limit = limits.get(who) ?? limits.get('*') ?? Number.POSITIVE_INFINITY
     return room.get(who) ?? limit - held.filter(({ call }) => call.identity.principal === who).length
   }
-  const allowed = calls.filter(({ call }) => {
+  const allowed = calls.filter(({ call, needs, kept }) => {
     const { principal } = call.identity
-    if (!fits(call, options) || roomOf(principal) <= 0) return false
+    if (!fits(call, options) || (kept && !hasNeed(needs, options)) || roomOf(principal) <= 0) return false
     room.set(principal, roomOf(principal) - 1)
     return true
   })
@@ -64,7 +65,8 @@ export function lease({ now, records }: Memory, live: Live, { worker, leaseMs }:
   live.worker = worker
   records.audit.push(auditOf(live, 'start'))
   const { call, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline } = live
-  const past = { deliveries, faults, rests, lost, deaths, cancelled }
+  const waited = live.needs !== undefined && live.runAt <= now() ? ({ waitedOut: true } as const) : {}
+  const past = { deliveries, faults, rests, lost, deaths, ...waited, cancelled }
   const plain = { callId: call.callId, fence, call: withoutTimes(call), ...past }
   return { ...plain, begun: deaths > 0, ...(deadline === undefined ? {} : { deadlineMs: deadline - now() }) }
 }
@@ -72,6 +74,10 @@ export function lease({ now, records }: Memory, live: Live, { worker, leaseMs }:
 /** Whether a worker has all the labels that a call wants. */
 export function fits({ placement = {} }: AdmittedCall, { labels = {} }: ClaimOptions): boolean {
   return Object.entries(placement).every(([label, value]) => Object.hasOwn(labels, label) && labels[label] === value)
+}
+
+function hasNeed(needs: string | undefined, { labels = {} }: ClaimOptions): boolean {
+  return needs !== undefined && Object.hasOwn(labels, needLabel(needs))
 }
 
 function withoutTimes({ delayMs: _, deadlineMs: __, ...call }: AdmittedCall): AdmittedCall {

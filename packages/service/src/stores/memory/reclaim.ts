@@ -6,21 +6,31 @@ import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } f
 export function reclaim(memory: Memory, { max, leases = 'expired' }: ReclaimOptions): Reclaimed {
   const time = memory.now()
   const live = [...memory.live.values()]
+  const needed = live.flatMap(({ needs }) => needs ?? [])
   const overdue = live.filter((one) => one.leaseUntil === undefined && !mayHaveRun(one) && isOver(one.deadline, time))
   const until = { all: Number.POSITIVE_INFINITY, none: Number.NEGATIVE_INFINITY, expired: time }[leases]
   const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && leaseUntil < until)
   const lost = leased.slice(0, max).map((one) => takeAway(memory, one))
   const due = live.filter((one) => waits(one) && one.runAt <= time).slice(0, max)
-  for (const one of due) one.lane = one.call.slot === undefined ? 'ready' : 'held'
+  for (const one of due) {
+    one.lane = one.call.slot === undefined ? 'ready' : 'held'
+    one.kept = false
+  }
+  const unmet = live.filter((one) => isUnmet(one) && one.runAt <= time).slice(0, max)
+  for (const one of unmet) one.kept = false
   fillSlots(
     memory,
     due.map(({ call }) => call.slot?.key),
   )
   const ends = overdue
     .slice(0, max)
-    .map(({ call, fence, deliveries }) => unrunEnding({ ...call, fence, deliveries }, 'TIMEOUT', new Date(time)))
+    .map(({ call, fence, deliveries, needs }) =>
+      unrunEnding({ ...call, fence, deliveries, needs }, 'TIMEOUT', new Date(time)),
+    )
   const next = nextMs(memory, due.length === max)
-  return { lost, promoted: due.length, expired: endUnrun(memory, ends), ...next }
+  const expired = endUnrun(memory, ends)
+  const wanted = needed.length === 0 ? {} : { wanted: [...new Set(needed)] }
+  return { lost, promoted: due.length + unmet.length, expired, ...wanted, ...next }
 }
 
 /** Leaves the fence, so that a late holder may still finish. */
@@ -36,6 +46,10 @@ function takeAway(memory: Memory, live: Live): string {
 
 function waits({ lane }: Live): boolean {
   return lane === 'later' || lane === 'asked'
+}
+
+function isUnmet({ kept, lane, leaseUntil }: Live): boolean {
+  return kept && lane === 'ready' && leaseUntil === undefined
 }
 
 function isOver(deadline: number | undefined, time: number): boolean {

@@ -27,6 +27,10 @@ export interface Live {
   cancelled: boolean
   /** The fence under which a person's decision came. */
   resumed: number | undefined
+  /** The tool that workers which claimed it did not have. */
+  needs: string | undefined
+  /** Only workers that have the tool may claim it. */
+  kept: boolean
 }
 
 /** Everything that is kept. */

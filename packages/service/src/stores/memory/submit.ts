@@ -42,7 +42,8 @@ function enter({ now, calls }: Memory, call: AdmittedCall): Live {
   const deadline = deadlineMs === undefined ? undefined : time + deadlineMs
   const free = { fence: 0, leaseUntil: undefined, worker: '', deliveries: 0 }
   const past = { begun: false, faults: 0, rests: 0, lost: 0, deaths: 0, cancelled: false, resumed: undefined }
-  return { call, place: calls.size, lane, runAt: time + delayMs, deadline, ...free, ...past }
+  const tool = { needs: undefined, kept: false }
+  return { call, place: calls.size, lane, runAt: time + delayMs, deadline, ...free, ...past, ...tool }
 }
 
 function keyOf({ identity: { tenant, principal }, key }: AdmittedCall): string {

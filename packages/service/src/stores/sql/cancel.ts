@@ -5,14 +5,16 @@ import { endUnrun } from './finish.ts'
 /**
  * $1: the call; $2: its tenant. A call that is there and not in the queue has ended. A chain or a program that was
  * handed out before may have run in part; when it waits for a person, or sleeps, whoever claims it next ends it, so that it
- * must not wait any longer.
+ * must not wait any longer, and needs no tool for that.
  */
 const cancelSql = `
   with wanted as (
     select call_id, kind, tool from calls where call_id = $1 and tenant = $2
   ), asked as (
     update queue set cancel_at = coalesce(cancel_at, now()),
-      lane = case when lane = 'later' and deliveries > 0 then 'asked' else lane end
+      lane = case when lane = 'later' and deliveries > 0 then 'asked' else lane end,
+      placement = case when needs is null then placement else nullif(placement - ('needs:' || needs), '{}') end,
+      needs = null
     where call_id = $1 and tenant = $2
     returning fence, deliveries, lane, lease_until is not null as held, lease_until is not null or lost > 0
       or deliveries > 0 and (select kind from wanted) <> 'call' as run

@@ -1,6 +1,7 @@
 import type { EffectClass } from '@gantry/contract'
 import type { Database } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
+import { needLabel } from '../need.ts'
 
 /**
  * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: what it has in hand of each tenant; $6: the shares
@@ -26,11 +27,12 @@ const claimSql = `
       select take_turns($1::integer, $4::jsonb, $5::jsonb, $6::jsonb, $7, $8) from ends
       where first <> last or $6::jsonb is not null
     ))
-    returning id, call_id, priority, fence, deliveries, faults, rests, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement
+    returning id, call_id, priority, fence, deliveries, faults, rests, lost, deaths, cancel_at, deadline, slot_key, slot_limit, placement, needs, run_at
   ), claimed as materialized (
     select t.id, t.priority, t.fence, t.deliveries, t.faults, t.rests, t.lost, t.deaths,
       t.cancel_at is not null as cancelled,
-      (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, t.placement, c.*
+      (extract(epoch from t.deadline - now()) * 1000)::float8 as deadline_ms, t.slot_key, t.slot_limit, t.placement, t.needs,
+      t.needs is not null and t.run_at <= now() as waited_out, c.*
     from taken t, lateral (
       select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
         payload_ref, payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key, origin
@@ -42,7 +44,7 @@ const claimSql = `
   )
   select call_id, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key,
     fingerprint, tool, digest, effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit,
-    placement, callback, reply, trace, redrive_of, effect_key, origin
+    placement, needs, waited_out, callback, reply, trace, redrive_of, effect_key, origin
   from claimed order by priority desc, id`
 
 type ClaimRow = {
@@ -72,6 +74,8 @@ type ClaimRow = {
   callback: string | null
   reply: string | null
   placement: { readonly [label: string]: string } | null
+  needs: string | null
+  waited_out: boolean
   trace: string | null
   redrive_of: string | null
   effect_key: string | null
@@ -101,8 +105,16 @@ export async function claim(
 function claimOf(row: ClaimRow): Claim {
   const { call_id: callId, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline_ms: deadlineMs } = row
   const past = { deliveries, faults, rests, lost, deaths, begun: deaths > 0 }
-  const plain = { callId, fence, call: callOf(row), ...past, cancelled }
+  const waited = row.waited_out ? ({ waitedOut: true } as const) : {}
+  const plain = { callId, fence, call: callOf(row), ...past, ...waited, cancelled }
   return deadlineMs === null ? plain : { ...plain, deadlineMs }
+}
+
+/** What the call itself asks for: the label that keeps it for workers with its tool is not part of it. */
+function placementOf({ placement, needs }: ClaimRow): Pick<AdmittedCall, 'placement'> {
+  if (placement === null || needs === null) return placement === null ? {} : { placement }
+  const { [needLabel(needs)]: _, ...own } = placement
+  return Object.keys(own).length === 0 ? {} : { placement: own }
 }
 
 function callOf(row: ClaimRow): AdmittedCall {
@@ -123,7 +135,7 @@ function callOf(row: ClaimRow): AdmittedCall {
     ...(row.slot_key !== null && row.slot_limit !== null && { slot: { key: row.slot_key, limit: row.slot_limit } }),
     ...(row.callback !== null && { callback: row.callback }),
     ...(row.reply !== null && { reply: JSON.parse(row.reply) }),
-    ...(row.placement !== null && { placement: row.placement }),
+    ...placementOf(row),
     ...(row.trace !== null && { trace: row.trace }),
     ...(row.redrive_of !== null && { redriveOf: row.redrive_of }),
     ...(row.effect_key !== null && { effectKey: row.effect_key }),

@@ -6,6 +6,7 @@ import { endUnrun } from './finish.ts'
 /**
  * $1: how many of each; $2: which leases go. What another process works on is left to it.
  * The fence of a lease that ran out stays, so that a late holder may still finish until somebody claims the call.
+ * A call whose tool no worker has offered within its time is anybody's, to be ended, though `needs` still says what for.
  * `idle` repairs: slots that are free although somebody waits for one, because a statement was cut off at a bad moment.
  */
 const reclaimSql = `
@@ -29,9 +30,23 @@ const reclaimSql = `
     select call_id from queue where lane in ('later', 'asked') and run_at <= now()
     order by run_at limit $1
     for update skip locked
+  ), needed as (
+    (select needs, 1 as n from queue where needs is not null order by needs limit 1)
+    union all
+    select next.needs, k.n + 1 from needed k, lateral (
+      select needs from queue where needs > k.needs order by needs limit 1
+    ) next
+    where k.n < 1000
+  ), unmet as materialized (
+    select call_id from needed k, lateral (
+      select call_id, lane, lease_until, run_at, placement from queue where needs = k.needs offset 0 for update skip locked
+    ) q
+    where q.lane = 'ready' and q.lease_until is null and q.run_at <= now() and q.placement ? ('needs:' || k.needs)
+    limit $1
   ), promoted as (
-    update queue set lane = case when slot_key is null then 'ready' else 'held' end
-    where call_id = any (array(select call_id from due))
+    update queue set lane = case when lane = 'ready' or slot_key is null then 'ready' else 'held' end,
+      placement = case when needs is null then placement else nullif(placement - ('needs:' || needs), '{}') end
+    where call_id = any (array(select call_id from due union all select call_id from unmet))
     returning slot_key
   ), keys as (
     (select slot_key, slot_limit from queue where lane = 'held' order by slot_key, id limit 1)
@@ -43,9 +58,9 @@ const reclaimSql = `
     select slot_key from keys k
     where slot_limit > (select count(*) from queue q where q.slot_key = k.slot_key and q.lane = 'ready')
   ), overdue as (
-    select q.call_id as "callId", q.fence, q.deliveries, c.kind, c.tool
+    select q.call_id as "callId", q.fence, q.deliveries, q.needs, c.kind, c.tool
     from (
-      select call_id, fence, deliveries from queue
+      select call_id, fence, deliveries, needs from queue
       where deadline < now() and lease_until is null and lost = 0
       order by deadline limit $1
     ) q, lateral (select kind, tool from calls where call_id = q.call_id offset 0) c
@@ -57,13 +72,21 @@ const reclaimSql = `
     (select coalesce(json_agg(o), '[]') from overdue o)::text as overdue,
     (select extract(epoch from min(run_at) - now()) * 1000 from queue where lane in ('later', 'asked') and run_at > now())::float8
       as next_ms,
+    (select json_agg(needs) from needed)::text as wanted,
     now() as at,
     (select fill_slots(array_agg(slot_key)) from (
       select slot_key from promoted where slot_key is not null union all select slot_key from idle
     ) freed) as filled,
     (select pg_notify('gantry_ready', '') where exists (select from lost) or exists (select from promoted)) as told`
 
-type ReclaimedRow = { lost: string; promoted: number; overdue: string; next_ms: number | null; at: Date }
+type ReclaimedRow = {
+  lost: string
+  promoted: number
+  overdue: string
+  next_ms: number | null
+  wanted: string | null
+  at: Date
+}
 
 /**
  * Two statements when a deadline passed, because the outcome is made here. The second checks that what the first one saw
@@ -71,12 +94,18 @@ type ReclaimedRow = { lost: string; promoted: number; overdue: string; next_ms: 
  */
 export async function reclaim(database: Database, { max, leases = 'expired' }: ReclaimOptions): Promise<Reclaimed> {
   const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, leases])
-  const { lost, promoted, overdue, next_ms: nextMs, at } = row as ReclaimedRow
+  const { lost, promoted, overdue, next_ms: nextMs, wanted, at } = row as ReclaimedRow
   const unrun = JSON.parse(overdue) as UnrunCall[]
   const expired = await endUnrun(
     database,
     unrun.map((call) => unrunEnding(call, 'TIMEOUT', at)),
   )
   const next = promoted === max ? { nextMs: 0 } : nextMs === null ? {} : { nextMs }
-  return { lost: JSON.parse(lost), promoted, expired, ...next }
+  return {
+    lost: JSON.parse(lost),
+    promoted,
+    expired,
+    ...(wanted === null ? {} : { wanted: JSON.parse(wanted) }),
+    ...next,
+  }
 }
