@@ -1,17 +1,20 @@
 import { ToolError } from '@gantry/contract'
 import type { EventRecords, NewEvent } from '../records/events.ts'
 import { createBell } from '../stores/bell.ts'
+import type { Holder } from '../stores/call-store.ts'
 
 /** Events that wait to be stored, in order and within bounds. */
 export interface EventQueue {
-  /** Takes an event and answers its place in the row, for `stored`. */
-  add(event: NewEvent): number
+  /** Takes an event and answers its place in the row, for `stored`; `lost` is called when it is given up. */
+  add(event: NewEvent, lost: () => void): number
   /** There is no room for what can be done without. */
   readonly full: boolean
   /** Resolves once the database has caught up, or fails, so that there is no use in waiting for it. */
   caughtUp(): void | Promise<void>
   /** Resolves once everything up to a place is stored, or the database fails. */
   stored(place: number): void | Promise<void>
+  /** What waits of one attempt up to a place, oldest first. It stays here, because storing it twice is harmless. */
+  unstored(holder: Holder, place: number): readonly NewEvent[]
   /** Stores what waits, unless the database fails, and nothing more. */
   close(): Promise<void>
 }
@@ -33,13 +36,14 @@ const longestPauseMs = 5_000
 interface Waiting {
   readonly event: NewEvent
   readonly bytes: number
+  readonly lost: () => void
 }
 
 /**
  * One statement at a time, so that the events of a call are stored in their order. The queue *rests* while it is empty.
  * The first event makes it *write*; after each statement it *gathers* for a moment, unless there is enough for another
  * one or somebody waits. A statement that failed because the database is away is repeated after a pause, longer each
- * time: *failing*, until one succeeds. Any other failure is of the events themselves, which are dropped.
+ * time: *failing*, until one succeeds. Any other failure is of the events themselves, which are lost.
  */
 export function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions): EventQueue {
   const waiting: Waiting[] = []
@@ -69,6 +73,7 @@ export function createEventQueue({ records, gatherMs, bytes: most }: EventQueueO
       failing = false
     } catch (error) {
       failing = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+      if (!failing) for (const { lost } of next) lost()
     }
     if (!failing) {
       waiting.splice(0, next.length)
@@ -98,10 +103,13 @@ export function createEventQueue({ records, gatherMs, bytes: most }: EventQueueO
     return promise
   }
   return {
-    add(event) {
+    add(event, lost) {
       const size = event.event.length + overhead
-      if (over.signal.aborted || bytes >= 2 * most) return added
-      waiting.push({ event, bytes: size })
+      if (over.signal.aborted || bytes >= 2 * most) {
+        lost()
+        return added
+      }
+      waiting.push({ event, bytes: size, lost })
       bytes += size
       added += 1
       writing ??= write()
@@ -113,6 +121,10 @@ export function createEventQueue({ records, gatherMs, bytes: most }: EventQueueO
     },
     caughtUp: () => (isBehind() ? new Promise((resolve) => behindThem.push(resolve)) : undefined),
     stored,
+    unstored({ callId, fence }, place) {
+      if (place <= done) return []
+      return waiting.flatMap(({ event }) => (event.callId === callId && event.fence === fence ? [event] : []))
+    },
     async close() {
       await stored(added)
       over.abort()

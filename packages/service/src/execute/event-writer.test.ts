@@ -187,6 +187,35 @@ test('a database that fails makes nobody wait, and what waits for it is bounded'
   assert.equal(records.stored.filter(({ callId }) => callId === 'late').length, 1)
 })
 
+test('what is not stored when a call ends while the database fails goes with its outcome', async () => {
+  const records = openRecords()
+  records.state.fault = away()
+  const writer = createEventWriter({ records, gatherMs: 1 })
+  const reports = writer.open(holder)
+  for (let n = 0; n < 3; n++) void reports.report({ kind: 'chunk', data: n })
+  writer.open({ callId: 'other', fence: 1 }).report(log('other'))
+  const { events, lost } = await reports.end()
+  assert.equal(lost, 0)
+  assert.deepEqual(
+    events.map(({ callId, fence, id, event }) => [callId, fence, id, JSON.parse(event).data]),
+    [0, 1, 2].map((n) => ['c1', 3, 3_000_001 + n, n]),
+  )
+  await writer.close()
+})
+
+test('what does not fit into memory or beside an outcome is counted, and the last event says so', async () => {
+  const records = openRecords()
+  records.state.fault = away()
+  const writer = createEventWriter({ records, gatherMs: 1 })
+  const reports = writer.open(holder)
+  const half = 'x'.repeat(600_000)
+  for (let n = 0; n < 3; n++) void reports.report({ kind: 'chunk', data: half })
+  const { events, lost } = await reports.end()
+  assert.deepEqual([events.length, lost], [2, 2])
+  assert.match(events[1]?.event ?? '', /"level":"warn".*2 reports of this call were lost/)
+  await writer.close()
+})
+
 test('events that the database can never take do not stand in the way of others', async () => {
   const records = heldRecords()
   const writer = createEventWriter({ records, gatherMs: 1 })
@@ -199,7 +228,7 @@ test('events that the database can never take do not stand in the way of others'
   const second = await records.next()
   assert.deepEqual(reportsOf(second.events), [log('good')])
   second.ok()
-  await end
+  assert.equal((await end).lost, 1)
   await writer.close()
 })
 

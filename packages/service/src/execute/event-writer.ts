@@ -1,5 +1,5 @@
 import type { Report, StreamEvent } from '@gantry/contract'
-import { type EventRecords, eventId, mostReports } from '../records/events.ts'
+import { type EventRecords, eventId, mostReports, type NewEvent } from '../records/events.ts'
 import type { Holder } from '../stores/call-store.ts'
 import { createEventQueue, type EventQueue } from './event-queue.ts'
 
@@ -12,17 +12,25 @@ export interface CallReports {
   report(report: Report): void | Promise<void>
   /**
    * Stores what is left, and takes no more. To be awaited before the call finishes, because events of a finished call
-   * are not stored. It does not wait for a database that fails; then they are lost.
+   * are not stored. It does not wait for a database that fails; then it answers what is to be kept with the outcome.
    */
-  end(): Promise<void>
+  end(): Promise<Unstored>
+}
+
+/** What an attempt reported and the store did not take. */
+export interface Unstored {
+  /** To be stored with the outcome; the last one says so when some were lost. */
+  readonly events: readonly NewEvent[]
+  /** How many reports were given up because the store fails. */
+  readonly lost: number
 }
 
 /**
  * Stores what running calls report, many events in one statement: the first at once, then those that gathered meanwhile.
  *
- * A database that is slow makes streaming tools wait. One that fails makes nobody wait: what does not fit into the memory
- * that is set aside for it is lost. Of progress the newest is kept then; lost log lines and chunks are told of by one log
- * event of their call. A call that reports more than is kept of one loses the rest in the same way.
+ * A database that is slow makes streaming tools wait. One that fails makes no tool wait: what is not stored when its call
+ * ends goes with the outcome, and what does not fit into the memory that is set aside is lost. Of progress the newest is
+ * kept then; lost log lines and chunks are reported by log events of their call. A call that reports more than is kept of one loses the rest in the same way.
  */
 export interface EventWriter {
   open(holder: Holder): CallReports
@@ -43,6 +51,9 @@ export interface EventWriterOptions {
   /** Bytes that wait for the database, of all calls together; 32 MiB. */
   readonly waitingBytes?: number
 }
+
+/** Characters of reports that go with an outcome: both may have to fit into a line of the spool. */
+const mostWithOutcome = 1_048_576
 
 /** Beyond its limit, a call's progress is kept this often. */
 const rareProgressMs = 5_000
@@ -89,6 +100,7 @@ function openReports(
   let bytes = 0
   let place = 0
   let told = false
+  let lost = 0
   let ended = false
   let newest: Progress | undefined
   let progressAt = Number.NEGATIVE_INFINITY
@@ -98,13 +110,17 @@ function openReports(
     count += 1
     bytes += text.length
     const id = eventId(fence, count)
-    place = queue.add({ callId, fence, id, event: text })
+    place = queue.add({ callId, fence, id, event: text }, () => {
+      lost += 1
+    })
     tell({ ...report, id, callId })
   }
-  const tellOfLoss = (): void => {
+  const tellOfLoss = (over: boolean): void => {
+    if (!over) lost += 1
     if (told) return
     told = true
-    const message = 'From here on not all log lines and chunks of this call are kept: they are too many.'
+    const why = over ? 'they are too many' : 'the store fails'
+    const message = `From here on not all log lines and chunks of this call are kept: ${why}.`
     const log: Report = { kind: 'log', level: 'warn', message }
     keep(log, JSON.stringify(log))
   }
@@ -125,7 +141,7 @@ function openReports(
       const text = JSON.stringify(report)
       const over = count >= limits.events || bytes + text.length > limits.bytes
       if (report.kind === 'progress') return keepProgress(report, over)
-      if (over || queue.full) return tellOfLoss()
+      if (over || queue.full) return tellOfLoss(over)
       keep(report, text)
       if (report.kind === 'chunk') return queue.caughtUp()
     },
@@ -133,8 +149,26 @@ function openReports(
       ended = true
       if (!queue.full) keepNewest()
       await queue.stored(place)
+      const unstored = queue.unstored({ callId, fence }, place)
+      const events = fitting(unstored)
+      lost += unstored.length - events.length
+      if (lost === 0) return { events, lost }
+      count = Math.min(count + 1, mostReports)
+      const message = `${lost} reports of this call were lost, because the store failed.`
+      const note: Report = { kind: 'log', level: 'warn', message }
+      return { events: [...events, { callId, fence, id: eventId(fence, count), event: JSON.stringify(note) }], lost }
     },
   }
+}
+
+/** As many of the oldest as go with an outcome. */
+function fitting(events: readonly NewEvent[]): readonly NewEvent[] {
+  let characters = 0
+  const end = events.findIndex(({ event }) => {
+    characters += event.length
+    return characters > mostWithOutcome
+  })
+  return end < 0 ? events : events.slice(0, end)
 }
 
 /** What is left of progress that is kept beyond the limit must be small. */

@@ -9,7 +9,10 @@ function writer() {
   const done: string[] = []
   const open = () => ({
     report: (report: Report) => void done.push(report.kind === 'log' ? report.message : report.kind),
-    end: async () => void done.push('end'),
+    end: async () => {
+      done.push('end')
+      return { events: [], lost: 0 }
+    },
   })
   return { done, open }
 }

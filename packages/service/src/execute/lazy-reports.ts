@@ -1,6 +1,6 @@
 import type { Report } from '@gantry/contract'
 import type { Claim } from '../stores/call-store.ts'
-import type { CallReports, EventWriter } from './event-writer.ts'
+import type { CallReports, EventWriter, Unstored } from './event-writer.ts'
 
 /** Most calls report nothing, and cost nothing here. What one reports before the store has it waits for that. */
 export function lazyReports(
@@ -24,9 +24,9 @@ export function lazyReports(
       )
       return waiting
     },
-    async end(): Promise<void> {
+    async end(): Promise<Unstored> {
       await waiting
-      await opened?.end()
+      return (await opened?.end()) ?? { events: [], lost: 0 }
     },
   }
 }

@@ -67,6 +67,9 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('outcome:lost', ({ reason, ...subject }) => {
       log.error({ ...named(subject), reason }, 'outcome lost: the worker stopped before it was recorded')
     }),
+    bus.on('events:lost', ({ events, ...subject }) => {
+      log.error({ ...named(subject), events }, 'reports of a call lost: the store failed')
+    }),
     bus.on('call:dead', ({ reason, ...subject }) => log.error({ ...named(subject), reason }, 'call given up')),
     bus.on('lease:lost', ({ callId }) => log.warn({ task_id: callId }, 'lease lost')),
     bus.on('lease:reclaimed', ({ calls }) => log.warn({ calls }, 'leases of others ran out')),

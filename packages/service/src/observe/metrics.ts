@@ -65,6 +65,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     'gantry_outcomes_lost_total',
     'Outcomes that were not recorded before the worker stopped.',
   )
+  const lostEvents = counter('gantry_events_lost_total', 'Reports of calls given up because the store failed.')
   const fences = counter('gantry_fence_rejections_total', 'Outcomes that came after another holder had the call.')
   const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that were given up.')
   const callbacks = counter('gantry_callbacks_total', 'Callbacks that were tried, by what came of it.', ['outcome'])
@@ -165,6 +166,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       if (outcome === 'dead') dead.inc()
     }),
     bus.on('call:dead', () => dead.inc()),
+    bus.on('events:lost', ({ events }) => lostEvents.inc(events)),
     bus.on('outcome:lost', () => lostOutcomes.inc()),
     bus.on('lease:reclaimed', ({ calls }) => takeovers.inc(calls)),
     bus.on('lease:lost', () => lost.inc()),

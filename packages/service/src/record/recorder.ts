@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { type BatchOptions, createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
-import type { CallStore, Ending } from '../stores/call-store.ts'
+import type { CallStore, Ending, StoredReport } from '../stores/call-store.ts'
 import type { Spool } from './spool.ts'
 
 /** How an outcome was recorded. */
@@ -29,6 +29,8 @@ export interface Recorder {
 
 export interface RecorderOptions {
   readonly store: CallStore
+  /** Stores what a call reported, before its ending; without it that is left out. */
+  readonly append?: (events: readonly StoredReport[]) => Promise<void>
   readonly spool: Spool
   readonly bus: Bus
   readonly batch?: BatchOptions
@@ -37,7 +39,8 @@ export interface RecorderOptions {
 /** There are never more: calls are sent ahead in small numbers, and not while answers are long in coming. */
 const mostBehind = 1_000
 
-export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }: RecorderOptions): Recorder {
+export function createRecorder(options: RecorderOptions): Recorder {
+  const { store, append, spool, bus, batch: how = { atOnce: 2 } } = options
   let draining: Promise<void> = Promise.resolve()
   /** One at a time touches the spool, so that order and file hold. */
   const exclusively = (work: () => Promise<void>): Promise<void> => {
@@ -55,11 +58,22 @@ export function createRecorder({ store, spool, bus, batch: how = { atOnce: 2 } }
       throw error
     }
   }
+  /** Events that the database can never take must not keep an outcome from it. */
+  const storeEvents = async (events: readonly StoredReport[]): Promise<void> => {
+    try {
+      await append?.(events)
+    } catch (error) {
+      if (isUnavailable(error)) throw error
+      bus.emit('upkeep:failed', { what: 'events', reason: String(error) })
+    }
+  }
   const commit = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
     // The store answers by call, so two outcomes of one call, an old holder's and a new one's, go one after the other.
     const seen = new Set<string>()
     const twice = endings.findIndex(({ callId }) => seen.size === seen.add(callId).size)
     if (twice > 0) return [...(await commit(endings.slice(0, twice))), ...(await commit(endings.slice(twice)))]
+    const events = endings.flatMap((ending) => ending.events ?? [])
+    if (events.length > 0) await storeEvents(events)
     const accepted = new Set(await reported('record', 'database', () => finishOnce(store, endings)))
     return endings.map((ending) => {
       if (accepted.has(ending.callId)) return 'accepted'

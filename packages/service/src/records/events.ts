@@ -1,13 +1,9 @@
 import type { Report, StreamEvent } from '@gantry/contract'
 import type { Queries, TenantReads } from '../databases/database.ts'
-import type { Holder } from '../stores/call-store.ts'
+import type { StoredReport } from '../stores/call-store.ts'
 
 /** One report of a running call, as it is stored. */
-export interface NewEvent extends Holder {
-  readonly id: number
-  /** JSON text of the report. */
-  readonly event: string
-}
+export type NewEvent = StoredReport
 
 /** What there is of a call after some id. */
 export interface EventPage {

@@ -150,7 +150,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const policies = await openPolicies({ database, snapshots: () => snapshots, changed: () => doors?.changed() })
   const snapshots = createSnapshots(policies.over(await options.snapshot(additions)))
   const spool = await openOutcomeSpool(settings, database, brokers, bus)
-  const recorder = createRecorder({ store, spool, bus })
+  const recorder = createRecorder({ store, spool, bus, append: events.append })
   const writer = createEventWriter({ records: events })
   const waiters = createWaiters((callIds) => views.outcomes(callIds, life.signal))
   const depth = createDepthGauge(store, () => settings.maxQueued)

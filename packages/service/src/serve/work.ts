@@ -121,7 +121,7 @@ async function execute(
     return outcome
   } finally {
     notices?.close()
-    await reports.end()
+    task.unstored = await reports.end()
   }
 
   function both(reported: Report): void | Promise<void> {

@@ -32,6 +32,8 @@ export interface WorkerEvents {
   'outcome:recorded': Subject & { readonly held: number }
   /** The worker stopped before it could be recorded: when its lease has run out, the call is taken for abandoned. */
   'outcome:lost': Subject & { readonly reason: string }
+  /** Reports of a call that are given up because the store fails. */
+  'events:lost': Subject & { readonly events: number }
   'call:dead': Subject & { readonly reason: string }
   /** A lease ran out or was taken over while its call ran here. */
   'lease:lost': { readonly callId: string }

@@ -121,6 +121,13 @@ export interface Released extends Holder {
   readonly counts?: 'fault' | 'rest'
 }
 
+/** One report of a running call, as it is stored. */
+export interface StoredReport extends Holder {
+  readonly id: number
+  /** JSON text of the report. */
+  readonly event: string
+}
+
 /** What ends a call. */
 export interface Ending extends Holder {
   readonly result: Result | ChainResult
@@ -128,6 +135,8 @@ export interface Ending extends Holder {
   readonly text?: string
   readonly ref?: string
   readonly bytes: number
+  /** What the call reported and the store has not taken yet; whoever records the ending stores them before it. */
+  readonly events?: readonly StoredReport[]
   /** Why the call goes to the dead letters besides. */
   readonly dead?: { readonly reason: string }
   /** Version of the configuration that it ran under. */

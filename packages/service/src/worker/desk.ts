@@ -1,3 +1,4 @@
+import type { Unstored } from '../execute/event-writer.ts'
 import type { Claim } from '../stores/call-store.ts'
 import { createTurns } from './turns.ts'
 
@@ -13,6 +14,8 @@ export interface Task {
   /** When it came into hand, of `performance.now`. */
   readonly takenAt: number
   stopped: Stop | undefined
+  /** What the attempt reported and the store has not taken; set when it has run. */
+  unstored?: Unstored
 }
 
 /**

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ErrorInfo, Result } from '@gantry/contract'
-import type { Claim } from '../stores/call-store.ts'
+import type { Claim, Ending } from '../stores/call-store.ts'
 import type { Task } from './desk.ts'
 import { handle } from './handle.ts'
 import type { WorkerPorts } from './ports.ts'
@@ -90,4 +90,31 @@ test('a call is handed back only once the store has it, and not at all when it n
   assert.deepEqual(await handing, { released: [[2_000, 'rest']], recorded: [] })
   const never = Promise.reject(new Error('away'))
   assert.deepEqual(await handled(someClaim({ entering: never }), endingWith(limited)), { released: [], recorded: [] })
+})
+
+test('an outcome whose call lost reports says so, and what is left of them goes with it', async () => {
+  const unstored = { events: [{ callId: 'c-1', fence: 1, id: 1_000_001, event: '{}' }], lost: 6 }
+  const endings: Ending[] = []
+  const bus = memoryBus()
+  const ports = {
+    snapshots: { use: (work: (snapshot: object) => Promise<unknown>) => work({ version: 'v' }) },
+    bus,
+    begin: async () => true,
+    async execute(_snapshot: unknown, task: Task) {
+      task.unstored = unstored
+      return someResult()
+    },
+    govern: async (_task: unknown, result: unknown) => ({ result }),
+    recorder: { finish: async (ending: Ending) => void endings.push(ending) },
+    now: () => new Date(0),
+  } as unknown as WorkerPorts
+  const task: Task = {
+    ...{ claim: someClaim(), fresh: false, controller: new AbortController(), takenAt: 0, stopped: undefined },
+  }
+  await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
+  const [ending] = endings
+  assert.deepEqual(ending?.events, unstored.events)
+  assert.match(JSON.stringify(ending?.result), /6 reports of the call were lost/)
+  const lost = bus.heard.find(({ name }) => name === 'events:lost')
+  assert.equal((lost?.event as { events?: number } | undefined)?.events, 6)
 })

@@ -38,7 +38,9 @@ export async function handle(
     const next = 'outcome' in run ? afterwards(task, run.outcome) : back(run)
     if (next.kind === 'release') await held.release(task.claim, () => release(task, next, ports))
     if (next.kind !== 'record' || !('outcome' in run)) return
-    const outcome = run.ran ? whole(task.claim, next.outcome) : next.outcome
+    const outcome = withLoss(task, run.ran ? whole(task.claim, next.outcome) : next.outcome)
+    const lost = task.unstored?.lost ?? 0
+    if (lost > 0) ports.bus.emit('events:lost', { ...subjectOf(task.claim.call), events: lost })
     code = outcome.error?.code
     span?.note({ 'gantry.status': outcome.status })
     const recorded = recording({ task, snapshot, span, ports }, outcome, run.dead)
@@ -147,6 +149,13 @@ function whole(claim: Claim, outcome: Outcome): Outcome {
   return { ...counted, error: { ...error, effect: 'possible' } }
 }
 
+/** The outcome says when reports of its call are missing; that of a chain has no place for it, and its events do. */
+function withLoss({ unstored }: Task, outcome: Outcome): Outcome {
+  if (unstored === undefined || unstored.lost === 0 || !('warnings' in outcome)) return outcome
+  const message = `${unstored.lost} reports of the call were lost, because the store failed; its events are not complete.`
+  return { ...outcome, warnings: [...outcome.warnings, { code: 'STORE_UNAVAILABLE', message }] }
+}
+
 const mostFaults = 10
 const faultPauseMs = 1_000
 
@@ -239,7 +248,9 @@ function recordOnce(
   const makeEnding = async (): Promise<Ending> => {
     const governed = await ports.govern(task, outcome)
     const about = { ...dead, ...unflushed, ...plainOf(call) }
-    return { callId, fence, config: snapshot.version, ...governed, ...about }
+    const { events = [] } = task.unstored ?? {}
+    const late = events.length === 0 ? {} : { events }
+    return { callId, fence, config: snapshot.version, ...governed, ...about, ...late }
   }
   return async () => {
     const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
