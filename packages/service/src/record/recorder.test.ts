@@ -86,6 +86,35 @@ test('while the database is away outcomes wait on disk, in order, and are handed
   assert.equal(await recorder.finish(ending('c')), 'accepted')
 })
 
+test('reports that came with an outcome into the spool are stored before it, and one that cannot be keeps it from nothing', async () => {
+  const done: string[] = []
+  let fault: Error | undefined = away('none')
+  const recorder = createRecorder({
+    store: {
+      async finish(endings: readonly Ending[]) {
+        done.push(...endings.map(({ callId }) => callId))
+        return endings.map(({ callId }) => callId)
+      },
+    } as unknown as CallStore,
+    async append(events) {
+      if (fault !== undefined) throw fault
+      done.push(...events.map(({ event }) => event))
+    },
+    spool: memorySpool(),
+    bus: createBus(),
+  })
+  const withReport = (callId: string): Ending => ({
+    ...ending(callId),
+    events: [{ callId, fence: 1, id: 1_000_001, event: `report of ${callId}` }],
+  })
+  assert.equal(await recorder.finish(withReport('a')), 'spooled')
+  fault = undefined
+  await recorder.drain()
+  assert.deepEqual(done, ['report of a', 'a'])
+  fault = new ToolError('INTERNAL', 'never')
+  assert.equal(await recorder.finish(withReport('b')), 'accepted')
+})
+
 test('when the answer to a commit is lost, it is looked up before anything is tried again', async () => {
   const tries: string[][] = []
   const { recorder } = recorderWith({
