@@ -18,6 +18,7 @@ import { pageText } from './page.ts'
 import { installPeers } from './peers.ts'
 import { policy } from './policy.ts'
 import { endProgress } from './progress.ts'
+import { recall } from './recall.ts'
 import { type Section, sectionText } from './report.ts'
 import { safeguards } from './safeguards.ts'
 import { sandboxes } from './sandboxes.ts'
@@ -28,6 +29,7 @@ import { tenants } from './tenants.ts'
 const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['local-call', localCall],
   ['catalog', catalog],
+  ['recall', recall],
   ['chain', chain],
   ['stream', stream],
   ['cli-start', cliStart],

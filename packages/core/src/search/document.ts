@@ -20,8 +20,27 @@ export const maxDocumentTokens = 255
 const maxNameTokens = 16
 const maxText = 4_000
 
-/** A word said often in a description counts this often at most, so that repeating it buys nothing. */
+/**
+ * The weight of a term in a document is one byte: what its fields other than the description add up to, and how often
+ * the description says it. The two are apart because a question weighs them differently than keywords do.
+ * A word said often in a description counts three times at most, so that repeating it buys nothing.
+ */
+const maxBoost = 63
 const maxRepeats = 3
+
+export function boostOf(weight: number): number {
+  return weight >> 2
+}
+
+export function repeatsOf(weight: number): number {
+  return weight & 3
+}
+
+/** The weight after one more occurrence; a boost of zero is a word of the description. */
+export function moreWeight(weight: number, boost: number): number {
+  if (boost === 0) return repeatsOf(weight) === maxRepeats ? weight : weight + 1
+  return (Math.min(boostOf(weight) + boost, maxBoost) << 2) | repeatsOf(weight)
+}
 
 /** A match in a short name says more than one in a long name. */
 const nameWeights = [0, 20, 16, 13, 11, 10]
@@ -31,8 +50,8 @@ const titleWeight = 4
 /** Less than any name of its own. */
 const aliasWeight = 3
 
-/** Reads a document's tokens: calls `count` for each with its weight and gives their number. */
-export function readDocument(document: Document, count: (token: string, weight: number, most: number) => void): number {
+/** Reads a document's tokens: calls `count` for each with its boost, none in the description, and gives their number. */
+export function readDocument(document: Document, count: (token: string, boost: number) => void): number {
   const tokens: string[] = []
   tokenize(document.name, tokens, maxNameTokens)
   const nameWeight = nameWeights[tokens.length] ?? 9
@@ -51,13 +70,13 @@ export function readDocument(document: Document, count: (token: string, weight: 
   let length = afterAliases
   for (let index = tokens.length - 1; index >= 0; index -= 1) {
     const token = tokens[index] ?? ''
-    if (index < afterName) count(token, nameWeight, 255)
-    else if (index < afterNamespace) count(token, namespaceWeight, 255)
-    else if (index < afterTags) count(token, tagWeight, 255)
-    else if (index < afterTitle) count(token, titleWeight, 255)
-    else if (index < afterAliases) count(token, aliasWeight, 255)
+    if (index < afterName) count(token, nameWeight)
+    else if (index < afterNamespace) count(token, namespaceWeight)
+    else if (index < afterTags) count(token, tagWeight)
+    else if (index < afterTitle) count(token, titleWeight)
+    else if (index < afterAliases) count(token, aliasWeight)
     else if (!isCommon(token)) {
-      count(token, 1, maxRepeats)
+      count(token, 0)
       length += 1
     }
   }

@@ -1,12 +1,18 @@
 import type { Dictionary } from './dictionary.ts'
+import { boostOf, repeatsOf } from './document.ts'
 import { type Documents, loweredFlag, removedFlag } from './documents.ts'
-import type { Plan, WeightedTerm } from './plan.ts'
+import type { Plan, QueryStyle, WeightedTerm } from './plan.ts'
 import { firstChunk, nextChunk, type Postings } from './postings.ts'
 import type { Candidates } from './top.ts'
 
-/** BM25's saturation and length normalisation, in units of the field weights. */
-const k1 = 4
-const b = 0.4
+/**
+ * BM25's saturation and length normalisation in units of a word of a description, and how much of the boost of a name
+ * counts. Chosen on one half of public sets of questions; docs/benchmarks.md has the recall on the other.
+ */
+const styles = {
+  keywords: { k1: 4, b: 0.4, boost: 1 },
+  question: { k1: 1.5, b: 0.75, boost: 0.1 },
+} as const satisfies { readonly [style in QueryStyle]: object }
 const lowered = 0.5
 
 /** Room for one pass over the postings, used again by the next. */
@@ -39,10 +45,10 @@ export interface Corpus {
  */
 export function scoreAll(plan: Plan, corpus: Corpus, scratch: Scratch): Candidates {
   scratch.fit(corpus.documents.end)
-  const norms = normTable(plan.averageLength)
+  const tables = { norms: normTable(plan), weights: weightTable(plan.style) }
   let count = 0
-  for (const weighted of plan.terms) count = addTerm(weighted, corpus, norms, scratch, count, true)
-  for (const weighted of plan.refining) addTerm(weighted, corpus, norms, scratch, count, false)
+  for (const weighted of plan.terms) count = addTerm(weighted, corpus, tables, scratch, count, true)
+  for (const weighted of plan.refining) addTerm(weighted, corpus, tables, scratch, count, false)
   const { keys, prefixes } = corpus.documents
   return { numbers: scratch.numbers, count, scores: scratch.scores, keys, prefixes }
 }
@@ -51,7 +57,7 @@ export function scoreAll(plan: Plan, corpus: Corpus, scratch: Scratch): Candidat
 function addTerm(
   [term, scale]: WeightedTerm,
   { dictionary, postings, documents: { shapes } }: Corpus,
-  norms: Float64Array,
+  { norms, weights }: { readonly norms: Float64Array; readonly weights: Float64Array },
   { scores, numbers }: Scratch,
   found: number,
   finds: boolean,
@@ -69,11 +75,11 @@ function addTerm(
       const document = posting >>> 8
       const score = scores[document] ?? 0
       if (score === 0 && !finds) continue
-      const weight = posting & 255
+      const weight = weights[posting & 255] ?? 0
       const shape = shapes[document] ?? removedFlag
       if (shape >= removedFlag) continue
       if (score === 0) numbers[count++] = document
-      const part = (scale * weight) / (weight + (norms[shape] ?? k1))
+      const part = (scale * weight) / (weight + (norms[shape] ?? 0))
       scores[document] = score + 1 + ((shape >= loweredFlag ? part * lowered : part) | 0)
     }
     left -= size
@@ -83,10 +89,17 @@ function addTerm(
 }
 
 /** The denominator's part that depends on a document's length, for every shape of a live document. */
-function normTable(averageLength: number): Float64Array {
+function normTable({ style, averageLength }: Plan): Float64Array {
+  const { k1, b } = styles[style]
   const norms = new Float64Array(removedFlag)
   for (let shape = 0; shape < removedFlag; shape += 1) {
     norms[shape] = k1 * (1 - b + (b * (shape & 255)) / averageLength)
   }
   return norms
+}
+
+/** What each weight byte of a posting counts. */
+function weightTable(style: QueryStyle): Float64Array {
+  const { boost } = styles[style]
+  return Float64Array.from({ length: 256 }, (_, byte) => boostOf(byte) * boost + repeatsOf(byte))
 }

@@ -1,8 +1,9 @@
 import { cursorFault, decodeCursor, encodeCursor } from './cursor.ts'
-import { maxScale, maxTerms, type Plan, type WeightedTerm } from './plan.ts'
+import { maxScale, maxTerms, type Plan, type QueryStyle, type WeightedTerm } from './plan.ts'
 import type { Place } from './top.ts'
 
-const kind = 's1'
+const kind = 's2'
+const styles: readonly unknown[] = ['keywords', 'question'] satisfies readonly QueryStyle[]
 const maxScore = 2 ** 31
 const maxKey = 512
 const maxTermLength = 128
@@ -17,19 +18,29 @@ export interface SearchPlace {
 
 /** Writes a place as a cursor that only the same query can go on from. */
 export function writePlace(digest: string, { plan, last, top }: SearchPlace): string {
-  return encodeCursor(kind, [digest, plan.averageLength, plan.terms, plan.refining, last.score, last.key, top])
+  return encodeCursor(kind, [
+    digest,
+    plan.style,
+    plan.averageLength,
+    plan.terms,
+    plan.refining,
+    last.score,
+    last.key,
+    top,
+  ])
 }
 
 /** Reads a cursor; anything but what `writePlace` could have written for this query is refused. */
 export function readPlace(digest: string, cursor: string): SearchPlace {
-  const [found, averageLength, terms, refining, score, key, top, ...rest] = decodeCursor(kind, cursor)
+  const [found, style, averageLength, terms, refining, score, key, top, ...rest] = decodeCursor(kind, cursor)
   if (found !== digest) throw cursorFault('belongs to another query or other filters')
+  if (!styles.includes(style)) throw cursorFault()
   if (rest.length > 0 || !isNumber(averageLength, 1, 255) || !isWeighted(terms) || !isWeighted(refining)) {
     throw cursorFault()
   }
   if (!isNumber(score, 1, maxScore) || !isNumber(top, 0, maxScore)) throw cursorFault()
   if (typeof key !== 'string' || key.length > maxKey || terms.length + refining.length > maxTerms) throw cursorFault()
-  return { plan: { averageLength, terms, refining }, last: { score, key }, top }
+  return { plan: { style: style as QueryStyle, averageLength, terms, refining }, last: { score, key }, top }
 }
 
 function isNumber(value: unknown, least: number, most: number): value is number {

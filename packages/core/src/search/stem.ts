@@ -22,3 +22,32 @@ const common: ReadonlySet<string> = new Set(
 export function isCommon(token: string): boolean {
   return token.length <= 5 && common.has(token)
 }
+
+const conversational: ReadonlySet<string> = new Set(
+  'about also am any been but could did do doe doing each else every few give got had he her here him his just know let like may might more most much must need no not now off one only other our out over please she should some such tell than there these they those through too under us very we were where while who whom why would'.split(
+    ' ',
+  ),
+)
+
+/** Words of a conversation that say nothing about the tool that is wanted; names and keywords may hold them. */
+export function isConversational(token: string): boolean {
+  return token.length <= 7 && conversational.has(token)
+}
+
+/** What inflected forms of an English word share: without `ing`, `ed` and a final `e`. */
+export function rootOf(token: string): string {
+  if (token.length > 4 && token.endsWith('ied')) return `${token.slice(0, -3)}y`
+  const bare = token.length > 5 && token.endsWith('ing') ? token.slice(0, -3) : withoutPast(token)
+  if (bare === token) return withoutE(token)
+  if (bare.length < 3 || !/[aeiouy]/.test(bare)) return withoutE(token)
+  const doubled = bare.length > 3 && bare.at(-1) === bare.at(-2) && !/[lsz]$/.test(bare)
+  return doubled ? bare.slice(0, -1) : withoutE(bare)
+}
+
+function withoutPast(token: string): string {
+  return token.length > 4 && token.endsWith('ed') ? token.slice(0, -2) : token
+}
+
+function withoutE(token: string): string {
+  return token.length > 4 && token.endsWith('e') ? token.slice(0, -1) : token
+}

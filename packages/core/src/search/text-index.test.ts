@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Document } from './document.ts'
+import { readPlace, writePlace } from './search-cursor.ts'
 import { TextIndex } from './text-index.ts'
 
 function document(key: string, changes: Partial<Document> = {}): Document {
@@ -181,4 +182,49 @@ test('a namespace that aliases repeat does not count more', () => {
   const aliases = ['git:x', 'git:y', 'git:z']
   const made = index(document('git:one', { aliases }), document('git:two'))
   assert.deepEqual(keys(made, 'git'), ['git:two', 'git:one'])
+})
+
+test('a question is read to its end: a word far behind the 32nd finds', () => {
+  const filler = Array.from({ length: 100 }, (_, at) => `the filler${at}`).join(' ')
+  assert.equal(
+    keys(github, `I would like that ${filler} and then a text is posted to a channel`)[0],
+    'slack:send_message',
+  )
+})
+
+test('a question goes by descriptions where a name only happens to hold one of its words', () => {
+  const made = index(
+    document('weather:forecast', { description: 'Tells temperature and rain of the next days in a city.' }),
+    document('city:days', { description: 'Lists holidays.' }),
+    document('calendar:next_days', { description: 'Shows entries.' }),
+  )
+  assert.equal(
+    keys(made, 'What will the temperature be in this city over the next few days, will there be rain?')[0],
+    'weather:forecast',
+  )
+  assert.equal(keys(made, 'next_days')[0], 'calendar:next_days')
+  assert.equal(keys(made, 'city days')[0], 'city:days')
+})
+
+test('inflected words of a question find the word in a description', () => {
+  const made = index(
+    document('travel:reserve', { description: 'Book a flight for a traveller.' }),
+    document('travel:other', { description: 'Anything else.' }),
+  )
+  assert.deepEqual(keys(made, 'I was thinking of booking something with flights in it for my holidays'), [
+    'travel:reserve',
+  ])
+})
+
+test('a long question gives a plan of bounded size, whose rarest words are kept', () => {
+  const made = new TextIndex()
+  for (let at = 0; at < 600; at += 1)
+    made.add(document(`a:n${at}`, { description: `shared word${at} ${'x'.repeat(60)}${at}` }))
+  const words = Array.from({ length: 600 }, (_, at) => `word${at} ${'x'.repeat(60)}${at}`)
+  const plan = made.plan(`the shared ${words.join(' ')}`)
+  assert.ok(plan.terms.length + plan.refining.length <= 256)
+  const cursor = writePlace('0'.repeat(16), { plan, last: { score: 1, key: 'k'.repeat(512) }, top: 0 })
+  assert.ok(cursor.length <= 8_192, `${cursor.length}`)
+  assert.deepEqual(readPlace('0'.repeat(16), cursor).plan, plan)
+  assert.ok(plan.terms.every(([term]) => term !== 'shared'))
 })

@@ -1,5 +1,5 @@
 import { Dictionary } from './dictionary.ts'
-import { type Document, maxDocumentTokens, readDocument } from './document.ts'
+import { type Document, maxDocumentTokens, moreWeight, readDocument } from './document.ts'
 import { Documents, loweredFlag, removedFlag } from './documents.ts'
 import { makePlan, type Plan } from './plan.ts'
 import { grown, Postings } from './postings.ts'
@@ -30,12 +30,12 @@ export class TextIndex {
   add(document: Document): void {
     this.remove(document.key)
     let count = 0
-    const length = readDocument(document, (token, weight, most) => {
+    const length = readDocument(document, (token, boost) => {
       const term = this.#dictionary.add(token)
       while (term >= this.#weights.length) this.#weights = grown(this.#weights)
       const before = this.#weights[term] ?? 0
       if (before === 0) this.#cells[count++] = term
-      if (before < most) this.#weights[term] = Math.min(before + weight, 255)
+      this.#weights[term] = moreWeight(before, boost)
     })
     for (let index = 0; index < count; index += 1) {
       const term = this.#cells[index] ?? 0
