@@ -166,10 +166,17 @@ function addPlaces(forms: readonly string[], text: string, found: Span[], rests?
   for (const form of forms) {
     if (form.length > text.length) return
     const rest = rests?.get(form) ?? 0
+    let [start, done] = [0, 0]
     for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) {
       const end = at + form.length
-      found.push([at, rest === 0 ? end : withRest(text, end, rest)])
+      // Places that overlap are one: a secret such as aaaa is in a long run of a at each of its characters.
+      if (at >= done) {
+        if (done > 0) found.push([start, done])
+        start = at
+      }
+      done = rest === 0 ? end : Math.max(done, withRest(text, end, rest))
     }
+    if (done > 0) found.push([start, done])
   }
 }
 

@@ -4,16 +4,27 @@
  */
 export async function* sseData(body: ReadableStream<Uint8Array>, most: number): AsyncGenerator<string, void> {
   const decoder = new TextDecoder()
-  let rest = ''
+  /** The line that has not ended, in pieces: joined at its end only, because an event may come byte by byte. */
+  let open: string[] = []
+  let data: string[] = []
+  let size = 0
   for await (const piece of body) {
-    rest += decoder.decode(piece, { stream: true })
-    const events = rest.split(/\r?\n\r?\n/)
-    rest = events.pop() ?? ''
-    if (rest.length > most) throw new Error('An event is too long.')
-    for (const event of events) {
-      const lines = event.split(/\r?\n/).filter((line) => line.startsWith('data:'))
-      const data = lines.map((line) => line.slice(5).replace(/^ /, '')).join('\n')
-      if (data !== '') yield data
+    const [first = '', ...lines] = decoder.decode(piece, { stream: true }).split('\n')
+    open.push(first)
+    size += first.length
+    for (const next of lines) {
+      const line = open.join('').replace(/\r$/, '')
+      open = [next]
+      if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''))
+      if (line !== '') {
+        size += next.length
+        continue
+      }
+      const event = data.join('\n')
+      data = []
+      size = next.length
+      if (event !== '') yield event
     }
+    if (size > most) throw new Error('An event is too long.')
   }
 }

@@ -8,6 +8,8 @@ const longestDone = 64
 const doneStart = Buffer.from('{"done":')
 /** What a line costs beside its text, so that a flood of short or empty ones ends as soon as one of long ones. */
 const lineBytes = 16
+/** What an unreadable line costs more: refusing one takes as long as reading many. */
+const unreadableBytes = 240
 /** A program may write so many times what is kept of its lines before its run is ended. */
 const floodFactor = 4
 
@@ -81,8 +83,10 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
       return
     }
     const value = charged > most ? undefined : parse(line, keys)
-    if (value === undefined) dropped++
-    else onValue(value)
+    if (value === undefined) {
+      dropped++
+      charged += unreadableBytes
+    } else onValue(value)
   }
   return {
     push(bytes) {
