@@ -161,7 +161,7 @@ function documentPoints(): EntryPoint[] {
       also: ['a', '&amp', '\\n'],
       feed: (text) => [hidden.text(text), hidden.cut(text, text.length - 1)],
     },
-    { name: 'redacted value', also: ['a'], feed: (text) => hidden.value({ [text]: 1, url: `a://${text}` }) },
+    { name: 'redacted value', factor: 3, also: ['a'], feed: (text) => hidden.value({ [text]: 1, url: `a://${text}` }) },
     { name: 'redacted bytes', feed: (text) => hidden.bytes(Buffer.from(text)) },
     { name: 'schema', feed: (text) => each(schemasOf(text), (schema) => compileSchema(schema)) },
     {

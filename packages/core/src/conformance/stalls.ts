@@ -110,6 +110,8 @@ export interface EntryPoint {
   readonly refuses?: (error: unknown) => boolean
   /** Fillers of what it parses, besides the usual ones. */
   readonly also?: readonly string[]
+  /** How many times the usual ticks it may take, where much is done for each character; 1 when absent. */
+  readonly factor?: number
 }
 
 /**
@@ -124,7 +126,7 @@ const sizes: readonly (readonly [characters: number, ticks: number])[] = [
 
 /** Feeds an entry point each filler and checks that none of them stalls the event loop. Returns the longest stall, in ticks. */
 export async function feedFillers(
-  { name, feed, refuses, also = [] }: EntryPoint,
+  { name, feed, refuses, also = [], factor = 1 }: EntryPoint,
   fillers: readonly string[] = [...hostileFillers, ...also],
 ): Promise<number> {
   const fed = (text: string) => async (): Promise<void> => {
@@ -138,7 +140,8 @@ export async function feedFillers(
   await fed('a')()
   let longest = 0
   for (const filler of fillers) {
-    for (const [characters, most] of sizes) {
+    for (const [characters, usual] of sizes) {
+      const most = usual * factor
       const text = filler.repeat(Math.ceil(characters / filler.length)).slice(0, characters)
       const ticks = await missedTicks(fed(text))
       longest = Math.max(longest, ticks)

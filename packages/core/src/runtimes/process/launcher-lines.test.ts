@@ -26,7 +26,7 @@ test('each line of JSON is a value, however the bytes are cut', () => {
       const bytes = Buffer.from(texts.map((line) => `${line}\n`).join(''))
       for (let at = 0; at < bytes.length; at += cut + 1) heard.lines.push(bytes.subarray(at, at + cut + 1))
       assert.equal(heard.values.length + heard.lines.dropped, values.length)
-      if (heard.lines.dropped === 0)
+      if (heard.lines.dropped === 0 && heard.lines.droppedKeys === 0)
         assert.deepEqual(
           heard.values.map((value) => JSON.stringify(value)),
           texts,
