@@ -44,6 +44,7 @@ export type { PolicyAccess, PolicyAnswer, PolicyDocument, PolicyTestOptions, Pol
 export type {
   CatalogPage,
   CatalogTool,
+  CircuitStateView,
   CircuitView,
   FoundPage,
   FoundTool,

@@ -9,16 +9,25 @@ import type {
   Warning,
 } from '@gantry/contract'
 
-/** The circuit breaker of a tool at a backend; times are milliseconds since 1970. */
-export interface CircuitView {
-  readonly key: string
+/** What a circuit breaker counts; times are milliseconds since 1970. */
+export interface CircuitStateView {
   readonly state: 'closed' | 'open' | 'trial'
   readonly since: number
   readonly calls: number
   readonly failures: number
   readonly openMs: number
-  /** While it is open. */
+  /** While it is open: when the next trial may begin. */
   readonly retryAt?: number
+}
+
+/**
+ * The circuit breaker of a tool at a backend, or at one origin behind it. It is open when several tenants find the backend
+ * at fault, or the only tenant does.
+ */
+export interface CircuitView extends CircuitStateView {
+  readonly key: string
+  /** What each tenant sees: of the asker's tenant, and of all tenants to who holds `gantry:tenants`. */
+  readonly tenants: readonly (CircuitStateView & { readonly tenant: string })[]
 }
 
 /** A runtime for programs, as `gantry doctor` shows it. */

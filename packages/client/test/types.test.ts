@@ -3,7 +3,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import type * as client from '@gantry/client'
-import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
+import type { CircuitSummary, FoundTool, RuntimeInfo, ToolDoc } from '@gantry/core'
 import type { PolicyAnswer, PolicyView } from '../../service/src/http/policy-control.ts'
 import type { CatalogTool, ListedTool } from '../../service/src/http/schemas.ts'
 
@@ -19,7 +19,7 @@ const same: readonly true[] = [
   true satisfies Same<client.ListedTool, ListedTool>,
   true satisfies Same<client.FoundTool, FoundTool>,
   true satisfies Same<client.ToolDoc, ToolDoc>,
-  true satisfies Fits<KeyedState, client.CircuitView>,
+  true satisfies Fits<CircuitSummary, client.CircuitView>,
   true satisfies Fits<RuntimeInfo, client.RuntimeView>,
 ]
 

@@ -46,6 +46,7 @@ export type {
   CallLimits,
   Deprecation,
   EffectClass,
+  OnCircuitOpen,
   RetryRule,
   Tool,
   ToolAnnotations,

@@ -53,6 +53,9 @@ export interface RetryRule {
   readonly maxDelayMs?: number
 }
 
+/** `fail`: CIRCUIT_OPEN at once, with the time after which to try again. `wait`: until the circuit lets the call through. */
+export type OnCircuitOpen = 'fail' | 'wait'
+
 export interface Deprecation {
   readonly message: string
   /** Id of the tool to use instead. */
@@ -92,6 +95,10 @@ export interface Tool {
   readonly concurrencyKey?: string
   readonly concurrency?: number
   readonly retry?: RetryRule
+  /** False for a tool whose failures open no circuit. */
+  readonly breaker?: boolean
+  /** What becomes of a call while its circuit is open: it fails at once, the default, or waits within its time. */
+  readonly onCircuitOpen?: OnCircuitOpen
   readonly approval?: 'never' | 'always'
   readonly placement?: { readonly [label: string]: string }
   /**

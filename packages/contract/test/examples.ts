@@ -37,6 +37,8 @@ export const fullTool = {
   concurrencyKey: 'math',
   concurrency: 4,
   retry: { attempts: 3, delayMs: 100, maxDelayMs: 1_000 },
+  breaker: true,
+  onCircuitOpen: 'wait',
   approval: 'always',
   cache: { ttlMs: 1_000, scope: 'tenant' },
   placement: { region: 'eu' },

@@ -25,6 +25,7 @@ export {
   type Json,
   type JsonObject,
   type JsonSchema,
+  type OnCircuitOpen,
   type ParameterStyle,
   type ProgramCall,
   type ProgramLanguage,
@@ -174,12 +175,14 @@ export { type Breaker, type BreakerOptions, createBreaker, type Permit } from '.
 export { type Breakers, type BreakersOptions, createBreakers, type KeyedState } from './resilience/breakers.ts'
 export { type Bulkhead, type BulkheadOptions, createBulkhead } from './resilience/bulkhead.ts'
 export type { BreakerEvent, BreakerState } from './resilience/circuit.ts'
+export { type CircuitSummary, circuitKey, summarizeCircuits, type TenantState } from './resilience/circuit-summary.ts'
 export { isFault, type Outcome } from './resilience/faults.ts'
 export { admitToPool, type PoolAdmission, type PoolEntry, type PoolLimits } from './resilience/pool-share.ts'
 export { createRateLimit, type RateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
 export { createRateLimits, type RateLimits, type RateLimitsOptions } from './resilience/rate-limits.ts'
 export { isRepeatable, type RetryOptions, retry } from './resilience/retry.ts'
 export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
+export type { TenantCircuitEvent } from './resilience/tenant-circuits.ts'
 export type { RunOptions } from './run-options.ts'
 export type { RuntimeInfo, Runtimes } from './runtimes/runtimes.ts'
 export type { SandboxOptions, SandboxRuntimes } from './runtimes/sandbox-options.ts'

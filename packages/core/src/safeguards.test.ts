@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
-import { ToolError } from '@gantry/contract'
+import { type ErrorCode, type Result, ToolError } from '@gantry/contract'
 import type { Backend } from './backends/backend.ts'
+import { didNotStart } from './backends/sandboxed.ts'
+import { sandboxTest } from './conformance/sandbox-test.ts'
+import { here, serve } from './egress/egress.fixture.ts'
 import { createExecutor } from './executor.ts'
 import type { Executor } from './executor-interface.ts'
 import { anything } from './pipeline/pipeline.fixture.ts'
 import type { BreakerEvent } from './resilience/circuit.ts'
 import type { SafeguardOptions } from './safeguards.ts'
+import { builtinTools } from './tools/builtin.ts'
 import { defineTool } from './tools/tool.ts'
 
 const key = 'test:it @ remote:a'
@@ -103,7 +107,7 @@ test('of many calls that ask when the rest is over, one is the trial', async () 
   answer.resolve('well')
   const results = await Promise.all(calls)
   assert.equal(backend.calls, 1)
-  assert.deepEqual(new Set(asked), new Set([key]))
+  assert.deepEqual(new Set(asked), new Set([`${key} for "local"`]))
   assert.deepEqual(results.map(({ status, error }) => error?.code ?? status).sort(), [
     ...Array.from({ length: 9 }, () => 'CIRCUIT_OPEN'),
     'ok',
@@ -174,6 +178,134 @@ test('a call that gives up while it asks makes no trial, and its place goes to t
   answers[1]?.resolve(0)
   assert.equal((await second).status, 'ok')
   assert.equal(setup.backend.calls, 1)
+})
+
+const of = (tenant: string) => ({ identity: { principal: 'p', tenant, permissions: ['*'] } })
+const codeOf = async (run: Promise<Result>): Promise<string> => {
+  const { status, error } = await run
+  return error?.code ?? status
+}
+
+test('a tenant that opens a circuit with its calls closes the tool for no other tenant', async () => {
+  const setup = setUp({})
+  setup.backend.answer = down
+  for (let call = 0; call < 10; call++) await setup.gantry.run('test:it', {}, of('a'))
+  assert.equal(setup.backend.calls, 2)
+  setup.backend.answer = () => 'well'
+  assert.equal(await codeOf(setup.gantry.run('test:it', {}, of('a'))), 'CIRCUIT_OPEN')
+  assert.equal(await codeOf(setup.gantry.run('test:it', {}, of('b'))), 'ok')
+  const [circuit] = setup.gantry.circuits.list()
+  assert.deepEqual([circuit?.key, circuit?.state], [key, 'closed'])
+  assert.deepEqual(
+    circuit?.tenants.map(({ tenant, state }) => `${tenant} ${state}`),
+    ['a open', 'b closed'],
+  )
+})
+
+test('a backend that fails for several tenants is left alone by all', async () => {
+  const setup = setUp({})
+  setup.backend.answer = down
+  for (const tenant of ['a', 'b', 'c', 'd']) {
+    for (let call = 0; call < 3; call++) await setup.gantry.run('test:it', {}, of(tenant))
+  }
+  assert.equal(setup.backend.calls, 4)
+  assert.equal(stateOf(setup), 'open')
+  assert.equal(setup.gantry.circuits.reset(key), true)
+  setup.backend.answer = () => 'well'
+  assert.equal(await codeOf(setup.gantry.run('test:it', {}, of('d'))), 'ok')
+})
+
+test('a function of this process that keeps failing rests, and wrong input or a failure that it answers does not count', async () => {
+  let [calls, mode] = [0, 'answer']
+  const flaky = defineTool({
+    ...{ namespace: 'test', name: 'flaky', description: 'It.' },
+    inputSchema: { type: 'object', properties: { n: { type: 'number' } } },
+    run: () => {
+      calls += 1
+      if (mode === 'throw') throw new Error('broken')
+      return { success: false, error: 'not today' }
+    },
+  })
+  const gantry = createExecutor({ tools: [flaky] })
+  for (let call = 0; call < 10; call++) await gantry.run('test:flaky', { n: 'x' })
+  for (let call = 0; call < 10; call++) assert.equal(await codeOf(gantry.run('test:flaky')), 'BACKEND_FAILED')
+  mode = 'throw'
+  for (let call = 0; call < 20; call++) await gantry.run('test:flaky')
+  assert.equal(calls, 20, 'as many faults as answers open it')
+  assert.equal(await codeOf(gantry.run('test:flaky')), 'CIRCUIT_OPEN')
+  await gantry.close()
+})
+
+test('a tool, or a backend, can do without a breaker', async () => {
+  const run = (): never => {
+    throw new Error('broken')
+  }
+  const definition = { namespace: 'test', description: 'It.', inputSchema: anything, run }
+  const free = defineTool({ ...definition, name: 'free', breaker: false })
+  const guarded = defineTool({ ...definition, name: 'guarded' })
+  const without = [
+    createExecutor({ tools: [free, guarded] }),
+    createExecutor({ tools: [free, guarded], safeguards: { backends: { local: { breaker: false } } } }),
+    createExecutor({ tools: [free, guarded], safeguards: { breaker: false } }),
+  ]
+  const found: string[][] = []
+  for (const gantry of without) {
+    for (let call = 0; call < 10; call++)
+      await Promise.all(['free', 'guarded'].map((name) => gantry.run(`test:${name}`)))
+    found.push(await Promise.all(['free', 'guarded'].map((name) => codeOf(gantry.run(`test:${name}`)))))
+    await gantry.close()
+  }
+  assert.deepEqual(found, [
+    ['BACKEND_FAILED', 'CIRCUIT_OPEN'],
+    ['BACKEND_FAILED', 'BACKEND_FAILED'],
+    ['BACKEND_FAILED', 'BACKEND_FAILED'],
+  ])
+})
+
+test('an origin that does not answer closes http:fetch for that origin alone', async (t) => {
+  const server = await serve(t, (_, response) => response.end('here'))
+  // No server of this machine listens on the first port.
+  const gone = { origin: 'http://127.0.0.1:1' }
+  const gantry = createExecutor({
+    tools: builtinTools(),
+    egress: { allow: here(server, gone) },
+    safeguards: { breaker: { minCalls: 2, openMs: 60_000 } },
+  })
+  t.after(() => gantry.close())
+  const fetch = (origin: string): Promise<string> => codeOf(gantry.run('http:fetch', { url: `${origin}/x` }))
+  for (let call = 0; call < 2; call++) assert.equal(await fetch(gone.origin), 'BACKEND_UNAVAILABLE')
+  assert.equal(await fetch(gone.origin), 'CIRCUIT_OPEN')
+  assert.equal(await fetch(server.origin), 'ok')
+  assert.equal(await fetch('https://not-allowed.example'), 'EGRESS_DENIED')
+  assert.deepEqual(
+    gantry.circuits.list().map((one) => `${one.key} ${one.state}`),
+    [`http:fetch @ web > ${gone.origin} open`, `http:fetch @ web > ${server.origin} closed`],
+  )
+})
+
+sandboxTest('a program that takes longer than its call, or fails, says nothing about the sandbox', async () => {
+  const gantry = createExecutor({
+    tools: builtinTools(),
+    runtimes: { pool: false },
+    safeguards: { breaker: { minCalls: 2 } },
+  })
+  for (let call = 0; call < 3; call++) {
+    assert.equal(await codeOf(gantry.run('shell:run', { argv: ['sleep', '20'] }, { timeoutMs: 300 })), 'TIMEOUT')
+    await gantry.run('shell:run', { argv: ['false'] })
+  }
+  assert.equal(await codeOf(gantry.run('shell:run', { argv: ['true'] })), 'ok')
+  await gantry.close()
+})
+
+test('a sandbox that does not start counts, and what a program did in one does not', () => {
+  const counted = (code: ErrorCode, retryable: boolean): boolean =>
+    didNotStart(new ToolError(code, 'It.', { retryable }))
+  assert.equal(counted('SANDBOX_INIT_FAILED', true), true)
+  assert.equal(counted('RUNTIME_UNAVAILABLE', true), true)
+  assert.equal(counted('RUNTIME_UNAVAILABLE', false), false, 'no runtime here will ever serve it')
+  for (const code of ['TIMEOUT', 'BACKEND_FAILED', 'LIMIT_EXCEEDED', 'OUTCOME_UNKNOWN'] as const) {
+    assert.equal(counted(code, true), false, code)
+  }
 })
 
 test('what is asked must be a function', () => {

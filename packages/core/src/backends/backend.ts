@@ -205,6 +205,13 @@ export interface Backend {
   discover?(signal: AbortSignal): Promise<void>
   /** Throws CONFIG_INVALID for a binding that no call could be made with; for those who look before they run. */
   check?(binding: BackendBinding, tool: Tool): void
+  /**
+   * The origin that a call with these arguments goes to, for a backend that reaches several: each has a circuit of its
+   * own. Undefined when there is only one, or the arguments name none.
+   */
+  origin?(args: JsonObject, binding: BackendBinding): string | undefined
+  /** Whether a failure speaks against the backend and counts for its circuit; what `isFault` says when absent. */
+  isFault?(failure: ToolError): boolean
   /** Returns the raw output, an async generator whose values are chunks, or a promise of either. */
   call(call: BackendCall, context: BackendContext): unknown
   health?(signal: AbortSignal): Promise<Health>

@@ -1,3 +1,4 @@
+import type { ToolError } from '@gantry/contract'
 import type { Egress } from '../egress/egress.ts'
 import type { SandboxRequest } from '../runtimes/request.ts'
 import type { SandboxRuntimes } from '../runtimes/sandbox-options.ts'
@@ -38,8 +39,17 @@ export function sandboxedBackend(runtimes: RuntimesSource): Backend {
       egress = host.egress
     },
     check: (binding, tool) => void readBinding(binding, tool),
+    isFault: didNotStart,
     call: (call, context) => run({ plan: planOf(call), call, egress, runtimes, context }),
   }
+}
+
+/**
+ * Whether a sandbox did not start. How a program ends, or that it takes longer than its call may, is its own affair, and
+ * so is a demand that no runtime of this machine can ever meet.
+ */
+export function didNotStart({ code, retryable }: ToolError): boolean {
+  return code === 'SANDBOX_INIT_FAILED' || (code === 'RUNTIME_UNAVAILABLE' && retryable)
 }
 
 interface Run {

@@ -67,6 +67,8 @@ const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
   concurrencyKey: text(256),
   concurrency: integer(1),
   retry: record({ attempts: integer(1, 100), delayMs: integer(0), maxDelayMs: integer(0) }, ['attempts']),
+  breaker: flag,
+  onCircuitOpen: oneOf('fail', 'wait'),
   approval: oneOf('never', 'always'),
   placement: texts,
   background: flag,

@@ -13,6 +13,7 @@ const word = { type: 'object', properties: { word: { type: 'string' }, turns: { 
 const effect = defineTool({
   namespace: 'test',
   name: 'effect',
+  breaker: false,
   description: 'Takes a few turns of the event loop.',
   inputSchema: word,
   async run({ word = '', turns = 0 }) {

@@ -2,7 +2,7 @@ import type { ErrorInfo, Identity, Report, Result } from '@gantry/contract'
 import type { BackendReport } from '../backends/backend.ts'
 import type { CatalogChange } from '../catalogs/catalog.ts'
 import type { EgressEvent } from '../egress/egress.ts'
-import type { BreakerEvent } from '../resilience/circuit.ts'
+import type { TenantCircuitEvent } from '../resilience/tenant-circuits.ts'
 
 export interface BackendName {
   readonly kind: string
@@ -27,8 +27,8 @@ export interface EventMap {
     readonly to: BackendName
     readonly failure: ErrorInfo
   }
-  /** A circuit opened, is on trial, or closed; its name is `tool @ backend`. */
-  'circuit:changed': BreakerEvent
+  /** A circuit of a tenant, or the one that all share, opened, is on trial, or closed; its name is `tool @ backend`. */
+  'circuit:changed': TenantCircuitEvent
   /** A backend went up or down, or has something to say. */
   'backend:reported': BackendReport & { readonly backend: string }
   /** A tool was put into quarantine. */

@@ -26,8 +26,8 @@ export function execute(run: Run, tool: PreparedTool, target: Target, args: Json
     return attempt(run, tool, target, args, none)
   }
   const work = (hold: Hold): unknown => attempt(run, tool, target, args, none, hold)
-  if (intent === undefined) return pastSafeguards(run, tool, target, work)
-  return run.within(intent).then(() => pastSafeguards(run, tool, target, work))
+  if (intent === undefined) return pastSafeguards(run, tool, target, args, work)
+  return run.within(intent).then(() => pastSafeguards(run, tool, target, args, work))
 }
 
 async function executeGuarded(
@@ -45,7 +45,7 @@ async function executeGuarded(
   const fresh = single ? () => args : copies(args)
   return withSlot(run, tool, (hold) =>
     repeat(run, tool, rule, () =>
-      throughBackends(run, tool, target, (next, alsoHold) =>
+      throughBackends(run, tool, target, args, (next, alsoHold) =>
         attempt(run, tool, next, fresh(), secrets, (until) => {
           hold(until)
           alsoHold(until)
@@ -112,13 +112,14 @@ async function throughBackends(
   run: Run,
   tool: PreparedTool,
   first: Target,
+  args: JsonObject,
   work: (target: Target, hold: Hold) => unknown,
 ): Promise<unknown> {
   run.backend = first.backend
   for (let target = first; ; ) {
     try {
       const here = target
-      return await pastSafeguards(run, tool, here, (hold) => work(here, hold))
+      return await pastSafeguards(run, tool, here, args, (hold) => work(here, hold))
     } catch (error) {
       const failure = failureOf(run, error)
       // Before the next backend is the run's, because what may be shown depends on whose secrets there are.
@@ -143,13 +144,15 @@ function didNotStart(run: Run, { code, effect }: ToolError): boolean {
 /** Makes an attempt past the safeguards of its backend, and tells them how it ended; waits only where it has to. */
 function pastSafeguards(
   run: Run,
-  { entry }: PreparedTool,
-  { backend }: Target,
+  tool: PreparedTool,
+  { backend, binding }: Target,
+  args: JsonObject,
   work: (hold: Hold) => unknown,
 ): unknown {
   const { safeguards } = run.ports
   if (!safeguards.guards(backend)) return work(noHold)
-  const entered = safeguards.enter(entry.key, backend, run.signal)
+  const { tenant } = run.request.identity
+  const entered = safeguards.enter({ tool, backend, binding, args, tenant }, run)
   if (entered instanceof Promise) return run.within(entered).then((passage) => through(run, passage, work))
   return through(run, entered, work)
 }

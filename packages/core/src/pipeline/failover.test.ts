@@ -178,7 +178,7 @@ test('wrong input, a denial and a failure that a tool reports open no circuit', 
       assert.notEqual((await gantry.run('test:it')).error?.code, 'CIRCUIT_OPEN')
     }
     for (let call = 0; call < 10; call++) await gantry.run('test:it', 'not an object')
-    assert.equal(gantry.circuits.list()[0]?.state, 'closed')
+    assert.notEqual(gantry.circuits.list()[0]?.state, 'open')
   }
 })
 

@@ -74,7 +74,8 @@ function leastNeeded(kept: ReadonlyMap<string, Breaker>): string {
   return oldest
 }
 
-function readRows(json: unknown, most: number): { readonly key: string; readonly breaker: unknown }[] {
+/** Reads the rows of a snapshot; CONFIG_INVALID when it is none. */
+export function readRows(json: unknown, most: number): { readonly key: string; readonly breaker: unknown }[] {
   const sound = Array.isArray(json) && json.length <= most
   if (!sound) throw refused('', `must be a list of at most ${most} breakers`)
   return json.map((row: unknown, index) => {

@@ -1,3 +1,5 @@
+// The global of this name is a getter, which costs more than the reading.
+import { performance } from 'node:perf_hooks'
 import { ToolError } from '@gantry/contract'
 import { type BreakerJson, readBreaker } from './breaker-json.ts'
 import type { Outcome } from './faults.ts'
@@ -179,8 +181,8 @@ export class Circuit {
   #enterTrial(now: number): number {
     if (this.#state === 'trial' && now >= this.#until) this.#open(now)
     // The longer it takes, the less often it is asked about.
-    if (this.#state === 'trial') throw this.#refusal(Math.max(trialHintMs, now - this.#since))
-    if (now < this.#until) throw this.#refusal(this.#until - now)
+    if (this.#state === 'trial') throw refusal(this.name, Math.max(trialHintMs, now - this.#since))
+    if (now < this.#until) throw refusal(this.name, this.#until - now)
     this.#change('trial', now)
     this.#until = now + this.#trialMs
     const era = this.#era
@@ -225,12 +227,6 @@ export class Circuit {
     this.#era += 1
   }
 
-  #refusal(waitMs: number): ToolError {
-    const retryAfterMs = Math.max(1, Math.ceil(waitMs))
-    const text = `${this.name} failed too often and rests; try again in ${retryAfterMs} ms.`
-    return new ToolError('CIRCUIT_OPEN', text, { details: { retryAfterMs } })
-  }
-
   #tellOpened(now: number, source: Pick<Told, 'elsewhere'> = {}): void {
     this.#tell({ kind: 'opened', name: this.name, at: now, retryAt: this.#until, streak: this.#streak, ...source })
   }
@@ -244,7 +240,16 @@ export class Circuit {
   }
 }
 
+/** The error of a call that a circuit does not let through. */
+export function refusal(name: string, waitMs: number): ToolError {
+  const retryAfterMs = Math.max(1, Math.ceil(waitMs))
+  const text = `${name} failed too often and rests; try again in ${retryAfterMs} ms.`
+  return new ToolError('CIRCUIT_OPEN', text, { details: { retryAfterMs } })
+}
+
 /** Like the wall clock, but never backwards while the process lives. */
 export function steadyNow(): number {
-  return performance.timeOrigin + performance.now()
+  return origin + performance.now()
 }
+
+const origin = performance.timeOrigin

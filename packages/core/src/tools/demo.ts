@@ -84,6 +84,8 @@ const sleep = defineTool({
 const fail = defineTool({
   namespace,
   name: 'fail',
+  // It fails because it is asked to.
+  breaker: false,
   description: 'Fails with the message it is given.',
   effect: 'read',
   inputSchema: {

@@ -10,7 +10,7 @@ import type {
   UnrecordedView,
   WorkerView,
 } from '@gantry/contract'
-import type { FoundTool, KeyedState, RuntimeInfo, ToolDoc } from '@gantry/core'
+import type { CircuitSummary, FoundTool, RuntimeInfo, ToolDoc } from '@gantry/core'
 import { auditSchemas } from './audit-schemas.ts'
 import { keySchemas } from './key-schemas.ts'
 import { policySchemas } from './policy-schemas.ts'
@@ -230,20 +230,35 @@ const health = {
   required: ['worker', 'ready', 'problems', 'notes', 'dependencies', 'unrecorded'],
 } as const satisfies ObjectSchema<HealthView>
 
+const circuitState = {
+  state: { enum: ['closed', 'open', 'trial'] },
+  since: amount,
+  calls: { ...count, description: 'That counted, in the window.' },
+  failures: { ...count, description: 'Of these calls, those in which the backend was at fault.' },
+  openMs: amount,
+  retryAt: { ...amount, description: 'While it is open: when the next trial may begin.' },
+} as const
+const circuitFacts = ['state', 'since', 'calls', 'failures', 'openMs'] as const
+
 const circuit = {
   type: 'object',
-  description: 'The circuit breaker of a tool at a backend; times are milliseconds since 1970.',
+  description:
+    'The circuit breaker of a tool at a backend, or at one origin behind it; times are milliseconds since 1970. It is open when several tenants find the backend at fault, or the only tenant does.',
   properties: {
     key: text,
-    state: { enum: ['closed', 'open', 'trial'] },
-    since: amount,
-    calls: count,
-    failures: count,
-    openMs: amount,
-    retryAt: { ...amount, description: 'While it is open.' },
+    ...circuitState,
+    tenants: {
+      type: 'array',
+      description: 'What each tenant sees: of the asker’s tenant, and of all tenants to who holds gantry:tenants.',
+      items: {
+        type: 'object',
+        properties: { tenant: text, ...circuitState },
+        required: ['tenant', ...circuitFacts],
+      },
+    },
   },
-  required: ['key', 'state', 'since', 'calls', 'failures', 'openMs'],
-} as const satisfies ObjectSchema<KeyedState & { readonly retryAt?: number }>
+  required: ['key', ...circuitFacts, 'tenants'],
+} as const satisfies ObjectSchema<CircuitSummary & { readonly retryAt?: number }>
 
 const runtime = {
   type: 'object',

@@ -13,7 +13,7 @@ import {
   type StreamEvent,
   ToolError,
 } from '@gantry/contract'
-import { createExecutor, type DefinedTool, demoTools, type KeyedState } from '@gantry/core'
+import { type CircuitSummary, createExecutor, type DefinedTool, demoTools } from '@gantry/core'
 import { createKeyControl } from '../authenticators/key-control.ts'
 import { memoryKeys } from '../records/api-keys.fixture.ts'
 import type { CallInput } from '../stores/views.ts'
@@ -314,7 +314,7 @@ const fakeAudit: Service['audit'] = {
   }),
 }
 
-const circuit: KeyedState = {
+const circuit: CircuitSummary = {
   key: 'shop:find@http:shop',
   state: 'open',
   since: 1,
@@ -322,4 +322,5 @@ const circuit: KeyedState = {
   failures: 5,
   openMs: 1_000,
   retryAt: 2,
+  tenants: [{ tenant: 'shop', state: 'open', since: 1, calls: 5, failures: 5, openMs: 1_000, retryAt: 2 }],
 }

@@ -13,7 +13,7 @@ import type {
   StreamEvent,
   WorkerView,
 } from '@gantry/contract'
-import type { Executor, KeyedState, RuntimeInfo } from '@gantry/core'
+import type { CircuitSummary, Executor, RuntimeInfo } from '@gantry/core'
 import type { KeyControl } from '../authenticators/key-control.ts'
 import type { ApprovalRecords } from '../records/approvals.ts'
 import type { AuditControl } from '../records/audit-control.ts'
@@ -99,8 +99,8 @@ export interface Service {
   /** Of this process, without the database; outcomes of other tenants only for those who hold gantry:tenants. */
   health(identity: Identity): Promise<HealthView>
   runtimes(): Promise<readonly RuntimeInfo[]>
-  /** Those of tools that are there for the identity. */
-  circuits(identity: Identity): readonly KeyedState[]
+  /** Those of tools that are there for the identity, with what its tenant sees of them, or every tenant to `gantry:tenants`. */
+  circuits(identity: Identity): readonly CircuitSummary[]
   /** The executor of the present configuration, for discovery. */
   readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'find' | 'hashFor' | 'ready' | 'catalog'>
   ready(): Promise<Readiness>

@@ -40,6 +40,11 @@ const mostTools = 1_000
 /** Labels whose values say something of one tenant. */
 const telling = ['tool', 'tenant', 'circuit']
 
+/** The name of a circuit without its origin, of which callers can make any number. */
+function boundedName(circuit: string): string {
+  return circuit.split(' > ', 1)[0] ?? circuit
+}
+
 /** Counts what happens in the service, under the names of the seeds and some of our own. */
 export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const registry = new Registry()
@@ -174,7 +179,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('stage:timed', ({ stage, ms }) => stages.observe(stage, ms / 1_000)),
     bus.on('circuit:changed', ({ kind, name, elsewhere }) => {
       // What was heard from another process is counted there.
-      if (elsewhere !== true) ({ opened, closed, trial: trials })[kind].inc({ circuit: name })
+      if (elsewhere !== true) ({ opened, closed, trial: trials })[kind].inc({ circuit: boundedName(name) })
     }),
     bus.on('message:refused', ({ code, dead: letter }) => {
       messages.inc({ code })

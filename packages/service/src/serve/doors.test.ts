@@ -63,8 +63,9 @@ test('circuits are there for those for whom their tools are, and for nobody else
     policy: tenantTools({ acme: ['pay:*', 'gone:*'], globex: ['demo:*'] }),
   })
   t.after(() => executor.close({ graceMs: 1 }))
-  const list = () => ['demo:add @ http:one', 'pay:wire @ http:acmepay', 'gone:tool @ mcp:far'].map((key) => ({ key }))
-  const doors = createDoors({ circuits: { list }, snapshots: { current: { executor } } } as unknown as DoorParts)
+  const names = ['demo:add @ http:one', 'pay:wire @ http:acmepay', 'gone:tool @ mcp:far']
+  const states = () => names.map((circuit) => ({ circuit, key: circuit }))
+  const doors = createDoors({ circuits: { states }, snapshots: { current: { executor } } } as unknown as DoorParts)
   const keysFor = (as: Identity): string[] => doors.circuits(as).map(({ key }) => key)
   const globex: Identity = { principal: 'gus', tenant: 'globex', permissions: ['gantry:operate'] }
   assert.deepEqual(keysFor(globex), ['demo:add @ http:one'])
@@ -73,6 +74,24 @@ test('circuits are there for those for whom their tools are, and for nobody else
   // What the catalog does not know, because its backend was not asked yet, goes by its name.
   assert.deepEqual(keysFor(ada), ['pay:wire @ http:acmepay', 'gone:tool @ mcp:far'])
   assert.deepEqual(keysFor({ ...ada, tools: ['pay:*'] }), ['pay:wire @ http:acmepay'])
+})
+
+test('what other tenants see of a circuit is for those alone who hold gantry:tenants', async (t) => {
+  const run = noop
+  const tool = defineTool({ namespace: 'demo', name: 'add', description: 'It.', inputSchema: { type: 'object' }, run })
+  const executor = createExecutor({ tools: [tool] })
+  t.after(() => executor.close({ graceMs: 1 }))
+  const counts = { since: 1, calls: 5, failures: 5, openMs: 1 }
+  const circuit = 'demo:add @ http:one'
+  const states = () =>
+    ['acme', 'globex'].map((tenant) => ({ ...counts, circuit, tenant, key: '', state: 'open', retryAt: 2 }))
+  const doors = createDoors({ circuits: { states }, snapshots: { current: { executor } } } as unknown as DoorParts)
+  const seenBy = (permissions: readonly string[]) =>
+    doors
+      .circuits({ principal: 'gus', tenant: 'globex', permissions })
+      .map(({ state, tenants }) => [state, ...tenants.map(({ tenant }) => tenant)])
+  assert.deepEqual(seenBy(['gantry:operate']), [['open', 'globex']])
+  assert.deepEqual(seenBy(['gantry:operate', 'gantry:tenants']), [['closed', 'acme', 'globex']])
 })
 
 test('an outcome that was there before anybody waited is found', async () => {

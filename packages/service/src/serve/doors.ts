@@ -1,5 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { type CircuitControl, holds } from '@gantry/core'
+import { holds, summarizeCircuits, type TenantState } from '@gantry/core'
+import { everyTenant } from '../authenticators/key-grant.ts'
 import type { Snapshots } from '../execute/snapshots.ts'
 import type { Readiness, Service } from '../http/service.ts'
 import type { Artifacts } from '../records/artifacts.ts'
@@ -13,6 +14,7 @@ import type { CallNews } from '../reply/call-news.ts'
 import { callEvents } from '../reply/event-stream.ts'
 import type { Waiters } from '../reply/waiters.ts'
 import type { CallStore } from '../stores/call-store.ts'
+import type { FleetCircuits } from './fleet-circuits.ts'
 import type { Intake } from './intake.ts'
 
 export interface DoorParts {
@@ -26,7 +28,7 @@ export interface DoorParts {
   readonly workers: WorkerRecords
   readonly waiters: Waiters
   readonly news: CallNews
-  readonly circuits: Pick<CircuitControl, 'list'>
+  readonly circuits: Pick<FleetCircuits, 'states'>
   readonly approvals: Service['approvals']
   readonly replay: Service['replay']
   readonly keys: Service['keys']
@@ -58,6 +60,9 @@ export function createDoors(parts: DoorParts): Service {
   const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits } = parts
   const cancel = cancelling(store, parts.note)
   const standing = (tool: string, identity: Identity) => snapshots.current.executor.standing(tool, { identity })
+  const isShown = ({ circuit, tenant }: TenantState, identity: Identity): boolean =>
+    (tenant === undefined || tenant === identity.tenant || holds(identity, everyTenant)) &&
+    standing(toolOf(circuit), identity) !== 'absent'
   const readerOf = (identity: Identity): LetterReader => ({ identity, standing: (tool) => standing(tool, identity) })
   const outcomeOf: Service['wait'] = async (callId, identity, waitMs, signal) => {
     const own = waiters.expected(callId, identity)
@@ -127,7 +132,7 @@ export function createDoors(parts: DoorParts): Service {
     workers: () => workers.list(),
     health: parts.health,
     runtimes: () => snapshots.current.executor.runtimes.list(),
-    circuits: (identity) => circuits.list().filter(({ key }) => standing(toolOf(key), identity) !== 'absent'),
+    circuits: (identity) => summarizeCircuits(circuits.states().filter((one) => isShown(one, identity))),
     keys: parts.keys,
     policy: parts.policy,
     audit: parts.audit,

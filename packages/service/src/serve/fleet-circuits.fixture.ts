@@ -1,7 +1,14 @@
 import { createServer, connect as dial, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Backend, type BreakerEvent, createExecutor, defineTool, type Executor } from '@gantry/core'
+import {
+  type Backend,
+  type BreakerEvent,
+  createExecutor,
+  defineTool,
+  type Executor,
+  summarizeCircuits,
+} from '@gantry/core'
 import type { Database } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
 import { createBus } from '../stores/bus.ts'
@@ -83,7 +90,7 @@ export async function joinFleet(t: TestContext, options: MemberOptions): Promise
       return error?.code ?? status
     },
     get state() {
-      return fleet.list().find((one) => one.key === key)?.state
+      return summarizeCircuits(fleet.states()).find((one) => one.key === key)?.state
     },
     get retryAt() {
       const mine = executor.circuits.list().find((one) => one.key === key)

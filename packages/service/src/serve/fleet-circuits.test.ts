@@ -212,7 +212,7 @@ test('circuits of functions of the process are its own', async (t) => {
   const { database, join } = await setUp(t)
   const [first, second] = await Promise.all([join('a'), join('b')])
   const ownState = (member: Member): string | undefined =>
-    member.fleet.list().find((one) => one.key === 'test:own @ local')?.state
+    member.fleet.states().find((one) => one.circuit === 'test:own @ local')?.state
   for (let call = 0; call < 2; call++) await first.executor.run('test:own')
   await first.fleet.sync()
   await second.fleet.sync()
@@ -232,7 +232,7 @@ test('with a database of its own a process is no fleet', async () => {
   assert.equal(fleet.trials, undefined)
   await fleet.start()
   await fleet.sync()
-  assert.deepEqual(fleet.list(), [])
+  assert.deepEqual(fleet.states(), [])
   await fleet.stop()
   await executor.close()
 })

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { CircuitControl, KeyedState, SafeguardOptions } from '@gantry/core'
+import { type CircuitControl, circuitKey, type SafeguardOptions, type TenantState } from '@gantry/core'
 import type { Database } from '../databases/database.ts'
 import { circuitChannel, circuitRecords, type SharedCircuit } from '../records/circuits.ts'
 import type { Bus, WorkerEvents } from '../stores/bus.ts'
@@ -28,7 +28,7 @@ export interface FleetCircuits {
   /** Tells the others what they do not know, and takes over what they know; never rejects. */
   sync(): Promise<void>
   /** As the fleet sees them: a circuit that is tried elsewhere is on trial. */
-  list(): readonly KeyedState[]
+  states(): readonly TenantState[]
   stop(): Promise<void>
 }
 
@@ -36,7 +36,8 @@ export interface FleetCircuits {
 type Change = { readonly kind: 'opened'; readonly until: number; readonly streak: number } | { readonly kind: 'closed' }
 
 /**
- * Shares circuits with all who have the same database.
+ * Shares circuits with all who have the same database: those of each tenant, and the shared ones that several tenants
+ * opened, each under its key.
  *
  * The table says which circuits are open; a process follows it. What opens or closes here is written soon, together with
  * whatever else there is to write, and no call waits for that. Then, when others tell of a change, and every few seconds
@@ -51,7 +52,7 @@ export function createFleetCircuits(options: FleetCircuitsOptions): FleetCircuit
   const { circuits } = options
   if (!options.database.exclusive) return sharedCircuits(options)
   const nothing = async (): Promise<void> => undefined
-  return { start: nothing, sync: nothing, list: () => circuits().list(), stop: nothing }
+  return { start: nothing, sync: nothing, states: () => circuits().states(), stop: nothing }
 }
 
 function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
@@ -66,9 +67,10 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
   let away = false
 
   const hear = (event: WorkerEvents['circuit:changed']): void => {
-    if (event.elsewhere === true || event.kind === 'trial' || isOfThisMachine(event.name)) return
-    granted.delete(event.name)
-    unwritten.set(event.name, changeOf(event))
+    const key = circuitKey(event.name, event.tenant)
+    if (event.elsewhere === true || event.kind === 'trial' || isOfThisMachine(key)) return
+    granted.delete(key)
+    unwritten.set(key, changeOf(event))
     void sync()
   }
   const write = async (): Promise<void> => {
@@ -158,9 +160,9 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
       ends.push(startChores([{ name: 'circuits', everyMs, work: sync }], bus))
     },
     sync,
-    list: () =>
+    states: () =>
       circuits()
-        .list()
+        .states()
         .map((one) => asTried(one, elsewhere.get(one.key))),
     async stop() {
       await Promise.all(ends.splice(0).map((end) => end()))
@@ -177,14 +179,16 @@ function changeOf(event: WorkerEvents['circuit:changed']): Change {
 
 /** What runs in this process or on this machine fails here, and not for the others. */
 function isOfThisMachine(key: string): boolean {
-  return / @ (?:local|sandboxed)(?::|$)/.test(key)
+  // The tool comes first and has no space in it; what follows the backend can be the word of a caller or a tenant.
+  const backend = key.slice(key.indexOf(' @ ') + 3)
+  return /^(?:local|sandboxed|session)(?:[: ]|$)/.test(backend)
 }
 
-function keysIn(control: CircuitControl, ...states: readonly KeyedState['state'][]): string[] {
-  return control.list().flatMap(({ key, state }) => (states.includes(state) ? [key] : []))
+function keysIn(control: CircuitControl, ...wanted: readonly TenantState['state'][]): string[] {
+  return control.states().flatMap(({ key, state }) => (wanted.includes(state) ? [key] : []))
 }
 
-function asTried(circuit: KeyedState, shared: SharedCircuit | undefined): KeyedState {
+function asTried(circuit: TenantState, shared: SharedCircuit | undefined): TenantState {
   if (circuit.state !== 'open' || shared?.trialBy === undefined) return circuit
   const { retryAt: _, ...rest } = circuit
   return { ...rest, state: 'trial', since: Date.now() - shared.sinceMs }

@@ -1,5 +1,5 @@
 import type { ErrorCode, ResultStatus } from '@gantry/contract'
-import type { BreakerEvent } from '@gantry/core'
+import type { TenantCircuitEvent } from '@gantry/core'
 import type { AdmittedCall } from './call-store.ts'
 
 /** The call that something is about. */
@@ -74,7 +74,7 @@ export interface WorkerEvents {
   'spans:sent': { readonly spans: number }
   'spans:lost': { readonly spans: number; readonly reason: string }
   'stage:timed': { readonly stage: 'consume' | 'admit' | 'execute' | 'record' | 'reply'; readonly ms: number }
-  'circuit:changed': BreakerEvent
+  'circuit:changed': TenantCircuitEvent
   /** The configuration was read again and is in use. */
   'config:read': Readonly<Record<string, never>>
   /** It was read again and is wrong: the one before stays in use. */

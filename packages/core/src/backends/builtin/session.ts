@@ -20,7 +20,7 @@ import { createFeed, type OutputChunk } from '../sandboxed/feed.ts'
 import { outputFiles } from '../sandboxed/output-files.ts'
 import { collected } from '../sandboxed/request.ts'
 import { wayOutOf } from '../sandboxed/way-out.ts'
-import type { RuntimesSource } from '../sandboxed.ts'
+import { didNotStart, type RuntimesSource } from '../sandboxed.ts'
 
 /** What the input schema of the tool has checked already. */
 type Arguments = JsonObject & {
@@ -63,6 +63,7 @@ export function sessionBackend(runtimes: RuntimesSource): Backend {
     attach(host) {
       egress = host.egress
     },
+    isFault: didNotStart,
     async call(call, context) {
       const args = call.args as Arguments
       refuseStray(args)

@@ -28,6 +28,7 @@ export function webBackend(): Backend {
       host = given
     },
     check: (binding, tool) => void readBinding(binding, tool),
+    origin: ({ url }) => (typeof url === 'string' && URL.canParse(url) ? new URL(url).origin : undefined),
     async call(call, context) {
       // Loaded with the first fetch, so that others start faster.
       const { fetchOnce } = await import('../web/fetch.ts')
