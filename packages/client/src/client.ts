@@ -126,6 +126,11 @@ export interface Client {
   health(options?: Waiting): Promise<HealthView>
   runtimes(options?: Waiting): Promise<readonly RuntimeView[]>
   circuits(options?: Waiting): Promise<readonly CircuitView[]>
+  /** Closes a circuit, for one tenant or for all that the caller may speak for; whether it was open before. */
+  resetCircuit(
+    key: string,
+    options?: Waiting & { readonly tenant?: string | undefined },
+  ): Promise<{ readonly reset: boolean }>
   /** The content of a file that a call left; the caller reads its body, or cancels it. */
   artifact(id: string, options?: ArtifactOptions): Promise<Response>
 }
@@ -241,6 +246,11 @@ function reads(http: Http): Omit<Client, Submitting> {
     health: (asking) => get('/v1/health', asking),
     runtimes: (asking) => items('/v1/runtimes', asking),
     circuits: (asking) => items('/v1/circuits', asking),
+    async resetCircuit(key, { signal, tenant } = {}) {
+      const body = tenant === undefined ? { key } : { key, tenant }
+      const answer = await http.json({ method: 'POST', path: '/v1/circuits/reset', body, signal })
+      return answer.body as { readonly reset: boolean }
+    },
     async artifact(id, { signal, start = 0, end } = {}) {
       if (end !== undefined && end <= start)
         throw new ToolError('INPUT_INVALID', 'The range of an artifact must have an end behind its start.')

@@ -3,6 +3,7 @@ import {
   type Issue,
   type Json,
   type JsonObject,
+  type OnCircuitOpen,
   type ProgramLanguage,
   type ProgramLimits,
   ToolError,
@@ -41,6 +42,8 @@ export interface SubmitOptions extends Waiting {
   readonly deadline?: string | undefined
   /** Where the outcome is sent, signed. */
   readonly callback?: string | undefined
+  /** While the circuit of the tool is open: CIRCUIT_OPEN at once, or wait for it; what the tool says when absent. */
+  readonly onCircuitOpen?: OnCircuitOpen | undefined
   /** Digest of the tool as the caller saw it; another one is CATALOG_STALE. Not for chains. */
   readonly schemaDigest?: string | undefined
   /** The trace that the call belongs to, as W3C writes it; what is none is ignored. */
@@ -84,8 +87,9 @@ export function codeBody(code: string, options: CodeOptions): { [member: string]
   return { code, language, limits, check, ...common(options) }
 }
 
-function common({ priority, timeoutMs, delayMs, deadline, callback, idempotencyKey = newKey() }: SubmitOptions) {
-  return { idempotencyKey, priority, timeoutMs, delayMs, deadline, callback }
+function common(options: SubmitOptions) {
+  const { priority, timeoutMs, delayMs, deadline, callback, onCircuitOpen, idempotencyKey = newKey() } = options
+  return { idempotencyKey, priority, timeoutMs, delayMs, deadline, callback, onCircuitOpen }
 }
 
 /** 128 random bits; `randomUUID` is not there for pages that came without TLS. */

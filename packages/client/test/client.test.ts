@@ -328,7 +328,10 @@ test('tools, catalog, workers, runtimes, circuits, dead letters and artifacts ar
   assert.equal(doc.digest, entry?.digest)
   assert.equal((await client.workers())[0]?.worker, 'w1')
   assert.equal((await client.runtimes()).length, 2)
-  assert.equal((await client.circuits())[0]?.state, 'open')
+  const [circuit] = await client.circuits()
+  assert.deepEqual([circuit?.state, circuit?.tenants[0]?.tenant], ['open', 'shop'])
+  assert.deepEqual(await client.resetCircuit(circuit?.key ?? ''), { reset: true })
+  await assert.rejects(client.resetCircuit('none @ local', { tenant: 'shop' }), isError('NOT_FOUND'))
   const payload = { kind: 'call', tool: 'demo:add', args: { a: 1, b: 2 } }
   const letter = { id: '7', source: 's', reason: 'r', code: 'DELIVERY_EXHAUSTED', deliveries: 3 }
   service.letters.push({ ...letter, payload, createdAt: new Date().toISOString() })

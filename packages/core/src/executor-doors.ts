@@ -93,7 +93,11 @@ export function createDoors(
     const { runChain } = await import('./chain/chain.ts')
     const span = ports.tracer?.start('gantry.chain', readTraceparent(given.traceparent))
     const traceparent = span?.traceparent ?? given.traceparent
-    const place = traceparent === undefined ? {} : { traceparent }
+    const { onCircuitOpen } = given
+    const place = {
+      ...(traceparent === undefined ? {} : { traceparent }),
+      ...(onCircuitOpen === undefined ? {} : { onCircuitOpen }),
+    }
     const result = await runChain(steps, (tool, args, step) => run(tool, args, { ...step, ...place }), {
       ...given,
       limits: { ...chainLimits, ...given.limits },

@@ -50,6 +50,7 @@ export function requestOf(
     signal: given.signal,
     timeoutMs: given.timeoutMs,
     retry: given.retry,
+    onCircuitOpen: given.onCircuitOpen,
     backend: given.backend,
     report: hear?.report ?? given.report,
     writeBack: given.writeBack,

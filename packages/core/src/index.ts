@@ -175,7 +175,13 @@ export { type Breaker, type BreakerOptions, createBreaker, type Permit } from '.
 export { type Breakers, type BreakersOptions, createBreakers, type KeyedState } from './resilience/breakers.ts'
 export { type Bulkhead, type BulkheadOptions, createBulkhead } from './resilience/bulkhead.ts'
 export type { BreakerEvent, BreakerState } from './resilience/circuit.ts'
-export { type CircuitSummary, circuitKey, summarizeCircuits, type TenantState } from './resilience/circuit-summary.ts'
+export {
+  type CircuitSummary,
+  circuitKey,
+  readCircuitKey,
+  summarizeCircuits,
+  type TenantState,
+} from './resilience/circuit-summary.ts'
 export { isFault, type Outcome } from './resilience/faults.ts'
 export { admitToPool, type PoolAdmission, type PoolEntry, type PoolLimits } from './resilience/pool-share.ts'
 export { createRateLimit, type RateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'

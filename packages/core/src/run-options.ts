@@ -1,4 +1,12 @@
-import { type Identity, type Issue, type JsonObject, type Report, type RetryRule, ToolError } from '@gantry/contract'
+import {
+  type Identity,
+  type Issue,
+  type JsonObject,
+  type OnCircuitOpen,
+  type Report,
+  type RetryRule,
+  ToolError,
+} from '@gantry/contract'
 import type { ProgramJournal } from './backends/program-journal.ts'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
 import type { WriteBack } from './pipeline/ports.ts'
@@ -20,6 +28,8 @@ export interface RunOptions {
   /** The trace that the call belongs to, as W3C writes it; what is none is ignored. */
   readonly traceparent?: string | undefined
   readonly retry?: RetryRule | undefined
+  /** Whether the call waits while its circuit is open, as long as its time lasts; what its tool says when absent. */
+  readonly onCircuitOpen?: OnCircuitOpen | undefined
   readonly callId?: string | undefined
   /** Which of the tool's backends to use, by key: `http:github`. Without it the first that can. */
   readonly backend?: string | undefined
@@ -59,6 +69,7 @@ const known = [
   'traceparent',
   'origin',
   'retry',
+  'onCircuitOpen',
   'callId',
   'backend',
   'report',
@@ -96,6 +107,9 @@ function firstIssue(options: RunOptions): Issue | undefined {
   }
   if (retry !== undefined && !isRetry(retry)) {
     return { path: '/retry', message: 'must have attempts from 1 to 100, and delays of 0 ms or more' }
+  }
+  if (options.onCircuitOpen !== undefined && options.onCircuitOpen !== 'fail' && options.onCircuitOpen !== 'wait') {
+    return { path: '/onCircuitOpen', message: 'must be fail or wait' }
   }
   if (fence !== undefined && !Number.isSafeInteger(fence)) return { path: '/fence', message: 'must be a whole number' }
   if (traceparent !== undefined && typeof traceparent !== 'string') {

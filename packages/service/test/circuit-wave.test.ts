@@ -29,6 +29,7 @@ async function startOn(t: TestContext, databaseUrl: string, backend: Backend, bu
   const tool = defineTool({
     ...{ namespace: 'test', name: 'wave', description: 'Up and down.', effect: 'read' },
     inputSchema: { type: 'object' },
+    onCircuitOpen: 'wait',
     backends: [{ kind: backend.kind, name: backend.name }],
   })
   const options = { backends: [backend], tools: [tool], safeguards: { breaker } }

@@ -5,6 +5,7 @@ import {
   type Issue,
   type Json,
   type JsonObject,
+  type OnCircuitOpen,
   type StepResult,
   ToolError,
 } from '@gantry/contract'
@@ -32,6 +33,8 @@ export interface ChainOptions {
   /** For the whole chain; each call has its own time besides. */
   readonly timeoutMs?: number | undefined
   readonly limits?: Partial<ChainLimits> | undefined
+  /** What becomes of a call whose circuit is open; what its tool says when absent. */
+  readonly onCircuitOpen?: OnCircuitOpen | undefined
   /** Takes up an earlier run of the same chain; finished steps are not run again. */
   readonly resume?: Resume | undefined
   /** Told of each step as it ends; not of resumed ones. What it throws is ignored. */

@@ -1,4 +1,11 @@
-import { type JsonObject, type Result, type RetryRule, type StepResult, ToolError } from '@gantry/contract'
+import {
+  type JsonObject,
+  type OnCircuitOpen,
+  type Result,
+  type RetryRule,
+  type StepResult,
+  ToolError,
+} from '@gantry/contract'
 import type { ProgramJournal } from '../backends/program-journal.ts'
 import type { WriteBack } from '../pipeline/ports.ts'
 import type { Recorded } from '../pipeline/recorded.ts'
@@ -30,6 +37,7 @@ export type RunStep = (
     readonly decisive: boolean
     /** The place of the chain in a trace. */
     readonly traceparent?: string
+    readonly onCircuitOpen?: OnCircuitOpen
   } & CallNames,
 ) => Promise<Result>
 

@@ -1,4 +1,4 @@
-import { type EffectClass, type JsonObject, ToolError } from '@gantry/contract'
+import { type EffectClass, type JsonObject, type OnCircuitOpen, ToolError } from '@gantry/contract'
 import { isStandardSchema } from '../schema/index.ts'
 import { asksApproval } from './authorize.ts'
 import { failureOf } from './failure.ts'
@@ -28,6 +28,8 @@ export interface CheckedCall {
   readonly placement?: { readonly [label: string]: string }
   /** Units that the call takes of budgets; absent when it costs nothing. */
   readonly cost?: number
+  /** What becomes of the call while its circuit is open; absent when neither the call nor its tool says so. */
+  readonly onCircuitOpen?: OnCircuitOpen
   /** It is a program over tools, which a host that keeps a journal can take up again. */
   readonly program?: true
   /** Somebody must approve the call before it runs. */
@@ -72,6 +74,8 @@ function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks:
   const concurrency = limit === undefined ? {} : { concurrency: { key: concurrencyKey, limit } }
   const place = placement === undefined || Object.keys(placement).length === 0 ? {} : { placement }
   const price = cost === 0 ? {} : { cost }
+  const onCircuitOpen = run.request.onCircuitOpen ?? tool.onCircuitOpen
+  const open = onCircuitOpen === undefined ? {} : { onCircuitOpen }
   const program = tool.backends.some(({ kind }) => kind === 'program') ? ({ program: true } as const) : {}
   return {
     id,
@@ -84,6 +88,7 @@ function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks:
     ...concurrency,
     ...place,
     ...price,
+    ...open,
     ...program,
     asks,
     args,

@@ -1,5 +1,6 @@
 import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
+import { pause } from '../resilience/backoff.ts'
 import { isRepeatable, retry } from '../resilience/retry.ts'
 import { attempt, type Hold } from './attempt.ts'
 import { errorInfo, failureOf } from './failure.ts'
@@ -17,10 +18,11 @@ import type { Passage } from './safeguards.ts'
  */
 export function execute(run: Run, tool: PreparedTool, target: Target, args: JsonObject): unknown {
   run.check()
-  const { secrets, concurrency, retry } = tool.entry.tool
+  const { secrets, concurrency, retry, onCircuitOpen } = tool.entry.tool
   const rule = run.request.retry ?? retry
-  const plain = secrets === undefined && concurrency === undefined && rule === undefined
-  if (!plain || tool.entry.tool.backends.length > 1) return executeGuarded(run, tool, target, args, rule)
+  const waits = (run.request.onCircuitOpen ?? onCircuitOpen) === 'wait'
+  const plain = secrets === undefined && concurrency === undefined && rule === undefined && !waits
+  if (!plain || tool.entry.tool.backends.length > 1) return executeGuarded(run, tool, target, args, rule, waits)
   const intent = recordStart(run, tool, args)
   if (intent === undefined && !run.ports.safeguards.guards(target.backend)) {
     return attempt(run, tool, target, args, none)
@@ -36,23 +38,50 @@ async function executeGuarded(
   target: Target,
   args: JsonObject,
   rule: RetryRule | undefined,
+  waits: boolean,
 ): Promise<unknown> {
   const names = tool.entry.tool.secrets
   const secrets = names === undefined ? none : await resolveSecrets(run, names)
   const intent = recordStart(run, tool, args)
   if (intent !== undefined) await run.within(intent)
   const single = (rule === undefined || rule.attempts < 2) && tool.entry.tool.backends.length < 2
-  const fresh = single ? () => args : copies(args)
-  return withSlot(run, tool, (hold) =>
-    repeat(run, tool, rule, () =>
-      throughBackends(run, tool, target, args, (next, alsoHold) =>
-        attempt(run, tool, next, fresh(), secrets, (until) => {
-          hold(until)
-          alsoHold(until)
-        }),
+  const fresh = single && !waits ? () => args : copies(args)
+  const work = (): Promise<unknown> =>
+    withSlot(run, tool, (hold) =>
+      repeat(run, tool, rule, () =>
+        throughBackends(run, tool, target, args, (next, alsoHold) =>
+          attempt(run, tool, next, fresh(), secrets, (until) => {
+            hold(until)
+            alsoHold(until)
+          }),
+        ),
       ),
-    ),
-  )
+    )
+  return waits ? untilClosed(run, work) : work()
+}
+
+/**
+ * Does the work again once the circuit may let it through, for those who chose to wait. A circuit that rests for longer than
+ * the call may last is an answer at once.
+ */
+async function untilClosed(run: Run, work: () => Promise<unknown>): Promise<unknown> {
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      const { code, effect, details } = failureOf(run, error)
+      const retryAfterMs = Number(details?.retryAfterMs)
+      const refused = code === 'CIRCUIT_OPEN' && effect === 'none' && run.stopped === undefined
+      if (!refused || !(retryAfterMs < leftMs(run))) throw error
+      await run.within(pause(retryAfterMs, run.signal))
+    }
+  }
+}
+
+/** How long the call may still last; the time that an approver took is not its own. */
+function leftMs(run: Run): number {
+  if (run.approvedBy !== undefined) return run.timeoutMs()
+  return run.timeoutMs() - (run.ports.clock.monotonic() - run.startedMonotonic)
 }
 
 /** Arguments for each attempt, because a tool may change what it was given. */
@@ -102,9 +131,19 @@ function repeat(
   if (rule === undefined) return work()
   const { random, safeguards } = run.ports
   const budget = run.backend === undefined ? undefined : safeguards.budget(run.backend)
-  const mayRepeat = (error: unknown): boolean =>
-    run.stopped === undefined && !run.streamed && isRepeatable(failureOf(run, error), entry.tool.effect)
-  return retry(work, { rule, mayRepeat, random, signal: run.signal, ...(budget === undefined ? {} : { budget }) })
+  let changed: unknown
+  const mayRepeat = (error: unknown): boolean => {
+    const failure = failureOf(run, error)
+    if (failure.effect === 'possible') changed = error
+    // To wait for a circuit is the choice of the caller or the tool, and not what a retry is for.
+    if (failure.code === 'CIRCUIT_OPEN') return false
+    return run.stopped === undefined && !run.streamed && isRepeatable(failure, entry.tool.effect)
+  }
+  const options = { rule, mayRepeat, random, signal: run.signal, ...(budget === undefined ? {} : { budget }) }
+  return retry(work, options).catch((error: unknown) => {
+    // An attempt that did not start does not undo what an earlier one may have done.
+    throw changed !== undefined && failureOf(run, error).code === 'CIRCUIT_OPEN' ? changed : error
+  })
 }
 
 /** Goes from backend to backend until one starts the call: what may have begun at one is never begun at another. */

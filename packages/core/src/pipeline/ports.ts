@@ -1,4 +1,4 @@
-import type { CallLimits, Identity, JsonObject, Report, RetryRule, ToolError } from '@gantry/contract'
+import type { CallLimits, Identity, JsonObject, OnCircuitOpen, Report, RetryRule, ToolError } from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Audit } from '../audits/audit.ts'
 import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
@@ -39,6 +39,7 @@ export interface CallRequest {
   readonly signal: AbortSignal | undefined
   readonly timeoutMs: number | undefined
   readonly retry: RetryRule | undefined
+  readonly onCircuitOpen: OnCircuitOpen | undefined
   /** Key of the backend to use, of those that the tool has. */
   readonly backend: string | undefined
   /** Takes what the tool reports; a promise makes a streaming tool wait. */

@@ -18,7 +18,8 @@ export function checkInput(input: CallInput): void {
 }
 
 function* issuesOf(input: CallInput): Generator<Issue> {
-  const { tool, idempotencyKey, schemaDigest, priority, timeoutMs, delayMs, deadline, traceparent } = input
+  const { tool, idempotencyKey, schemaDigest, priority, timeoutMs, delayMs, deadline, traceparent, onCircuitOpen } =
+    input
   if (input.kind === 'call' && !isName(tool, 500)) yield { path: '/tool', message: 'must be the id of a tool' }
   if (!isName(idempotencyKey ?? 'none', longestKey)) {
     yield { path: '/idempotencyKey', message: `must be a text of 1 to ${longestKey} printable characters` }
@@ -30,6 +31,9 @@ function* issuesOf(input: CallInput): Generator<Issue> {
   }
   if (timeoutMs !== undefined && !(timeoutMs > 0 && Number.isInteger(timeoutMs) && timeoutMs < 2 ** 31)) {
     yield { path: '/timeoutMs', message: 'must be a whole number of milliseconds above 0' }
+  }
+  if (onCircuitOpen !== undefined && onCircuitOpen !== 'fail' && onCircuitOpen !== 'wait') {
+    yield { path: '/onCircuitOpen', message: 'must be fail or wait' }
   }
   if (delayMs !== undefined && !(delayMs >= 0 && Number.isInteger(delayMs) && delayMs <= longestDelayMs)) {
     yield { path: '/delayMs', message: `must be a whole number of milliseconds up to ${longestDelayMs}` }

@@ -57,7 +57,7 @@ export async function admit(input: CallInput, identity: Identity, options: Intak
 }
 
 interface Asked {
-  readonly pinned: Pick<AdmittedCall, 'kind' | 'tool' | 'digest' | 'effect' | 'slot' | 'placement'>
+  readonly pinned: Pick<AdmittedCall, 'kind' | 'tool' | 'digest' | 'effect' | 'slot' | 'placement' | 'onCircuitOpen'>
   readonly payload: unknown
   readonly cost: number
 }
@@ -70,7 +70,7 @@ const programPinned = { kind: 'code', effect: 'repeatable' } as const
  */
 async function askedTool(input: CallInput, identity: Identity, { executor, present }: IntakeOptions): Promise<Asked> {
   const args = input.args ?? {}
-  const { schemaDigest, timeoutMs } = input
+  const { schemaDigest, timeoutMs, onCircuitOpen } = input
   const {
     id,
     callDigest,
@@ -79,10 +79,12 @@ async function askedTool(input: CallInput, identity: Identity, { executor, prese
     placement,
     program,
     cost = 0,
+    onCircuitOpen: onOpen,
   } = await executor.check(input.tool ?? '', args, {
     identity,
     ...(schemaDigest === undefined ? {} : { schemaDigest }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(onCircuitOpen === undefined ? {} : { onCircuitOpen }),
   })
   const slot = concurrency === undefined ? {} : { slot: concurrency }
   const tag = namedSession(id, args)
@@ -91,17 +93,26 @@ async function askedTool(input: CallInput, identity: Identity, { executor, prese
   const place = beside === undefined ? {} : { placement: beside }
   // What a program does is recorded call by call, so that it may always be taken up again.
   const whole = program === true ? programPinned : ({ kind: 'call', effect } as const)
-  return { pinned: { ...whole, tool: id, digest: schemaDigest ?? callDigest, ...slot, ...place }, payload: args, cost }
+  const open = onOpen === undefined ? {} : { onCircuitOpen: onOpen }
+  const digest = schemaDigest ?? callDigest
+  return { pinned: { ...whole, tool: id, digest, ...slot, ...place, ...open }, payload: args, cost }
 }
 
 /** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
-async function askedChain({ args }: CallInput, identity: Identity, { executor }: IntakeOptions): Promise<Asked> {
+async function askedChain(
+  { args, onCircuitOpen }: CallInput,
+  identity: Identity,
+  { executor }: IntakeOptions,
+): Promise<Asked> {
   const { steps, input = null } = (args ?? {}) as { readonly steps: readonly ChainStep[]; readonly input?: Json }
   await executor.checkChain(steps, { input })
   const place = chainPlacement(steps, executor, identity)
   const cost = chainCost(steps, executor, identity)
   return {
-    pinned: { kind: 'chain', tool: 'chain', effect: 'repeatable', ...place, ...stepTools(steps, executor, identity) },
+    pinned: {
+      ...{ kind: 'chain', tool: 'chain', effect: 'repeatable', ...place, ...stepTools(steps, executor, identity) },
+      ...(onCircuitOpen && { onCircuitOpen }),
+    },
     payload: copyJson({ steps, input }),
     cost,
   }

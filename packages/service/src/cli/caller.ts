@@ -1,9 +1,9 @@
-import type { ChainResult, ChainStep, Json, StepResult, StreamEvent, Warning } from '@gantry/contract'
+import type { ChainResult, ChainStep, Json, OnCircuitOpen, StepResult, StreamEvent, Warning } from '@gantry/contract'
 import type { CatalogEntry, DescribeOptions, FoundTool, Page, RunOptions, ToolDoc } from '@gantry/core'
 import type { Progress } from './progress.ts'
 
 /** How the command line changes a call. */
-export type CallSettings = Pick<RunOptions, 'timeoutMs' | 'idempotencyKey' | 'backend'> & {
+export type CallSettings = Pick<RunOptions, 'timeoutMs' | 'idempotencyKey' | 'backend' | 'onCircuitOpen'> & {
   readonly signal: AbortSignal
 }
 
@@ -11,6 +11,7 @@ export interface ChainSettings {
   readonly input: Json
   readonly signal: AbortSignal
   readonly timeoutMs?: number
+  readonly onCircuitOpen?: OnCircuitOpen
   /** What an earlier run of the chain got to. */
   readonly resume?: { readonly steps: readonly StepResult[] }
   /** Shows what the steps do. */

@@ -19,7 +19,7 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['backend', 'idempotency-key', ...calling],
+    options: ['backend', 'idempotency-key', 'on-circuit-open', ...calling],
     examples: [
       { line: `gantry run demo:add '{"a":5,"b":3}'`, what: 'prints the output' },
       { line: `gantry run demo:add '{"a":5,"b":3}' --json`, what: 'prints one Result as JSON' },
@@ -35,7 +35,7 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['backend', 'idempotency-key', ...calling],
+    options: ['backend', 'idempotency-key', 'on-circuit-open', ...calling],
     examples: [
       { line: `gantry stream demo:countdown '{"from":3}'`, what: 'prints chunks, then the output' },
       { line: `gantry stream demo:countdown '{"from":3}' --json`, what: 'prints one event per line' },
@@ -59,7 +59,7 @@ export const commands = {
     summary: 'Run steps one after another, each able to use what came before.',
     notes: ['The chain is a file, - for stdin, or JSON: a list of steps, or {"steps": […], "input": …}.'],
     operands: [{ name: 'file', completes: 'files' }],
-    options: ['input', 'resume', ...calling],
+    options: ['input', 'resume', 'on-circuit-open', ...calling],
     examples: [
       { line: 'gantry chain steps.json', what: 'runs the steps of a file' },
       {

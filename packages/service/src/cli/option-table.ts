@@ -24,6 +24,12 @@ export const options = {
     summary: 'Give up after 200ms, 5s or 2m; a bare number is milliseconds.',
   },
   'idempotency-key': { kind: 'text', value: 'KEY', summary: 'Name of this call for tools that run twice safely.' },
+  'on-circuit-open': {
+    kind: 'text',
+    value: 'WHAT',
+    choices: ['fail', 'wait'],
+    summary: 'While the circuit of the tool is open: fail at once, or wait for it.',
+  },
   backend: { kind: 'text', value: 'KEY', summary: 'Use this backend of the tool, such as http:github.' },
   input: { kind: 'json', value: 'JSON', summary: 'What {{input}} names: JSON, @file or - for stdin.' },
   eval: { kind: 'text', short: 'e', value: 'CODE', summary: 'The program itself, in place of a file.' },

@@ -15,13 +15,14 @@ import { errorInfoOf } from './errors.ts'
 /** A service as a caller. A call that a signal ends is cancelled there, and its outcome is waited for. */
 export function remoteCaller(client: Client): Caller {
   return {
-    async *stream(tool, args, { signal, timeoutMs, idempotencyKey }) {
-      const callId = await refusable(client.submit(tool, args as JsonObject, { timeoutMs, idempotencyKey }))
+    async *stream(tool, args, { signal, timeoutMs, idempotencyKey, onCircuitOpen }) {
+      const how = { timeoutMs, idempotencyKey, onCircuitOpen }
+      const callId = await refusable(client.submit(tool, args as JsonObject, how))
       if (typeof callId === 'string') yield* followCall(client, callId, signal)
       else yield refusedCall(callId)
     },
-    async chain(steps, { input, signal, timeoutMs, progress }) {
-      const chainId = await refusable(client.submitChain(steps, { input, timeoutMs }))
+    async chain(steps, { input, signal, timeoutMs, onCircuitOpen, progress }) {
+      const chainId = await refusable(client.submitChain(steps, { input, timeoutMs, onCircuitOpen }))
       if (typeof chainId !== 'string') return { ...refused(chainId), chainId: randomUUID(), steps: [] }
       for await (const event of followCall(client, chainId, signal)) {
         if (event.kind === 'done' || event.kind === 'error') return event.result as unknown as ChainResult

@@ -277,6 +277,33 @@ export const serviceCommands = {
       },
     ],
   },
+  'circuits ls': {
+    summary: 'List the circuit breakers of the tools, at their backends.',
+    notes: [needsService, 'Needs gantry:operate, and gantry:tenants for what other tenants see.'],
+    operands: [],
+    options: asking,
+    examples: [{ line: 'gantry circuits ls', what: 'prints a line for each, with when the next trial may begin' }],
+  },
+  'circuits show': {
+    summary: 'Show one circuit: its state, its window, which tenants see it and when the next trial may begin.',
+    notes: [
+      needsService,
+      'The circuit is the name that `gantry circuits ls` prints, or its tool where that has one circuit.',
+    ],
+    operands: [{ name: 'circuit' }],
+    options: asking,
+    examples: [{ line: 'gantry circuits show weather:today', what: 'prints what is known' }],
+  },
+  'circuits reset': {
+    summary: 'Close a circuit, so that calls go through again.',
+    notes: [
+      needsService,
+      'Needs gantry:operate, and gantry:tenants for a tenant other than your own or for all of them. It is audited.',
+    ],
+    operands: [{ name: 'circuit' }],
+    options: ['tenant', ...asking],
+    examples: [{ line: 'gantry circuits reset weather:today', what: 'closes it for all tenants' }],
+  },
   workers: {
     summary: 'List the processes of the service, as they were last heard of.',
     notes: [needsService],

@@ -38,7 +38,7 @@ const kind = 'native'
 const kindRule = { is: (value: unknown) => value === 'call' || value === 'chain', must: 'must be "call" or "chain"' }
 const common: MemberRules = {
   ...{ kind: kindRule, idempotencyKey: text, correlationId: text, replyTo: text, schemaDigest: text, deadline: text },
-  ...{ priority: number, timeoutMs: number, delayMs: number, traceparent: anything },
+  ...{ priority: number, timeoutMs: number, delayMs: number, traceparent: anything, onCircuitOpen: text },
 }
 const ofCall: MemberRules = { tool: required(text), args: object, ...common }
 const ofChain: MemberRules = { steps: required(list), input: anything, ...common }
@@ -46,7 +46,7 @@ const ofChain: MemberRules = { steps: required(list), input: anything, ...common
 /**
  * Gantry's own messages, as JSON:
  * `{ tool, args, idempotencyKey?, correlationId?, replyTo?, priority?, timeoutMs?, delayMs?, deadline?, schemaDigest?,
- * traceparent? }`, or with `steps` and `input` in the place of `tool` and `args` for a chain. Who sends them is not their
+ * traceparent?, onCircuitOpen? }`, or with `steps` and `input` in the place of `tool` and `args` for a chain. Who sends them is not their
  * business. The answer is `{ correlationId?, callId, result }` or `{ correlationId?, error }`; what a tool sends while it
  * runs goes the same way, as `{ correlationId?, callId, number, message }`.
  * Bounds of the values are left to the admission, which every door goes through; a `traceparent` that is none is ignored,

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type ErrorInfo, type Result, ToolError } from '@gantry/contract'
+import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gantry/contract'
 import { type Around, type CatalogEntry, type Executor, retry, type SurroundedCall, type WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
@@ -62,6 +62,9 @@ export function createInnerCalls(
   let failure: unknown
   let waits: ErrorInfo | undefined
 
+  const onCircuitOpen = (tool: string): OnCircuitOpen =>
+    call.onCircuitOpen ?? findTool(executor, tool).onCircuitOpen ?? 'fail'
+
   /** False when the chain was stopped before it could be written. */
   const write = async ({ signal }: SurroundedCall, work: () => Promise<boolean>): Promise<boolean> => {
     try {
@@ -112,7 +115,7 @@ export function createInnerCalls(
     const result = await made.catch((error: unknown) => {
       throw step.signal.aborted ? stopped() : error
     })
-    if (isWaiting(step, result)) waits = sooner(waits, result.error)
+    if (isWaiting(step, result, onCircuitOpen(step.tool))) waits = sooner(waits, result.error)
     else if (isEnd(step, result)) return keep(step, entry, result)
     if (begun && result.error?.effect === 'none') await write(step, () => journal.forget(holder, entry))
     return result
@@ -130,7 +133,7 @@ export function createInnerCalls(
       const before = known.get(entry)
       if (before?.state === 'done') return JSON.parse(before.result)
       const result = waits === undefined ? await running.count(settleNew(step, entry, make)) : undefined
-      if (result !== undefined && !isWaiting(step, result)) return result
+      if (result !== undefined && !isWaiting(step, result, onCircuitOpen(step.tool))) return result
       await running.none(step.signal)
       if (result !== undefined && !isPending(result)) return result
       throw stopped()
@@ -203,13 +206,14 @@ function keyOf(callId: string, { stepId, index }: SurroundedCall): string {
 export interface FoundTool {
   readonly id: string
   readonly effect: CatalogEntry['tool']['effect']
+  readonly onCircuitOpen?: OnCircuitOpen | undefined
 }
 
 /** A tool that is not there, or not yet, is as delicate as one that says nothing of itself. */
 export function findTool({ catalog }: InnerCallPorts['executor'], id: string): FoundTool {
   try {
     const entry = catalog.find(id)
-    return { id: entry.id, effect: entry.tool.effect }
+    return { id: entry.id, effect: entry.tool.effect, onCircuitOpen: entry.tool.onCircuitOpen }
   } catch {
     return { id, effect: 'once' }
   }
@@ -221,9 +225,13 @@ function isEnd({ signal }: SurroundedCall, { status }: Result): boolean {
 }
 
 /** Whether the chain is to wait for what this call waits for. */
-function isWaiting({ decisive }: SurroundedCall, result: Result): result is Result & { readonly error: ErrorInfo } {
+function isWaiting(
+  { decisive }: SurroundedCall,
+  result: Result,
+  onOpen: OnCircuitOpen,
+): result is Result & { readonly error: ErrorInfo } {
   const { error } = result
-  const atRest = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
+  const atRest = (error?.code === 'CIRCUIT_OPEN' && onOpen === 'wait') || error?.code === 'RATE_LIMITED'
   return isPending(result) || (atRest && decisive && error.effect === 'none')
 }
 

@@ -28,6 +28,8 @@ export function runCall({ executor, claim, args, signal, traceparent, report, wr
     origin: call.origin,
     report,
     writeBack,
+    // A call that waits for its circuit does so in the queue, and not in a worker.
+    onCircuitOpen: 'fail',
     ...(call.digest === undefined ? {} : { schemaDigest: call.digest }),
     ...timeout(claim),
   })

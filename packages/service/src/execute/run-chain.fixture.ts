@@ -1,4 +1,11 @@
-import { type ChainResult, type ChainStep, type Identity, type Report, ToolError } from '@gantry/contract'
+import {
+  type ChainResult,
+  type ChainStep,
+  type Identity,
+  type OnCircuitOpen,
+  type Report,
+  ToolError,
+} from '@gantry/contract'
 import {
   createExecutor,
   type DefinedTool,
@@ -35,7 +42,10 @@ export class World {
   }
 
   tools(): DefinedTool[] {
-    const tool = (effect: 'read' | 'keyed' | 'once' | 'repeatable', given: { name?: string; cost?: number } = {}) =>
+    const tool = (
+      effect: 'read' | 'keyed' | 'once' | 'repeatable',
+      given: { name?: string; cost?: number; onCircuitOpen?: OnCircuitOpen } = {},
+    ) =>
       defineTool({
         namespace: 'world',
         name: effect,
@@ -55,7 +65,8 @@ export class World {
       lookup: (key) => (this.bank.has(key) ? { found: true, output: this.bank.get(key) } : { found: false }),
     })
     const dear = tool('read', { name: 'dear', cost: 7 })
-    return [tool('read'), tool('keyed'), tool('once'), tool('repeatable'), dear, pay]
+    const patient = tool('once', { name: 'patient', onCircuitOpen: 'wait' })
+    return [tool('read'), tool('keyed'), tool('once'), tool('repeatable'), dear, pay, patient]
   }
 
   async #run(args: unknown, context: ToolContext): Promise<unknown> {
@@ -75,6 +86,7 @@ export interface Attempt {
   readonly signal?: AbortSignal
   readonly input?: number
   readonly timeoutMs?: number
+  readonly onCircuitOpen?: OnCircuitOpen
   /** Stands between the chain and its journal. */
   readonly through?: (journal: JournalRecords) => JournalRecords
 }
@@ -104,13 +116,15 @@ export class Site {
     return row?.fence ?? 0
   }
 
-  async attempt({ steps, callId, signal, input, timeoutMs, through = (same) => same }: Attempt): Promise<ChainResult> {
+  async attempt(asked: Attempt): Promise<ChainResult> {
+    const { steps, callId, signal, input, timeoutMs, onCircuitOpen, through = (same) => same } = asked
     const fence = await this.claim(callId)
     this.world.alive = true
     const call: Claim['call'] = {
       ...{ callId, kind: 'chain', identity: ada, fingerprint: '', tool: 'chain', effect: 'repeatable' },
       payloadBytes: 0,
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(onCircuitOpen === undefined ? {} : { onCircuitOpen }),
     }
     return runDurableChain({
       executor: this.executor,

@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import { pgliteDatabase, postgresDatabase } from '../../test/databases.fixture.ts'
 import type { Database } from '../databases/database.ts'
 import type { JournalRecords } from '../records/journal.ts'
+import { isMarkedWaiting } from '../stores/pending.ts'
 import { Site, unlimited } from './run-chain.fixture.ts'
 import { isLost } from './run-chain.ts'
 
@@ -192,8 +193,38 @@ test('on PGlite', async (t) => {
   )
 
   await t.test(
-    'a call that could not start and ends the chain is made by the next attempt; one that does not is kept',
+    'an open circuit ends the chain, and its call is kept, unless the caller or the tool chose to wait',
     async () => {
+      for (const [name, onCircuitOpen] of [
+        ['once', undefined],
+        ['patient', 'fail'],
+      ] as const) {
+        const callId = `open-${name}`
+        site.world.meanwhile = () => {
+          throw new ToolError('CIRCUIT_OPEN', 'It rests.', { effect: 'none', details: { retryAfterMs: 5 } })
+        }
+        const chain: ChainStep[] = [{ id: 'one', tool: `world:${name}`, args: { n: 1 } }]
+        const asked = { steps: chain, callId, ...(onCircuitOpen === undefined ? {} : { onCircuitOpen }) }
+        const first = await site.attempt(asked)
+        assert.deepEqual([first.error?.code, isMarkedWaiting(first)], ['CIRCUIT_OPEN', false])
+        assert.deepEqual(await site.entries(callId, 'done'), ['one'])
+        site.world.meanwhile = undefined
+        assert.equal((await site.attempt(asked)).error?.code, 'CIRCUIT_OPEN', 'the chain has ended')
+      }
+    },
+  )
+
+  await t.test(
+    'a call that waits for its circuit and ends the chain is made by the next attempt; one that does not is kept',
+    async () => {
+      const waiting = { steps: [{ id: 'one', tool: 'world:patient', args: { n: 1 } }], callId: 'patient' }
+      site.world.meanwhile = () => {
+        throw new ToolError('CIRCUIT_OPEN', 'It rests.', { effect: 'none', details: { retryAfterMs: 5 } })
+      }
+      const put = await site.attempt(waiting)
+      assert.deepEqual([put.error?.code, isMarkedWaiting(put)], ['CIRCUIT_OPEN', true])
+      site.world.meanwhile = undefined
+      assert.equal((await site.attempt(waiting)).status, 'ok')
       for (const onError of ['stop', 'continue'] as const) {
         const callId = `circuit-${onError}`
         site.world.runs.length = 0
@@ -201,11 +232,11 @@ test('on PGlite', async (t) => {
           throw new ToolError('CIRCUIT_OPEN', 'It rests.', { effect: 'none', details: { retryAfterMs: 5 } })
         }
         const chain: ChainStep[] = [{ id: 'one', tool: 'world:once', args: { n: 1 }, onError }]
-        const first = await site.attempt({ steps: chain, callId })
+        const first = await site.attempt({ steps: chain, callId, onCircuitOpen: 'wait' })
         assert.equal(first.status, onError === 'stop' ? 'failed' : 'ok')
         assert.deepEqual(await site.entries(callId, 'begun'), [])
         site.world.meanwhile = undefined
-        const second = await site.attempt({ steps: chain, callId })
+        const second = await site.attempt({ steps: chain, callId, onCircuitOpen: 'wait' })
         assert.deepEqual([second.status, second.output], ['ok', onError === 'stop' ? { n: 1 } : null])
         assert.equal(site.world.count('one'), onError === 'stop' ? 2 : 1)
       }

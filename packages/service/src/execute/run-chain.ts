@@ -10,6 +10,7 @@ import {
 import type { Executor, WriteBack } from '@gantry/core'
 import type { JournalEntry, JournalRecords } from '../records/journal.ts'
 import type { Claim } from '../stores/call-store.ts'
+import { asWaiting } from '../stores/pending.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
 import type { InnerCharges } from './inner-charges.ts'
 import { timeout } from './run-call.ts'
@@ -50,6 +51,8 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
     input: payload.input ?? null,
     signal,
     traceparent: chain.traceparent,
+    // What waits for a circuit does so in the queue, and not in a worker.
+    onCircuitOpen: 'fail',
     around: inner.settle,
     onStep: (step) => {
       if (inner.waits === undefined) progress.ended(step)
@@ -57,8 +60,9 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
     ...timeout(claim),
   })
   if (inner.failure !== undefined) throw inner.failure
-  const waits = inner.waits !== undefined && result.status === 'cancelled' && !signal.aborted
-  return waits ? { ...result, status: codes[inner.waits.code].status, error: inner.waits } : result
+  if (inner.waits === undefined || signal.aborted || result.status === 'ok') return result
+  const { status } = codes[inner.waits.code]
+  return asWaiting(result.status === 'cancelled' ? { ...result, status, error: inner.waits } : result)
 }
 
 /**

@@ -1,6 +1,7 @@
 import { codes, type ErrorInfo, type Report, type Result } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import { downstreamKey } from '../stores/downstream-key.ts'
+import { asWaiting } from '../stores/pending.ts'
 import { patiently } from './inner-calls.ts'
 import { createProgramAttempt, type ProgramPorts } from './program-journal.ts'
 import { timeout } from './run-call.ts'
@@ -55,7 +56,9 @@ export async function runDurableProgram(program: DurableProgram): Promise<Result
   const { waits, wakeMs } = attempt
   if (result.status !== 'cancelled' || signal.aborted) return result
   const pausedMs = wakeMs === undefined ? undefined : Math.max(1, Math.min(wakeMs - now(), claim.deadlineMs ?? wakeMs))
-  if (waits !== undefined) return { ...result, status: codes[waits.code].status, error: until(waits, pausedMs) }
+  if (waits !== undefined) {
+    return asWaiting({ ...result, status: codes[waits.code].status, error: until(waits, pausedMs) })
+  }
   return pausedMs === undefined ? result : { pausedMs }
 }
 

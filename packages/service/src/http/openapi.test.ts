@@ -164,6 +164,8 @@ test('what the server answers is what the document says, route by route', async 
   await check('/v1/approvals/ap_2', '/v1/approvals/{id}')
   await check('/v1/approvals/ap_1', '/v1/approvals/{id}', json({ decision: 'deny', reason: 'no' }))
   await check('/v1/approvals/ap_1', '/v1/approvals/{id}', json({ decision: 'perhaps' }))
+  await check('/v1/circuits/reset', '/v1/circuits/reset', json({ key: 'shop:find @ http:shop' }))
+  await check('/v1/circuits/reset', '/v1/circuits/reset', json({ key: 'none', tenant: 'shop' }))
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}')
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}', { headers: { range: 'bytes=1-2' } })
   await check('/v1/artifacts/a1', '/v1/artifacts/{id}', { headers: { range: 'bytes=100-' } })

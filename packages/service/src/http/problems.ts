@@ -41,6 +41,10 @@ function hints({ code, details }: ToolError): AnswerHeaders {
   if (row.http === 401) return { 'www-authenticate': 'Bearer realm="gantry"' }
   if (row.http !== 429 && row.http !== 503) return {}
   const ms = details?.retryAfterMs
-  const known = typeof ms === 'number' && ms > 0 && Number.isFinite(ms)
-  return { 'retry-after': String(known ? Math.ceil(ms / 1_000) : 1) }
+  return { 'retry-after': retryAfterText(typeof ms === 'number' ? ms : 0) }
+}
+
+/** Whole seconds, at least one. */
+export function retryAfterText(ms: number): string {
+  return String(ms > 0 && Number.isFinite(ms) ? Math.ceil(ms / 1_000) : 1)
 }

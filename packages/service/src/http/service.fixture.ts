@@ -271,6 +271,10 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
       },
     ],
     circuits: () => [circuit],
+    resetCircuit: async (key) => {
+      if (key !== circuit.key) throw new ToolError('NOT_FOUND', 'There is no such circuit.')
+      return true
+    },
     keys: createKeyControl(memoryKeys(), async () => undefined),
     policy: {
       read: async () => ({ version: 'fake' }),
@@ -315,7 +319,7 @@ const fakeAudit: Service['audit'] = {
 }
 
 const circuit: CircuitSummary = {
-  key: 'shop:find@http:shop',
+  key: 'shop:find @ http:shop',
   state: 'open',
   since: 1,
   calls: 5,

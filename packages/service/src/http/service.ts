@@ -101,6 +101,11 @@ export interface Service {
   runtimes(): Promise<readonly RuntimeInfo[]>
   /** Those of tools that are there for the identity, with what its tenant sees of them, or every tenant to `gantry:tenants`. */
   circuits(identity: Identity): readonly CircuitSummary[]
+  /**
+   * Closes a circuit, on the audit record: of the named tenant, or of all tenants, or of the identity's own tenant when it
+   * does not hold `gantry:tenants`. Whether it was not closed; NOT_FOUND for one that the identity does not see.
+   */
+  resetCircuit(key: string, tenant: string | undefined, identity: Identity): Promise<boolean>
   /** The executor of the present configuration, for discovery. */
   readonly executor: Pick<Executor, 'search' | 'describe' | 'tools' | 'find' | 'hashFor' | 'ready' | 'catalog'>
   ready(): Promise<Readiness>

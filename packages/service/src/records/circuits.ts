@@ -1,3 +1,4 @@
+import { circuitKey } from '@gantry/core'
 import type { Queries } from '../databases/database.ts'
 
 /** A circuit that is open, or on trial somewhere. */
@@ -37,9 +38,19 @@ export interface CircuitRecords {
   /** Trials that were granted and not made. */
   leaveTrials(keys: readonly string[], worker: string): Promise<void>
   list(): Promise<readonly SharedCircuit[]>
+  /** Removes a circuit, of one tenant or of all of them, whatever its state, and has every process close it. */
+  reset(reset: CircuitReset, worker: string): Promise<boolean>
+}
+
+/** What an operator closes: a circuit by its name, for one tenant or for all. */
+export interface CircuitReset {
+  readonly circuit: string
+  readonly tenant?: string
 }
 
 export const circuitChannel = 'gantry_circuit'
+/** Here go resets, as JSON, because circuits of one machine have no row whose removal would be seen. */
+export const resetChannel = 'gantry_circuit_reset'
 
 export function circuitRecords(database: Queries): CircuitRecords {
   return {
@@ -62,6 +73,15 @@ export function circuitRecords(database: Queries): CircuitRecords {
     },
     async leaveTrials(keys, worker) {
       await database.query(`update circuits set trial_by = null ${held}`, [JSON.stringify(keys), worker])
+    },
+    async reset({ circuit, tenant }, worker) {
+      const told = JSON.stringify({ circuit, tenant, worker })
+      const [row] = await database.query<{ gone: number }>(resetSql, [
+        circuitKey(circuit, tenant),
+        tenant === undefined,
+        told,
+      ])
+      return (row?.gone ?? 0) > 0
     },
     async list() {
       const rows = await database.query<ListRow>(listSql)
@@ -112,6 +132,16 @@ const closeSql = `
     returning key
   )
   select pg_notify('${circuitChannel}', $2::text) where exists (select from gone)`
+
+// $1: the key; $2: whether those of all tenants go with it; $3: what the other processes are told.
+const resetSql = `
+  with gone as (
+    delete from circuits where key in (
+      select key from circuits where key = $1 or ($2 and starts_with(key, $1 || ' for "')) order by key for update
+    )
+    returning key
+  )
+  select count(*)::integer as gone, pg_notify('${resetChannel}', $3::text) as told from gone`
 
 /** Those who must wait for a trial ask again in a second, or less often when it takes long. */
 const leastWaitMs = 1_000

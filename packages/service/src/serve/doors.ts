@@ -28,7 +28,7 @@ export interface DoorParts {
   readonly workers: WorkerRecords
   readonly waiters: Waiters
   readonly news: CallNews
-  readonly circuits: Pick<FleetCircuits, 'states'>
+  readonly circuits: Pick<FleetCircuits, 'states' | 'reset'>
   readonly approvals: Service['approvals']
   readonly replay: Service['replay']
   readonly keys: Service['keys']
@@ -133,6 +133,20 @@ export function createDoors(parts: DoorParts): Service {
     health: parts.health,
     runtimes: () => snapshots.current.executor.runtimes.list(),
     circuits: (identity) => summarizeCircuits(circuits.states().filter((one) => isShown(one, identity))),
+    async resetCircuit(key, tenant, identity) {
+      const whole = holds(identity, everyTenant)
+      if (tenant !== undefined && tenant !== identity.tenant && !whole) {
+        throw new ToolError('DENIED', `Circuits of other tenants are reset by those who hold ${everyTenant}.`)
+      }
+      // A circuit of one machine may be known to another process only, so the tool decides whether there can be one.
+      const known = key.includes(' @ ') && standing(toolOf(key), identity) !== 'absent'
+      if (!known) throw new ToolError('NOT_FOUND', `There is no circuit ${JSON.stringify(key)}.`)
+      const whose = tenant ?? (whole ? undefined : identity.tenant)
+      const { tenant: by, principal } = identity
+      const details = whose === undefined ? {} : { details: { tenant: whose } }
+      await parts.note({ tenant: by, principal, action: 'circuits.reset', target: key, ...details })
+      return circuits.reset({ circuit: key, ...(whose === undefined ? {} : { tenant: whose }) })
+    },
     keys: parts.keys,
     policy: parts.policy,
     audit: parts.audit,

@@ -236,3 +236,47 @@ test('with a database of its own a process is no fleet', async () => {
   await fleet.stop()
   await executor.close()
 })
+
+test('a reset closes a circuit in every process, also one that processes do not share', async (t) => {
+  const { database, join } = await setUp(t)
+  const members = await Promise.all([join('a'), join('b')])
+  const [first, second] = members
+  if (first === undefined || second === undefined) return
+  await open(first)
+  await until(() => all(members, 'open'))
+  const ownState = (): string | undefined =>
+    second.fleet.states().find((one) => one.circuit === 'test:own @ local')?.state
+  for (let call = 0; call < 2; call++) await second.executor.run('test:own')
+  assert.equal(ownState(), 'open')
+  assert.equal(await second.fleet.reset({ circuit: 'test:it @ remote:a', tenant: 'nobody' }), false)
+  assert.equal(await second.fleet.reset({ circuit: 'test:it @ remote:a' }), true)
+  await until(() => all(members, 'closed'))
+  assert.deepEqual(await database.query('select key from circuits'), [])
+  await first.fleet.reset({ circuit: 'test:own @ local' })
+  await until(() => ownState() === 'closed')
+})
+
+test('a circuit that tenants open in different processes is shared when several of them see it', async (t) => {
+  const { backend, join } = await setUp(t)
+  const members = await Promise.all(['a', 'b', 'c'].map((worker) => join(worker)))
+  const [first, second, third] = members
+  if (first === undefined || second === undefined || third === undefined) return
+  const of = (tenant: string) => ({ identity: { principal: 'p', tenant, permissions: ['*'] } })
+  const code = async (member: Member, tenant: string): Promise<string> => {
+    const { status, error } = await member.executor.run('test:it', {}, of(tenant))
+    return error?.code ?? status
+  }
+  const opened = (member: Member, tenant?: string): boolean =>
+    member.fleet.states().some((one) => one.tenant === tenant && one.state === 'open')
+  for (let call = 0; call < 2; call++) await code(first, 'acme')
+  await until(() => opened(third, 'acme'))
+  backend.answer = well
+  assert.equal(await code(third, 'globex'), 'ok', 'one tenant closes nothing for another')
+  backend.answer = down
+  // Tenants that were served would speak for the backend, and the rests are short, so that all happens in the next one.
+  await until(async () => {
+    for (const tenant of ['acme', 'globex', 'initech', 'umbrella']) await code(second, tenant)
+    return opened(second)
+  })
+  await until(() => opened(first) && opened(third))
+})

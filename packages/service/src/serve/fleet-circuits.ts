@@ -1,7 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type CircuitControl, circuitKey, type SafeguardOptions, type TenantState } from '@gantry/core'
+import { type CircuitControl, circuitKey, readCircuitKey, type SafeguardOptions, type TenantState } from '@gantry/core'
 import type { Database } from '../databases/database.ts'
-import { circuitChannel, circuitRecords, type SharedCircuit } from '../records/circuits.ts'
+import {
+  type CircuitReset,
+  circuitChannel,
+  circuitRecords,
+  resetChannel,
+  type SharedCircuit,
+} from '../records/circuits.ts'
 import type { Bus, WorkerEvents } from '../stores/bus.ts'
 import { startChores } from './chores.ts'
 
@@ -29,6 +35,8 @@ export interface FleetCircuits {
   sync(): Promise<void>
   /** As the fleet sees them: a circuit that is tried elsewhere is on trial. */
   states(): readonly TenantState[]
+  /** Closes a circuit in every process; whether it was not closed here or in the table. */
+  reset(reset: CircuitReset): Promise<boolean>
   stop(): Promise<void>
 }
 
@@ -52,7 +60,8 @@ export function createFleetCircuits(options: FleetCircuitsOptions): FleetCircuit
   const { circuits } = options
   if (!options.database.exclusive) return sharedCircuits(options)
   const nothing = async (): Promise<void> => undefined
-  return { start: nothing, sync: nothing, states: () => circuits().states(), stop: nothing }
+  const reset = async ({ circuit, tenant }: CircuitReset): Promise<boolean> => circuits().reset(circuit, tenant)
+  return { start: nothing, sync: nothing, states: () => circuits().states(), reset, stop: nothing }
 }
 
 function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
@@ -129,6 +138,18 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     }
     return 0
   }
+  const closeHere = ({ circuit, tenant }: CircuitReset): boolean => {
+    for (const key of unwritten.keys()) {
+      const one = readCircuitKey(key)
+      if (one.circuit === circuit && (tenant === undefined || one.tenant === tenant)) unwritten.delete(key)
+    }
+    return circuits().reset(circuit, tenant)
+  }
+  const hearReset = (text: string | undefined): void => {
+    if (text === undefined) return
+    const { circuit, tenant, worker: from } = JSON.parse(text) as CircuitReset & { readonly worker: string }
+    if (from !== worker) closeHere({ circuit, ...(tenant === undefined ? {} : { tenant }) })
+  }
   /** An answer that does not come soon is none. */
   const ask = async (key: string): Promise<number> => {
     const answered = new AbortController()
@@ -156,10 +177,20 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     async start() {
       ends.push(bus.on('circuit:changed', hear))
       ends.push(await database.listen(circuitChannel, (from) => from !== worker && void sync()))
+      ends.push(await database.listen(resetChannel, hearReset))
       await sync()
       ends.push(startChores([{ name: 'circuits', everyMs, work: sync }], bus))
     },
     sync,
+    async reset(reset) {
+      const closed = closeHere(reset)
+      // What this process is about to write must not come after the removal, and what it has read must not stay.
+      await sync()
+      const removed = await records.reset(reset, worker)
+      closeHere(reset)
+      await sync()
+      return removed || closed
+    },
     states: () =>
       circuits()
         .states()

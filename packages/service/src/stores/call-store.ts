@@ -1,4 +1,4 @@
-import type { CallKind, ChainResult, EffectClass, Identity, JsonObject, Result } from '@gantry/contract'
+import type { CallKind, ChainResult, EffectClass, Identity, JsonObject, OnCircuitOpen, Result } from '@gantry/contract'
 
 /** A call that passed every check and is to be kept. */
 export interface AdmittedCall {
@@ -45,6 +45,8 @@ export interface AdmittedCall {
   readonly effectKey?: string
   /** What the gateway of the caller says of the occasion, for the tool: bounded data from outside, never identity. */
   readonly origin?: JsonObject
+  /** What becomes of it while a circuit is open; it fails when absent, or each call of a chain does what its tool says. */
+  readonly onCircuitOpen?: OnCircuitOpen
 }
 
 /** Where the answer to a message goes; written by the codec that read it, and read by nobody else. Plain JSON. */

@@ -11,3 +11,15 @@ export function isPending<T extends { readonly error?: ErrorInfo }>(
   const asked = error?.code === 'APPROVAL_REQUIRED' && error.stage === 'authorize'
   return asked && typeof error.details?.expiresMs === 'number'
 }
+
+/** A key that JSON leaves out and that no tool can name. */
+const waiting = Symbol('waiting')
+
+/** Marks what came of an attempt at a chain or a program as no end: one of its calls waits to begin. */
+export function asWaiting<T extends object>(outcome: T): T {
+  return { ...outcome, [waiting]: true }
+}
+
+export function isMarkedWaiting(outcome: object): boolean {
+  return waiting in outcome
+}

@@ -1,4 +1,4 @@
-import type { JsonObject } from '@gantry/contract'
+import type { JsonObject, OnCircuitOpen } from '@gantry/contract'
 
 /** A call as a door hands it in; everything in it is as hostile as its sender. */
 export interface CallInput {
@@ -16,6 +16,8 @@ export interface CallInput {
   /** ISO time after which the call is worthless. */
   readonly deadline?: string
   readonly callback?: string
+  /** What becomes of it while its circuit is open; what its tool says when absent. */
+  readonly onCircuitOpen?: OnCircuitOpen
   readonly traceparent?: string
   /** What a gateway says of the occasion, as its codec has bounded it; no other way in has any. */
   readonly origin?: JsonObject

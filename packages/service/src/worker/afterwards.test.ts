@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { asWaiting } from '../stores/pending.ts'
 import { afterwards } from './afterwards.ts'
 import type { Task } from './desk.ts'
 import { someClaim, someError, someResult } from './worker.fixture.ts'
@@ -53,10 +54,21 @@ test('a call that ended by itself while the worker was stopping keeps its outcom
   assert.deepEqual(afterwards(task({ stopped: 'stopping' }), outcome), { kind: 'record', outcome })
 })
 
-test('an open circuit or a reached rate makes a call wait, as long as it may and not for ever', () => {
+test('an open circuit is the outcome of a call that did not choose to wait', () => {
+  const open = someError({ code: 'CIRCUIT_OPEN', effect: 'none', details: { retryAfterMs: 2_000 } })
+  const outcome = someResult({ status: 'failed', error: open })
+  assert.deepEqual(afterwards(task(), outcome), { kind: 'record', outcome })
+  const failing = task({ claim: someClaim({}, { onCircuitOpen: 'fail' }) })
+  assert.deepEqual(afterwards(failing, outcome), { kind: 'record', outcome })
+  const chain = task({ claim: someClaim({}, { kind: 'chain' }) })
+  assert.equal(afterwards(chain, outcome).kind, 'record')
+  assert.equal(afterwards(chain, asWaiting(outcome)).kind, 'release', 'one of its calls waits')
+})
+
+test('an open circuit or a reached rate makes a call wait that chose to, as long as it may and not for ever', () => {
   const refused = (code: 'CIRCUIT_OPEN' | 'RATE_LIMITED', given: Parameters<typeof someClaim>[0] = {}) =>
     afterwards(
-      task({ claim: someClaim(given) }),
+      task({ claim: someClaim(given, { onCircuitOpen: 'wait' }) }),
       someResult({ status: 'failed', error: someError({ code, effect: 'none', details: { retryAfterMs: 2_000 } }) }),
     )
   const rest = { kind: 'release', delayMs: 2_000, counts: 'rest' }

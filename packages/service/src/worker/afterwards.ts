@@ -1,5 +1,5 @@
 import { type ChainResult, codes, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
-import { isPending } from '../stores/pending.ts'
+import { isMarkedWaiting, isPending } from '../stores/pending.ts'
 import type { Task } from './desk.ts'
 
 type Outcome = Result | ChainResult
@@ -25,8 +25,8 @@ const longestDelayMs = 60_000
  * Decides on an outcome.
  *
  * A call that was lost is nobody's business here any more. One that was stopped because the worker ends is handed back
- * when it may be repeated, and else its outcome is unknown. One that could not start, because a circuit is open or a rate
- * is reached, waits for its turn without counting as a failure. One that a person must approve first waits for him, as
+ * when it may be repeated, and else its outcome is unknown. One that could not start, because a rate is reached or because
+ * a circuit is open that its caller or its tool chose to wait for, waits for its turn without counting as a failure. One that a person must approve first waits for him, as
  * long as he may take. Everything else is the outcome.
  */
 export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwards {
@@ -38,7 +38,7 @@ export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwar
   }
   if (stopped === 'stopping' && outcome.status === 'cancelled') return handedBack(claim.call.effect, outcome, error)
   const retryAfterMs = error?.details?.retryAfterMs
-  const waits = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
+  const waits = error?.code === 'RATE_LIMITED' || (error?.code === 'CIRCUIT_OPEN' && waitsForCircuit(claim, outcome))
   if (waits && error.effect === 'none' && typeof retryAfterMs === 'number' && claim.rests + 1 < mostRests) {
     // Who came often and in vain comes less often.
     const delayMs = Math.min(longestDelayMs, Math.max(retryAfterMs, 100 * (claim.rests + 1)))
@@ -47,6 +47,11 @@ export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwar
     }
   }
   return { kind: 'record', outcome }
+}
+
+/** A chain or a program decides for each of its calls, and marks an outcome that is no end. */
+function waitsForCircuit({ call }: Task['claim'], outcome: Outcome): boolean {
+  return call.kind === 'call' ? call.onCircuitOpen === 'wait' : isMarkedWaiting(outcome)
 }
 
 function handedBack(effect: string, outcome: Outcome, error: ErrorInfo | undefined): Afterwards {

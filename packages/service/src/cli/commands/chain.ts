@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import type { ChainResult, ChainStep, Json, StepResult } from '@gantry/contract'
+import type { ChainResult, ChainStep, Json, OnCircuitOpen, StepResult } from '@gantry/contract'
 import type { Command, Io } from '../io.ts'
 import { readJson, readJsonFile } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
@@ -15,8 +15,12 @@ export const execute: Command = async ({ operands: [source = ''], options }, io)
   const resume = options.resume === undefined ? {} : { resume: await readResume(options.resume, io) }
   return withCaller(options, io, async (caller) => {
     const progress = createProgress(io, options)
-    const timeout = options.timeout === undefined ? {} : { timeoutMs: options.timeout }
-    const result = await caller.chain(steps, { input, signal: io.signal, progress, ...timeout, ...resume })
+    const { timeout, 'on-circuit-open': onOpen } = options
+    const how = {
+      ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+      ...(onOpen === undefined ? {} : { onCircuitOpen: onOpen as OnCircuitOpen }),
+    }
+    const result = await caller.chain(steps, { input, signal: io.signal, progress, ...how, ...resume })
     progress.clear()
     if (result.error !== undefined) io.err(stepLines(result))
     return printOutcome(result, options.json, io)

@@ -1,4 +1,4 @@
-import type { Result } from '@gantry/contract'
+import type { OnCircuitOpen, Result } from '@gantry/contract'
 import type { CallSettings } from '../caller.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson } from '../json-operand.ts'
@@ -25,11 +25,12 @@ export const execute: Command = async ({ operands: [tool = '', text], options },
 
 /** How the command line changes a call. */
 export function callSettings(options: OptionValues, { signal }: Io): CallSettings {
-  const { timeout, 'idempotency-key': key, backend } = options
+  const { timeout, 'idempotency-key': key, 'on-circuit-open': onOpen, backend } = options
   return {
     ...(timeout === undefined ? {} : { timeoutMs: timeout }),
     ...(key === undefined ? {} : { idempotencyKey: key }),
     ...(backend === undefined ? {} : { backend }),
+    ...(onOpen === undefined ? {} : { onCircuitOpen: onOpen as OnCircuitOpen }),
     signal,
   }
 }

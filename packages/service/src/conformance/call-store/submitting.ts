@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { AdmittedCall } from '../../stores/call-store.ts'
-import { type Cases, claimOne, idsOf, loseOne, mine, someCall, someEnding, theirs } from './samples.ts'
+import { plainOf } from '../../stores/plain-call.ts'
+import { type Cases, claimOne, idsOf, loseOne, mine, someCall, someEnding, someResult, theirs } from './samples.ts'
 
 /** Everything that a call can say of itself. */
 const whole: AdmittedCall = someCall('whole', {
@@ -73,6 +74,30 @@ export const submitting: Cases = {
     await store.finish([someEnding(claim)])
     assert.deepEqual(await store.submit([someCall('fourth', { key: 'k' })], mine), duplicate)
     assert.deepEqual(await store.claim(10, mine), [])
+  },
+
+  async 'a call that an open circuit kept from starting leaves its key free, and one that may have begun does not'({
+    store,
+  }) {
+    const open = { code: 'CIRCUIT_OPEN', message: 'It rests.', stage: 'execute', retryable: true } as const
+    const ended = async (callId: string, given: object, effect: 'none' | 'possible'): Promise<void> => {
+      await store.submit([someCall(callId, { key: callId, ...given })])
+      const [claim] = await store.claim(1, mine)
+      if (claim === undefined) throw new Error(`${callId} was not claimed.`)
+      const result = someResult(callId, { status: 'failed', output: null, error: { ...open, effect } })
+      await store.finish([someEnding(claim, { result, ...plainOf(claim.call) })])
+    }
+    const again = async (callId: string, given: object = {}): Promise<string | undefined> =>
+      (await store.submit([someCall(`${callId} again`, { key: callId, ...given })]))[0]?.kind
+    const reply = { codec: 'native', transport: 'kafka', to: 'answers', data: {} }
+    await ended('none', {}, 'none')
+    await ended('possible', {}, 'possible')
+    await ended('called back', { callback: 'https://a.example/' }, 'none')
+    await ended('of a broker', { reply }, 'none')
+    assert.equal(await again('none'), 'new')
+    assert.equal(await again('possible'), 'duplicate')
+    assert.equal(await again('called back', { callback: 'https://a.example/' }), 'new')
+    assert.equal(await again('of a broker', { reply }), 'duplicate')
   },
 
   async 'the same key for another call is a conflict'({ store }) {

@@ -54,6 +54,41 @@ export const operationRoutes: readonly Route[] = [
     handle: ({ identity }, service) => json({ items: service.circuits(identity) }),
   },
   {
+    ...keyed,
+    id: 'resetCircuit',
+    method: 'POST',
+    path: '/v1/circuits/reset',
+    summary:
+      'Close a circuit, so that calls go through again; it is on the audit record. For all tenants with gantry:tenants, else for the tenant of the caller.',
+    body: {
+      members: {
+        key: { type: 'string', minLength: 1, maxLength: 2_000, description: 'As `GET /v1/circuits` names it.' },
+        tenant: {
+          type: 'string',
+          minLength: 1,
+          maxLength: 500,
+          description: 'Only for this tenant; another one than the caller’s needs gantry:tenants.',
+        },
+      },
+      required: ['key'],
+    },
+    answers: {
+      200: {
+        description: 'It is closed.',
+        schema: {
+          type: 'object',
+          properties: { reset: { type: 'boolean', description: 'Whether it was open or on trial before.' } },
+          required: ['reset'],
+        },
+      },
+    },
+    errors: ['NOT_FOUND', 'DENIED'],
+    async handle({ body: { key, tenant }, identity }, service) {
+      const whose = tenant === undefined ? undefined : String(tenant)
+      return json({ reset: await service.resetCircuit(String(key), whose, identity) })
+    },
+  },
+  {
     tag,
     access: 'local',
     permission: 'gantry:operate',

@@ -1,7 +1,8 @@
-import { type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import { type ErrorInfo, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
 import { readTraceparent } from '@gantry/core'
 import type { CallInput } from '../../stores/views.ts'
-import { type Answer, json } from '../answer.ts'
+import { type Answer, type AnswerHeaders, json } from '../answer.ts'
+import { retryAfterText } from '../problems.ts'
 import type { Asked } from '../route.ts'
 import { ref } from '../schemas.ts'
 import type { Service } from '../service.ts'
@@ -28,6 +29,11 @@ export const submissionMembers = {
     description: 'Not before this much time has passed.',
   },
   deadline: { type: 'string', format: 'date-time', description: 'After it the call is worthless.' },
+  onCircuitOpen: {
+    enum: ['fail', 'wait'],
+    description:
+      'While the circuit of the tool is open: CIRCUIT_OPEN at once, or wait for it as long as `deadline` allows. What the tool says when absent, else fail.',
+  },
   callback: {
     type: 'string',
     maxLength: 2_048,
@@ -83,12 +89,20 @@ export async function submit(input: CallInput, asked: Asked, service: Service): 
   const location = { location: `/v1/calls/${callId}` }
   // A repeat for which there is no place to wait is answered with what is known now.
   const outcome = mayWait ? await service.wait(callId, identity, waitMs, stop) : undefined
-  if (outcome !== undefined) return json(outcome, 200, location)
+  if (outcome !== undefined) return json(outcome, 200, { ...location, ...retryAfter(outcome.error) })
   if (waitMs === 0 && !repeated) {
     return json({ callId, state: (input.delayMs ?? 0) > 0 ? 'delayed' : 'queued' }, 202, location)
   }
   const { state, result } = await service.call(callId, identity)
-  return result === undefined ? json({ callId, state }, 202, location) : json(result, 200, location)
+  return result === undefined
+    ? json({ callId, state }, 202, location)
+    : json(result, 200, { ...location, ...retryAfter(result.error) })
+}
+
+/** When an outcome says that the call may be made again later, as those who read no body look for it. */
+function retryAfter(error: ErrorInfo | undefined): AnswerHeaders {
+  const ms = error?.code === 'CIRCUIT_OPEN' ? error.details?.retryAfterMs : undefined
+  return typeof ms === 'number' ? { 'retry-after': retryAfterText(ms) } : {}
 }
 
 /** The time to wait that a request asks for, or PAYLOAD_INVALID when it is too long. */

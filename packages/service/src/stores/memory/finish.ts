@@ -1,5 +1,7 @@
 import type { Ending } from '../call-store.ts'
+import { freesKey } from '../plain-call.ts'
 import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
+import { keyOf } from './submit.ts'
 
 /** Ends calls whose fence is the present one, held or not. */
 export function finish(memory: Memory, endings: readonly Ending[]): readonly string[] {
@@ -34,6 +36,7 @@ function end(
     const ender = live === undefined ? undefined : enderOf(live, ending)
     if (live === undefined || ender === undefined) continue
     memory.live.delete(ending.callId)
+    if (freesKey(ending) && live.call.reply === undefined) memory.keys.delete(keyOf(live.call))
     if (ender.worker !== undefined) noteAttempt(memory, live, ending.result.status)
     record(memory, live, ending, ender)
     accepted.push(ending.callId)

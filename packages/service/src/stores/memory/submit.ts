@@ -46,7 +46,7 @@ function enter({ now, calls }: Memory, call: AdmittedCall): Live {
   return { call, place: calls.size, lane, runAt: time + delayMs, deadline, ...free, ...past, ...tool }
 }
 
-function keyOf({ identity: { tenant, principal }, key }: AdmittedCall): string {
+export function keyOf({ identity: { tenant, principal }, key }: AdmittedCall): string {
   return key === undefined ? '' : JSON.stringify([tenant, principal, key])
 }
 

@@ -35,7 +35,8 @@ const claimSql = `
       t.needs is not null and t.run_at <= now() as waited_out, c.*
     from taken t, lateral (
       select call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload,
-        payload_ref, payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key, origin
+        payload_ref, payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key, origin,
+        on_circuit_open
       from calls where call_id = t.call_id offset 0
     ) c
   ), started as (
@@ -44,7 +45,7 @@ const claimSql = `
   )
   select call_id, fence, deliveries, faults, rests, lost, deaths, cancelled, deadline_ms, kind, identity, idem_key,
     fingerprint, tool, digest, effect, payload, payload_ref, payload_bytes, timeout_ms, priority, slot_key, slot_limit,
-    placement, needs, waited_out, callback, reply, trace, redrive_of, effect_key, origin
+    placement, needs, waited_out, callback, reply, trace, redrive_of, effect_key, origin, on_circuit_open
   from claimed order by priority desc, id`
 
 type ClaimRow = {
@@ -80,6 +81,7 @@ type ClaimRow = {
   redrive_of: string | null
   effect_key: string | null
   origin: string | null
+  on_circuit_open: AdmittedCall['onCircuitOpen'] | null
 }
 
 /** Where the turns of this process go on when there are more tenants than one claim looks at. */
@@ -140,5 +142,6 @@ function callOf(row: ClaimRow): AdmittedCall {
     ...(row.redrive_of !== null && { redriveOf: row.redrive_of }),
     ...(row.effect_key !== null && { effectKey: row.effect_key }),
     ...(row.origin !== null && { origin: JSON.parse(row.origin) }),
+    ...(row.on_circuit_open && { onCircuitOpen: row.on_circuit_open }),
   }
 }

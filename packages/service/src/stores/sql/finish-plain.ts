@@ -1,6 +1,7 @@
 import type { Queries } from '../../databases/database.ts'
 import type { Ending, PlainCall } from '../call-store.ts'
 import { endDetails } from '../end-details.ts'
+import { freesKey } from '../plain-call.ts'
 import { inOrder } from './holders.ts'
 
 /** How long whoever ended a call has for answering it, before a relay does. */
@@ -90,7 +91,8 @@ type PlainEnding = Ending & { readonly plain: PlainCall }
 /** Whether the end of the call leads to nothing but a record of it, and an answer over a broker. */
 export function isPlain(ending: Ending): ending is PlainEnding {
   const { plain, dead, result } = ending
-  return plain !== undefined && dead === undefined && result.status !== 'denied'
+  const others = dead !== undefined || result.status === 'denied' || (plain?.keyed === true && freesKey(ending))
+  return plain !== undefined && !others
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Queries } from '../../databases/database.ts'
 import type { Ending } from '../call-store.ts'
 import { endDetails } from '../end-details.ts'
+import { freesKey } from '../plain-call.ts'
 import { storable } from '../storable.ts'
 import { finishPlain, isPlain, ownAnswer } from './finish-plain.ts'
 import { holderColumns, inOrder } from './holders.ts'
@@ -16,7 +17,8 @@ const longestWhy = 500
 const finishSql = `
   with d as (
     select * from json_to_recordset($1::json) as d(
-      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text, details text)
+      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text, details text,
+      freed boolean)
   ), ended as materialized (
     select d.*, d.fence + $2::integer as end_fence, q.*, c.*
     from d, lateral (
@@ -54,6 +56,9 @@ const finishSql = `
   ), woken as (
     update outbox set next_at = now()
     where next_at = 'infinity' and call_id = any (array(select call_id from ended)) returning id
+  ), unkeyed as (
+    update calls set idem_key = null
+    where call_id = any (array(select call_id from ended where freed and reply is null)) and idem_key is not null
   ), dead as (
     insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
     select call_id, tenant, call_id, 'call', reason, coalesce(code, 'INTERNAL'), tool, deliveries
@@ -100,11 +105,13 @@ async function end(
   return rows.map(({ call_id }) => call_id)
 }
 
-function rowOf({ callId, fence, result, text, ref, bytes, dead, config }: Ending) {
+function rowOf(ending: Ending) {
+  const { callId, fence, result, text, ref, bytes, dead, config } = ending
   const { status, error } = result
   const reason = dead === undefined ? undefined : storable(dead.reason)
   // Why somebody was denied is part of the record of it.
   const why = status === 'denied' && error !== undefined ? error.message.slice(0, longestWhy) : undefined
   const details = endDetails(result, why)
-  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, details }
+  const freed = freesKey(ending)
+  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, details, freed }
 }

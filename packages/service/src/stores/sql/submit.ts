@@ -3,12 +3,13 @@ import type { AdmittedCall, Claim, ClaimOptions, Submitted } from '../call-store
 
 const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
-  payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key, origin`
+  payload_bytes, timeout_ms, callback, reply, trace, redrive_of, effect_key, origin, on_circuit_open`
 
 const callFields = `
   call_id text, kind text, tenant text, principal text, identity text, idem_key text, fingerprint text, tool text,
   digest text, effect text, payload text, payload_ref text, payload_bytes integer, timeout_ms integer, callback text,
-  reply text, trace text, redrive_of text, effect_key text, origin text`
+  reply text, trace text, redrive_of text, effect_key text, origin text,
+  on_circuit_open text`
 
 /** $1: the calls; $2: the worker who claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush. */
 const submitSql = `
@@ -277,6 +278,7 @@ function rowOf(call: AdmittedCall, n: number) {
     redrive_of: call.redriveOf,
     effect_key: call.effectKey,
     origin: call.origin === undefined ? undefined : JSON.stringify(call.origin),
+    on_circuit_open: call.onCircuitOpen,
     priority: call.priority ?? 0,
     delay_ms: call.delayMs ?? 0,
     deadline_ms: call.deadlineMs,
