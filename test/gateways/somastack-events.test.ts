@@ -20,7 +20,9 @@ const missing = await startKafka().then(
 after(() => engine?.stop())
 const about = { namespace: 'jobs', version: '1.0.0', description: 'A job.', inputSchema: { type: 'object' } } as const
 
-test('a gateway of SomaStack sees the start, the progress and the end of a call', { skip: missing }, async (t) => {
+test('a gateway of SomaStack sees the start, the progress and the end of a call, and that a circuit is open', {
+  skip: missing,
+}, async (t) => {
   const kafka = engine ?? assert.fail()
   await kafka.createTopics(topics)
   const gate = Promise.withResolvers<void>()
@@ -85,4 +87,12 @@ test('a gateway of SomaStack sees the start, the progress and the end of a call'
       ['tool.result', 'error'],
     ],
   )
+
+  // With the failure above, five faults open the circuit of the tool.
+  for (let call = 0; call < 4; call++) assert.equal((await gateway.call('jobs:broken', {})).status, 'error')
+  const open = await gateway.call('jobs:broken', {})
+  assert.equal(open.status, 'circuit_open')
+  const { code, retryable, retryAfterMs } = open.payload.error as { [name: string]: unknown }
+  assert.deepEqual([code, retryable], ['CIRCUIT_OPEN', true])
+  assert.ok(Number(retryAfterMs) > 0, JSON.stringify(open.payload))
 })

@@ -50,6 +50,14 @@ test('calls that come over Redis', async (t) => {
     assert.match(refused.error, /\/text is binary data/)
   })
 
+  await t.test('a gateway is answered at once when a circuit is open, with when to try again', async () => {
+    const broken = async () => site.reply(await site.call({ tool_name: 'broken' }))
+    for (let call = 0; call < 5; call++) assert.equal((await broken()).code, 'BACKEND_FAILED')
+    const { code, error } = await broken()
+    assert.equal(code, 'CIRCUIT_OPEN')
+    assert.match(error, /try again in \d+ ms/)
+  })
+
   await t.test('a tool is found by its id, by its plain name and by the name of the formats', async () => {
     for (const tool_name of ['test:note', 'test:note:1.0.0', 'note', 'test__note']) {
       const reply = await site.reply(await site.call({ tool_name }))

@@ -212,6 +212,10 @@ function testTools(notes: BrokerSite['notes'], gate: Promise<void>): DefinedTool
       },
     }),
     defineTool({
+      ...{ ...about, name: 'broken', inputSchema, effect: 'read' },
+      run: () => Promise.reject(new Error('No.')),
+    }),
+    defineTool({
       ...{ ...about, name: 'occasion', effect: 'read' },
       inputSchema: { type: 'object', properties: { image: { type: 'string', contentEncoding: 'base64' } } },
       run: (args, { origin, identity }) => ({ args, origin: origin ?? null, principal: identity.principal }),

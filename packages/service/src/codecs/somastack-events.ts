@@ -151,8 +151,9 @@ function statusOf(end: End): string {
 /** The gateway takes objects only. */
 function payloadOf(end: End): object {
   if (end.status === 'ok') return isObject(end.output) ? end.output : { result: end.output }
-  const { code, message, retryable, effect } = errorOnWire(end.error)
-  return { error: { code, message, retryable, effect } }
+  const { code, message, retryable, effect, details } = errorOnWire(end.error)
+  const later = typeof details?.retryAfterMs === 'number' ? { retryAfterMs: details.retryAfterMs } : {}
+  return { error: { code, message, retryable, effect, ...later } }
 }
 
 /** Files go by their artifact: results share a topic, and the gateway fetches large things from the object store. */
