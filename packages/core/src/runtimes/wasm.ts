@@ -33,10 +33,12 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
   const open = new Set<Sandbox>()
   const opening = new Set<Promise<unknown>>()
   const closing = new AbortController()
+  const shared = lazily(async () => (await import('./wasm/process-wide.ts')).processWide)
   const parts = {
-    threads: lazily(async () =>
-      (await import('./wasm/thread/threads.ts')).createThreads(options.threads ?? usualThreads),
-    ),
+    threads: lazily(async () => {
+      const { threads, quickjs } = await shared.get()
+      return threads.join(options.threads ?? usualThreads, await quickjs.get())
+    }),
     threadSandbox: lazily(() => import('./wasm/thread/thread-sandbox.ts')),
     python: lazily(async () => (await import('./wasm/python/python.ts')).createPython(options)),
   }
@@ -84,7 +86,8 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
     idleBytes: ({ language }) => (language === 'python' ? idleBytes.python : idleBytes.thread),
     async probe(signal) {
       const { probeThreads } = await import('./wasm/probe.ts')
-      return await probeThreads(start, parts.python.loaded?.tested === true, signal)
+      const { held } = await shared.get()
+      return await probeThreads(start, parts.python.loaded?.tested === true, held, signal)
     },
     refuses,
     open: start,

@@ -7,19 +7,22 @@ type Open = (spec: SandboxSpec, signal: AbortSignal) => Promise<Sandbox>
 
 /**
  * Starts QuickJS for real and attacks it. Python is not started for this, which can take seconds: its self-test comes
- * before its first program, and `pythonTested` says whether that has been.
+ * before its first program, and `pythonTested` says whether that has been. What held against all attacks is in `held`, so
+ * that the next runtime of the process, which runs the same code, need not try again.
  */
-export async function probeThreads(open: Open, pythonTested: boolean, signal: AbortSignal): Promise<Probe> {
+export async function probeThreads(
+  open: Open,
+  pythonTested: boolean,
+  held: Map<string, number>,
+  signal: AbortSignal,
+): Promise<Probe> {
   const version = versions()
   try {
-    const breached: string[] = []
-    for (const each of threadAttacks) {
-      const outcome = await attack(each, open, signal)
-      if (!each.held(outcome)) breached.push(each.name)
-    }
+    const breached = held.has(version) ? [] : await breachesOf(open, signal)
     if (breached.length > 0) return refused(version, breached)
     const attacks = [...threadAttacks, ...(pythonTested ? [pythonAttack] : [])].map(({ name }) => name)
-    const startMs = await fastest(open, signal)
+    const startMs = held.get(version) ?? (await fastest(open, signal))
+    held.set(version, startMs)
     const languages = ['javascript', 'typescript', ...(pyodideVersion() === undefined ? [] : ['python'])]
     return { available: true, version, startMs, limits: enforced.thread, languages, attacks }
   } catch (error) {
@@ -27,6 +30,15 @@ export async function probeThreads(open: Open, pythonTested: boolean, signal: Ab
     const said = error instanceof Error ? error.message : String(error)
     return { available: false, version, reason: `QuickJS does not run here: ${said}`, remedy: 'Install Gantry again.' }
   }
+}
+
+async function breachesOf(open: Open, signal: AbortSignal): Promise<string[]> {
+  const breached: string[] = []
+  for (const each of threadAttacks) {
+    const outcome = await attack(each, open, signal)
+    if (!each.held(outcome)) breached.push(each.name)
+  }
+  return breached
 }
 
 function refused(version: string, breached: readonly string[]): Probe {

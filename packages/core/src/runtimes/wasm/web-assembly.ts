@@ -1,5 +1,6 @@
 /** The part of WebAssembly that is used here; the compiler's library for Node does not describe it. */
 export interface WebAssemblyApi {
+  compile(bytes: Uint8Array): Promise<WasmModule>
   readonly Module: {
     new (bytes: Uint8Array): WasmModule
     imports(module: WasmModule): { readonly module: string; readonly name: string; readonly kind: string }[]

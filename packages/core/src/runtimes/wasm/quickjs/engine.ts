@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs'
 import type { QuickJSWASMModule } from 'quickjs-emscripten-core'
-import { sectionIds, sectionsOf } from '../binary.ts'
 import { pageBytes, type WasmMemory, webAssembly } from '../web-assembly.ts'
+import { type CompiledQuickjs, compileQuickjs } from './compile.ts'
 
 /** QuickJS in a WebAssembly instance of its own. */
 export interface Engine {
@@ -13,21 +12,17 @@ export interface Engine {
   refused: boolean
 }
 
-/** Data and stack of the build take 82 pages; what is left of these is enough for most programs. */
-const initialPages = 112
 const maximumPages = 32_768
 
-/** Loads QuickJS; the answer makes instances of it, which share nothing but compiled code. */
-export async function loadEngines(): Promise<() => Promise<Engine>> {
-  const [core, { default: build }] = await Promise.all([
+/** Loads QuickJS, compiled here when it was not elsewhere; the answer makes instances, which share nothing but that code. */
+export async function loadEngines(compiled?: CompiledQuickjs): Promise<() => Promise<Engine>> {
+  const [core, { default: build }, { module: wasmModule, initial }] = await Promise.all([
     import('quickjs-emscripten-core'),
     import('@jitl/quickjs-ng-wasmfile-release-sync'),
+    compiled ?? compileQuickjs(),
   ])
   // Its types tell of a module around the build, its code has none.
   const variant = build as unknown as typeof build.default
-  const file = new URL(import.meta.resolve('@jitl/quickjs-ng-wasmfile-release-sync/wasm'))
-  const { bytes, initial } = withSmallMemory(readFileSync(file))
-  const wasmModule = new webAssembly.Module(bytes)
   return async () => {
     const memory = new webAssembly.Memory({ initial, maximum: maximumPages })
     const grow = memory.grow.bind(memory)
@@ -47,21 +42,4 @@ export async function loadEngines(): Promise<() => Promise<Engine>> {
     const engine: Engine = { quickjs, memory, limit, refused: false }
     return engine
   }
-}
-
-/** What the build says when it imports its memory: 16 MiB at first, 2 GiB at most. */
-const usualImport = [2, 1, 0x80, 0x02, 0x80, 0x80, 0x02]
-const usualPages = 256
-
-/**
- * With less memory to start with, putting it back to what it was takes half the time. The number keeps its two bytes, so
- * nothing in the module moves.
- */
-function withSmallMemory(bytes: Buffer): { readonly bytes: Uint8Array; readonly initial: number } {
-  const section = sectionsOf(bytes).find(({ id }) => id === sectionIds.import)
-  const at = bytes.subarray(section?.body, section?.end).indexOf(Buffer.from(usualImport))
-  if (section === undefined || at < 0) return { bytes, initial: usualPages }
-  const copy = new Uint8Array(bytes)
-  copy.set([0x80 | initialPages, 0], section.body + at + 2)
-  return { bytes: copy, initial: initialPages }
 }

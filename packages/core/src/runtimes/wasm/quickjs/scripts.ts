@@ -3,6 +3,7 @@ import type { Line } from '../thread/line.ts'
 import type { Outlet } from '../thread/outlet.ts'
 import { createWorkspace, type Workspace } from '../workspace.ts'
 import { installClock } from './clock.ts'
+import type { CompiledQuickjs } from './compile.ts'
 import { loadEngines } from './engine.ts'
 import { loadLooseImports } from './forms.ts'
 import { createGuest, type Guest } from './guest.ts'
@@ -22,9 +23,9 @@ interface Kept {
   readonly workspace: Workspace
 }
 
-export async function loadScripts(): Promise<Scripts> {
+export async function loadScripts(quickjs?: CompiledQuickjs): Promise<Scripts> {
   const clock = installClock()
-  const [freshEngine, loose] = await Promise.all([loadEngines(), loadLooseImports()])
+  const [freshEngine, loose] = await Promise.all([loadEngines(quickjs), loadLooseImports()])
   /** Fit for a program. */
   let ready: Guest | undefined
   /** Has had one. */

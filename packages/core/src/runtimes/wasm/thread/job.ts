@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SandboxLimit, SandboxLimits } from '@gantry/contract'
 import type { ProgramFault } from '../../runtime.ts'
+import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import type { Mailbox } from './mailbox.ts'
 
 /** What a thread is asked to run. */
@@ -62,6 +63,8 @@ export type ThreadMessage =
 
 /** What a thread is started with: the ways for questions of programs and for their answers. */
 export interface ThreadStart {
+  /** Compiled elsewhere; absent when the thread has to do so. */
+  readonly quickjs?: CompiledQuickjs
   readonly questions: Mailbox
   readonly answers: Mailbox
   /** For what is too long for either. */

@@ -3,6 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
 import type { ProgramAnswer, ProgramGateway } from '../../runtime.ts'
 import { ownFile } from '../own-files.ts'
+import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import type { Stream, ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
 import { writeAnswer, writeStop } from './line-text.ts'
 import { type Asking, createPost } from './post.ts'
@@ -53,10 +54,11 @@ interface Running extends Asking {
   readonly reject: (error: unknown) => void
 }
 
-export function startThread(): Thread {
+/** With `quickjs` it need not compile the interpreter. */
+export function startThread(quickjs?: CompiledQuickjs): Thread {
   const post = createPost(() => running)
   const worker = new Worker(ownFile('thread/worker'), {
-    workerData: post.start,
+    workerData: quickjs === undefined ? post.start : { ...post.start, quickjs },
     transferList: [post.start.port],
     env: {},
     execArgv: ['--disable-warning=ExperimentalWarning'],

@@ -23,7 +23,7 @@ function jobOf(code: string): ThreadJob {
 }
 
 function threadsOf(most: number): ReturnType<typeof createThreads> {
-  const threads = createThreads(most)
+  const threads = createThreads(() => most)
   after(() => threads.close())
   return threads
 }
@@ -87,7 +87,7 @@ test('whoever waits for a thread that dies gets a new one', async () => {
 })
 
 test('after the end nothing is given out, and nobody waits for ever', async () => {
-  const threads = createThreads(1)
+  const threads = createThreads(() => 1)
   const thread = await threads.take(signal)
   const waiting = assert.rejects(threads.take(signal), { code: 'SANDBOX_INIT_FAILED' })
   await threads.close()

@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { ToolError } from '@gantry/contract'
 import { unlessAborted } from '../../../egress/unless-aborted.ts'
+import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import { startThread, type Thread } from './thread.ts'
 
 /** Threads that are kept for the next run. A thread has one program at a time, and none of a program is left in it. */
@@ -28,7 +29,8 @@ const patienceMs = 100
 const preparingMs = 2
 const processors = availableParallelism()
 
-export function createThreads(most: number): Threads {
+/** `most` may change while they are used. */
+export function createThreads(most: () => number, quickjs?: CompiledQuickjs): Threads {
   const all = new Set<Thread>()
   /** The one that has been idle for longest is the first. */
   const idle = new Map<Thread, { readonly timer: NodeJS.Timeout; readonly since: number }>()
@@ -38,7 +40,7 @@ export function createThreads(most: number): Threads {
 
   const start = (): Thread => {
     lastStart = performance.now()
-    const thread = startThread()
+    const thread = startThread(quickjs)
     all.add(thread)
     void thread.ended.then(() => all.delete(thread))
     return thread
@@ -73,7 +75,7 @@ export function createThreads(most: number): Threads {
   }
   /** One more for the next, as long as there are processors; nobody is to wait for its start. */
   const startAhead = (): void => {
-    if (closed || shared >= Math.min(most, processors)) return
+    if (closed || shared >= Math.min(most(), processors)) return
     shared += 1
     const thread = start()
     void thread.practised.then(() => give(thread))
@@ -81,8 +83,8 @@ export function createThreads(most: number): Threads {
   const takeAny = async (signal: AbortSignal): Promise<Thread> => {
     const ready = takeIdle()
     if (ready !== undefined) return ready
-    if (shared >= Math.min(most, processors)) {
-      const given = await turn(waiting, signal, () => shared < most && performance.now() - lastStart >= patienceMs)
+    if (shared >= Math.min(most(), processors)) {
+      const given = await turn(waiting, signal, () => shared < most() && performance.now() - lastStart >= patienceMs)
       if (given !== undefined) return given
     }
     if (closed) throw closedError()

@@ -10,7 +10,8 @@ const now = performance.now.bind(performance)
 const post = (message: ThreadMessage): void => parentPort?.postMessage(message)
 /** Any text says that there are questions, or place for answers. */
 const wake = (): void => parentPort?.postMessage('')
-const scripts = lazily(async () => (await import('../quickjs/scripts.ts')).loadScripts())
+const { quickjs } = workerData as ThreadStart
+const scripts = lazily(async () => (await import('../quickjs/scripts.ts')).loadScripts(quickjs))
 const modules = lazily(() => import('../wasi/run-module.ts'))
 
 async function perform(job: ThreadJob, outlet: Outlet): Promise<ThreadResult> {
