@@ -37,6 +37,8 @@ export interface ErrorInfo {
   readonly effect: EffectRisk
   readonly details?: { readonly [key: string]: Json }
   readonly cause?: ErrorCause
+  /** The tool threw, instead of reporting that it failed. */
+  readonly exception?: true
 }
 
 export interface ToolErrorOptions extends ErrorOptions {
@@ -46,6 +48,8 @@ export interface ToolErrorOptions extends ErrorOptions {
   readonly retryable?: boolean
   readonly stage?: Stage
   readonly result?: Result
+  /** It stands for what a tool threw. */
+  readonly exception?: true
 }
 
 const marker: unique symbol = Symbol.for('gantry.error')
@@ -61,6 +65,8 @@ export class ToolError extends Error {
   readonly details: ErrorDetails | undefined
   /** The whole Result, on errors thrown by `runOrThrow`. */
   readonly result: Result | undefined
+  /** Whether it stands for what a tool threw, instead of reporting that it failed. */
+  readonly exception: true | undefined
 
   constructor(code: ErrorCode, message: string, options: ToolErrorOptions = {}) {
     super(message, 'cause' in options ? { cause: options.cause } : undefined)
@@ -71,6 +77,7 @@ export class ToolError extends Error {
     this.effect = options.effect ?? row.effect
     this.details = options.details
     this.result = options.result
+    this.exception = options.exception
   }
 
   static is(value: unknown): value is ToolError {

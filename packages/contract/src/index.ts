@@ -20,6 +20,7 @@ export {
   type ToolErrorOptions,
 } from './error.ts'
 export type { Json, JsonObject, JsonSchema } from './json.ts'
+export { type OutcomeClass, outcomeClassOf, retriesOf } from './outcome-class.ts'
 export type {
   ArtifactRef,
   Content,

@@ -73,6 +73,7 @@ export const fullError = {
   ...minimalError,
   details: { issues: [{ path: '/a', message: 'must be a number' }], step: 'x' },
   cause: { name: 'Error', message: 'outer', code: 'E1', cause: { name: 'Error', message: 'inner' } },
+  exception: true,
 } satisfies Required<ErrorInfo>
 
 export const minimalResult = {

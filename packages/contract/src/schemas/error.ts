@@ -28,6 +28,7 @@ const error = {
     effect: { enum: every<EffectRisk>()(['none', 'possible']), description: 'What the call may have changed.' },
     details: anyObject,
     cause: { $ref: '#/$defs/cause' },
+    exception: { const: true, description: 'The tool threw, instead of reporting that it failed.' },
   },
   required: ['code', 'message', 'stage', 'retryable', 'effect'],
 } as const satisfies Shape<ErrorInfo>

@@ -1,4 +1,4 @@
-import type { ErrorCode, Isolation, Json, Result, ResultStatus } from '@gantry/contract'
+import type { ErrorCode, Isolation, Json, OutcomeClass, Result, ResultStatus } from '@gantry/contract'
 
 /** Said before a tool starts. */
 export interface AuditStart {
@@ -46,6 +46,8 @@ export interface AuditEnd {
   readonly principal: string
   readonly tenant: string
   readonly status: ResultStatus
+  /** The status, with `exception` for a failure that the tool threw instead of reporting it. */
+  readonly outcome: OutcomeClass
   readonly code?: ErrorCode
   /** Of a call that was denied, why, as its caller was told. */
   readonly reason?: string

@@ -20,6 +20,30 @@ test('a thrown error is the message and the cause of a failed result', async () 
   assert.equal(result.error?.effect, 'possible')
 })
 
+test('what a tool throws is an exception, and what it reports by structure or by a code is a failure', async () => {
+  const audit = memoryAudit()
+  const raise = (error: unknown) => () => {
+    throw error
+  }
+  const cases: readonly [() => unknown, string][] = [
+    [() => 1, 'ok'],
+    [() => ({ success: false, error: 'no luck' }), 'failed'],
+    [() => ({ content: [{ type: 'text', text: 'no' }], isError: true }), 'failed'],
+    [() => ({ exitCode: 3 }), 'failed'],
+    [raise(new ToolError('BACKEND_FAILED', 'said so')), 'failed'],
+    [raise(new TypeError('x is not a function')), 'exception'],
+    [() => Promise.reject(new Error('later')), 'exception'],
+    [raise('a text'), 'exception'],
+    [() => ({ success: false, denied: true }), 'denied'],
+  ]
+  for (const [run, outcome] of cases) {
+    const result = await runIt(tool(run), {}, { audit })
+    const end = audit.records().at(-1)
+    assert.equal(end?.phase === 'end' && end.outcome, outcome, JSON.stringify(result.error))
+    assert.equal(result.error?.exception, outcome === 'exception' ? true : undefined)
+  }
+})
+
 test('anything can be thrown, hostile objects included', async () => {
   const hostile = {
     toString() {

@@ -14,7 +14,7 @@ export function failureOf(run: Run, thrown: unknown): ToolError {
   if (run.stopped !== undefined) return run.stopped
   const known = ownError(thrown)
   if (known !== undefined) return run.begun ? fromTool(known) : known
-  if (run.begun) return new ToolError('BACKEND_FAILED', textOf(thrown), { cause: thrown })
+  if (run.begun) return new ToolError('BACKEND_FAILED', textOf(thrown), { cause: thrown, exception: true })
   return new ToolError('INTERNAL', 'The call could not be handled.', { cause: thrown, effect: 'none' })
 }
 
@@ -32,7 +32,8 @@ function ownError(thrown: unknown): ToolError | undefined {
 
 /** An error from inside a tool happened while it ran; one that another call ended with says nothing of this call. */
 function fromTool(error: ToolError): ToolError {
-  if (error.result !== undefined) return new ToolError('BACKEND_FAILED', error.message, { cause: error })
+  if (error.result !== undefined)
+    return new ToolError('BACKEND_FAILED', error.message, { cause: error, exception: true })
   const { code, message, retryable, effect, details, cause } = error
   const facts = details === undefined ? {} : { details }
   return new ToolError(code, message, { stage: 'execute', retryable, effect, cause, ...facts })
@@ -49,14 +50,15 @@ export function errorInfo(run: Run, error: ToolError): ErrorInfo {
     effect: harmless ? 'none' : error.effect,
     ...(error.details === undefined ? {} : { details: plainDetails(run, error.details) }),
     ...(error.cause === undefined ? {} : { cause: causeOf(run, error.cause, 1) }),
+    ...(error.exception === true ? { exception: true } : {}),
   }
 }
 
 /** The error for those who want one thrown: alive where that is safe, rebuilt from what may be shown where it is not. */
 export function shownFailure(run: Run, error: ToolError, info: ErrorInfo | undefined): ToolError {
   if (run.redactor === undefined || info === undefined) return error
-  const { code, message, stage, retryable, effect, details, cause } = info
-  const facts = details === undefined ? {} : { details }
+  const { code, message, stage, retryable, effect, details, cause, exception } = info
+  const facts = { ...(details === undefined ? {} : { details }), ...(exception === true ? { exception } : {}) }
   const shown = cause === undefined ? {} : { cause: shownCause(cause) }
   return new ToolError(code, message, { stage, retryable, effect, ...facts, ...shown })
 }

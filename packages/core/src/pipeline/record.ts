@@ -1,4 +1,4 @@
-import { type JsonObject, type Result, type Tool, ToolError, type Warning } from '@gantry/contract'
+import { type JsonObject, outcomeClassOf, type Result, type Tool, ToolError, type Warning } from '@gantry/contract'
 import type { AuditEnd, AuditStart } from '../audits/audit.ts'
 import { createRedactor } from '../json/redact.ts'
 import { sha256 } from '../json/sha256.ts'
@@ -121,6 +121,7 @@ export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
     principal: request.identity.principal,
     tenant: request.identity.tenant,
     status: result.status,
+    outcome: outcomeClassOf(result),
     attempts: result.attempts,
     durationMs: result.durationMs,
     ...(result.runtime === undefined ? {} : { runtime: result.runtime }),

@@ -50,8 +50,8 @@ function neverRan(error: ErrorInfo | undefined): boolean {
 }
 
 /** A record may be of another version of Gantry, with codes that this one does not know. */
-function failureFrom({ code, message, stage, retryable, effect, details, cause }: ErrorInfo): ToolError {
-  const facts = details === undefined ? {} : { details }
+function failureFrom({ code, message, stage, retryable, effect, details, cause, exception }: ErrorInfo): ToolError {
+  const facts = { ...(details === undefined ? {} : { details }), ...(exception === true ? { exception } : {}) }
   const reason = cause === undefined ? {} : { cause: Object.assign(new Error(cause.message), { name: cause.name }) }
   const known = Object.hasOwn(codes, code) ? code : 'BACKEND_FAILED'
   return new ToolError(known, message, { stage, retryable, effect, ...facts, ...reason })

@@ -12,7 +12,8 @@ export function decide(
   return withService(options, io, async (client) => {
     const approval = await client.approvals[decision](id, { reason: options.reason, signal: io.signal })
     const [tool, callId] = [safeLine(approval.tool), safeLine(approval.callId)]
-    const done = decision === 'approve' ? `Approved: ${tool} goes on` : `Denied: ${tool} does not run`
+    const own = approval.decided?.as === undefined ? '' : ` (your own call, as ${approval.decided.as})`
+    const done = decision === 'approve' ? `Approved${own}: ${tool} goes on` : `Denied${own}: ${tool} does not run`
     if (options.json === true) await printJson(approval, io)
     else await io.out(`${done}; gantry call ${callId} shows how it stands.\n`)
     return 0

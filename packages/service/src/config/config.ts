@@ -36,6 +36,7 @@ export type ConfigKey =
   | 'service'
   | 'tenants'
   | 'tracing'
+  | 'approvals'
   | 'demo'
 
 type NotForExecutors =
@@ -53,6 +54,7 @@ type NotForExecutors =
   | 'service'
   | 'tenants'
   | 'tracing'
+  | 'approvals'
 
 /** Where to look, and who may stop it. */
 export interface ConfigRequest {

@@ -195,6 +195,7 @@ export const configSchema: JsonSchema = object({
   service,
   tenants: tenantsSchema,
   tracing,
+  approvals: object({ self: { enum: ['never', 'owner'] } }),
   demo: { type: 'boolean' },
   $schema: { type: 'string' },
 })

@@ -12,7 +12,7 @@ test('every setting of the service can be configured and is in its documentation
   const known = Object.keys(properties.service.properties)
   for (const name of known) assert.ok(page.includes(`\`${name}\``), `docs/service.md does not name ${name}`)
   // These have keys of their own beside `service`.
-  const beside = ['brokers', 'authentication', 'tenants', 'mcp']
+  const beside = ['brokers', 'authentication', 'tenants', 'mcp', 'approvals']
   const own = Object.keys(defaultSettings).filter((name) => !beside.includes(name))
   for (const name of own) assert.ok(known.includes(name), `${name} cannot be configured`)
 })
@@ -24,4 +24,11 @@ test('addresses that many clients share are addresses or networks, or refused at
   const bad = ['10.0.0.0/33', 'proxy.example', 'fd00::/129', '10.0.0.0/8/8', '10.0.0.0/', '/8']
   const paths = bad.map((_one, index) => `/service/sharedAddresses/${index}`)
   assert.deepEqual(await refusedPaths({ service: { sharedAddresses: bad } }), paths)
+})
+
+test('whether the owner decides on its own calls is configured, and another word for it refused at its path', async () => {
+  assert.deepEqual((await load({})).service.approvals, {})
+  for (const self of ['never', 'owner'])
+    assert.deepEqual((await load({ approvals: { self } })).service.approvals, { self })
+  assert.deepEqual(await refusedPaths({ approvals: { self: 'always' } }), ['/approvals/self'])
 })

@@ -84,6 +84,16 @@ export interface ServiceSettings {
   readonly tenants: TenantsSettings
   /** Absent, nothing is traced. */
   readonly tracing?: TracingSettings
+  readonly approvals: ApprovalSettings
+}
+
+/** Who may decide on calls that need approval. */
+export interface ApprovalSettings {
+  /**
+   * Whether the owner key of the service may decide on its own calls. When absent it may while it is the only key of an
+   * embedded service.
+   */
+  readonly self?: 'never' | 'owner'
 }
 
 /** What the MCP endpoint shows, and to whom. */
@@ -154,6 +164,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   authentication: defaultAuthentication,
   mcp: {},
   tenants: {},
+  approvals: {},
   metricsHost: '127.0.0.1',
 }
 
@@ -165,6 +176,7 @@ export function serviceSettings(document: JsonObject, data: string, folder = '.'
   const traces = tracing === undefined ? {} : { tracing: tracing as unknown as TracingSettings }
   const checked = {
     mcp: (document.mcp ?? {}) as McpSettings,
+    approvals: (document.approvals ?? {}) as ApprovalSettings,
     tenants: tenantsOf(document.tenants),
     brokers: brokerSettings(document, folder),
     ...(own.tls === undefined ? {} : { tls: withFiles(own.tls, folder) }),
@@ -196,6 +208,7 @@ export function withoutService(document: JsonObject): JsonObject {
     'tracing',
     'tenants',
     'authentication',
+    'approvals',
     'mcp',
     ...brokerKeys,
   ]

@@ -20,7 +20,14 @@ test('every line about a call names it, its tenant and its trace', () => {
   const { bus, read } = heard()
   bus.emit('call:claimed', { ...subject, fence: 1, deliveries: 1 })
   bus.emit('call:released', { ...subject, reason: 'stopping' })
-  bus.emit('call:finished', { ...subject, status: 'failed', code: 'TIMEOUT', durationMs: 3 })
+  bus.emit('call:finished', {
+    ...subject,
+    status: 'failed',
+    code: 'TIMEOUT',
+    outcome: 'failed',
+    retries: 0,
+    durationMs: 3,
+  })
   bus.emit('call:dead', { ...subject, reason: 'It died.' })
   const lines = read()
   assert.equal(lines.length, 4)
@@ -31,7 +38,14 @@ test('every line about a call names it, its tenant and its trace', () => {
 
 test('a call that belongs to no trace names none', () => {
   const { bus, read } = heard()
-  bus.emit('call:finished', { ...subject, traceparent: undefined, status: 'ok', durationMs: 3 })
+  bus.emit('call:finished', {
+    ...subject,
+    traceparent: undefined,
+    status: 'ok',
+    outcome: 'ok',
+    retries: 0,
+    durationMs: 3,
+  })
   assert.equal('trace_id' in (read()[0] ?? {}), false)
 })
 

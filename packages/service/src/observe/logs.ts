@@ -46,8 +46,9 @@ export function logEvents(bus: Bus, log: Logger): () => void {
   /** A collector that is away is told of once, not with every batch. */
   let losing = false
   const hearings = [
-    bus.on('call:finished', ({ status, code, durationMs, ...subject }) => {
-      const fields = { ...named(subject), status, ...(code === undefined ? {} : { code }), durationMs }
+    bus.on('call:finished', ({ status, code, durationMs, outcome, retries, ...subject }) => {
+      const failure = { ...(code === undefined ? {} : { code }), ...(outcome === 'exception' ? { outcome } : {}) }
+      const fields = { ...named(subject), status, ...failure, ...(retries === 0 ? {} : { retries }), durationMs }
       if (status === 'ok') log.info(fields, 'call ended')
       else log.warn(fields, 'call ended')
     }),

@@ -20,7 +20,7 @@ const subject: Subject = { callId: 'c-1', tool: 'a:b:1.0.0', tenant: 'acme' }
 
 /** One of everything that is counted. */
 const everything: { readonly [Name in WorkerEvent]?: WorkerEvents[Name] } = {
-  'call:finished': { ...subject, status: 'ok', durationMs: 12 },
+  'call:finished': { ...subject, status: 'ok', outcome: 'ok', retries: 2, durationMs: 12 },
   'call:refused': { tool: 'a:b', code: 'RATE_LIMITED', tenant: 'acme' },
   'call:released': { ...subject, reason: 'stopping' },
   'call:dead': { ...subject, reason: 'It died.' },
@@ -69,6 +69,7 @@ test('what is asked for when somebody looks is there by its words', async () => 
     ...['gantry_waiting{what="approvals"} 5', 'gantry_waiting{what="unsealed"} 9', 'gantry_queue_depth 3'],
     ...['gantry_spans_total{outcome="sent"} 10', 'gantry_spans_total{outcome="lost"} 4', 'gantry_running 2'],
     ...['gantry_refused_total{code="RATE_LIMITED"} 1', 'tool_executor_tasks_total{tool="a:b",status="ok"} 1'],
+    ...['tool_executor_outcomes_total{tool="a:b",outcome="ok"} 1', 'tool_executor_retries_total{tool="a:b"} 2'],
   ]
   for (const line of lines) assert.ok(text.split('\n').includes(line), line)
   assert.match(text, /^nodejs_eventloop_lag_p99_seconds \d/m)
@@ -87,7 +88,14 @@ test('a figure that cannot be had keeps no other from being told', async () => {
 test('tenants are counted by name only when the configuration names them', async () => {
   const { metrics, bus } = counted({ tenants: ['acme'] })
   for (let count = 0; count < 50; count += 1) {
-    bus.emit('call:finished', { ...subject, tenant: `t-${count}`, status: 'ok', durationMs: 1 })
+    bus.emit('call:finished', {
+      ...subject,
+      tenant: `t-${count}`,
+      status: 'ok',
+      outcome: 'ok',
+      retries: 0,
+      durationMs: 1,
+    })
   }
   const { text } = await metrics.read()
   metrics.close()
@@ -112,7 +120,7 @@ test('who does not look after the whole service sees no tool, circuit or tenant 
     ...subject,
     tool: 'umbrella:virus:1.0.0',
     tenant: 'umbrella',
-    status: 'ok',
+    ...{ status: 'ok', outcome: 'ok', retries: 0 },
     durationMs: 1,
   })
   const [{ text: shared }, { text: whole }] = [await metrics.read('shared'), await metrics.read('whole')]
@@ -137,7 +145,14 @@ test('who does not look after the whole service sees no tool, circuit or tenant 
 test('tools without end are counted together', async () => {
   const { metrics, bus } = counted()
   for (let count = 0; count < 2_000; count += 1) {
-    bus.emit('call:finished', { ...subject, tool: `a:t${count}:1.0.0`, status: 'ok', durationMs: 1 })
+    bus.emit('call:finished', {
+      ...subject,
+      tool: `a:t${count}:1.0.0`,
+      status: 'ok',
+      outcome: 'ok',
+      retries: 0,
+      durationMs: 1,
+    })
   }
   const { text } = await metrics.read()
   metrics.close()

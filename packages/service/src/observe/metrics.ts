@@ -60,6 +60,12 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[] = []): Counter<Label> =>
     new Counter({ name, help, labelNames, registers })
   const tasks = counter('tool_executor_tasks_total', 'Calls that ended, by tool and status.', ['tool', 'status'])
+  const outcomes = counter(
+    'tool_executor_outcomes_total',
+    'Calls that ended, by tool and class of outcome: a failure that the tool threw is an exception.',
+    ['tool', 'outcome'],
+  )
+  const retries = counter('tool_executor_retries_total', 'Attempts beyond the first of each call, by tool.', ['tool'])
   const refused = counter('gantry_refused_total', 'Calls that were refused before they were kept, by code.', ['code'])
   const opened = counter('circuit_breaker_opened_total', 'Circuits that opened.', ['circuit'])
   const closed = counter('circuit_breaker_closed_total', 'Circuits that closed.', ['circuit'])
@@ -157,11 +163,13 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   }
 
   const hearings = [
-    bus.on('call:finished', ({ tool, tenant, status, durationMs }) => {
+    bus.on('call:finished', ({ tool, tenant, status, outcome, retries: repeated, durationMs }) => {
       if (met.size < 2) met.add(tenant)
       byTenant?.inc({ tenant: tenants.has(tenant) ? tenant : 'other', status })
       const name = toolOf(tool)
       tasks.inc({ tool: name, status })
+      outcomes.inc({ tool: name, outcome })
+      if (repeated > 0) retries.inc({ tool: name }, repeated)
       seconds.observe(name, durationMs / 1_000)
     }),
     bus.on('call:refused', ({ code }) => refused.inc({ code })),

@@ -1,7 +1,7 @@
 import type { Audit, AuditRecord } from '@gantry/core'
 import type { Queries } from '../databases/database.ts'
 import { createBatch } from '../stores/batch.ts'
-import { endDetails } from '../stores/end-details.ts'
+import { detailsText } from '../stores/end-details.ts'
 
 /**
  * The pipeline's record in the table `audit`. The start and the end of a call that was claimed are written with the claim
@@ -28,8 +28,8 @@ function rowOf(record: AuditRecord, config: string) {
   const { tenant, principal, callId, phase, tool } = record
   const row = { tenant, principal, call_id: callId, tool, config }
   if (phase === 'end') {
-    const { status, code, reason } = record
-    const details = endDetails(record, reason?.slice(0, longestReason))
+    const { status, code, reason, outcome, runtime } = record
+    const details = detailsText({ reason: reason?.slice(0, longestReason), outcome, runtime })
     return { ...row, phase, status, code, ...(details === undefined ? {} : { details }) }
   }
   const { digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement } = record

@@ -67,7 +67,7 @@ export interface Verdict {
   readonly reason?: string
 }
 
-/** Who holds it may decide on every question of its tenant but those that it asked itself. */
+/** Who holds it may decide on every question of its tenant, on its own only by a right of `ApprovalOptions.self`. */
 export const approvePermission = 'gantry:approve'
 
 export interface ApprovalOptions {

@@ -5,7 +5,7 @@ import type { ServiceSettings } from '../config/service-settings.ts'
 const followed = [
   ...(['logLevel', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs', 'retentionMs'] as const),
   ...(['auditRetentionMs', 'callbacks', 'callbackOrigins', 'callbackSecret', 'authentication', 'tenants'] as const),
-  ...(['waitingPerTenant', 'waitingPerPrincipal'] as const),
+  ...(['waitingPerTenant', 'waitingPerPrincipal', 'approvals'] as const),
 ] as const satisfies readonly (keyof ServiceSettings)[]
 
 /** The settings of a service at work. */

@@ -52,6 +52,7 @@ import { createLimiting } from './limiting.ts'
 import { createOffers } from './offers.ts'
 import { openMetrics } from './open-metrics.ts'
 import { openOutcomeSpool } from './open-spool.ts'
+import { ownerApproval } from './owner-approval.ts'
 import { openPolicies } from './policies.ts'
 import { createWatch } from './readiness.ts'
 import { createReload } from './reload.ts'
@@ -127,7 +128,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const events = eventRecords(database)
   const workers = workerRecords(database)
   const key = await redactionKey(database)
-  const approvals = approvalRecords(database, { artifacts, maxBytes: () => settings.artifactBytes })
+  const approvals = approvalRecords(database, {
+    ...{ artifacts, maxBytes: () => settings.artifactBytes },
+    self: ownerApproval({ owner: options.identity ?? owner, exclusive: database.exclusive, settings }),
+  })
   const newId = createCallIds()
   const circuits = createFleetCircuits({
     ...{ database, bus, worker: name },

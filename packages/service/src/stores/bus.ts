@@ -1,4 +1,4 @@
-import type { ErrorCode, ResultStatus } from '@gantry/contract'
+import type { ErrorCode, OutcomeClass, ResultStatus } from '@gantry/contract'
 import type { TenantCircuitEvent } from '@gantry/core'
 import type { AdmittedCall } from './call-store.ts'
 
@@ -24,6 +24,9 @@ export interface WorkerEvents {
     readonly status: ResultStatus
     readonly code?: ErrorCode | undefined
     readonly durationMs: number
+    readonly outcome: OutcomeClass
+    /** Attempts beyond the first, of the call and of those inside a chain. */
+    readonly retries: number
   }
   'call:released': Subject & { readonly reason: string }
   /** Neither the database nor the spool takes an outcome; it stays in memory and is tried again. `held`: how many do. */

@@ -1,4 +1,4 @@
-import { codes, type Result, ToolError } from '@gantry/contract'
+import { codes, outcomeClassOf, type Result, retriesOf, ToolError } from '@gantry/contract'
 import type { Span } from '@gantry/core'
 import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from '../admit/examine.ts'
 import type { Paused } from '../execute/run-program.ts'
@@ -260,7 +260,14 @@ function recordOnce(
     if (ending === undefined) return
     await timed(ports.bus, 'reply', span, async () => ports.reply(claim, ending))
     const { status, error, durationMs } = ending.result
-    ports.bus.emit('call:finished', { ...subjectOf(call), status, code: error?.code, durationMs })
+    const facts = {
+      status,
+      code: error?.code,
+      durationMs,
+      outcome: outcomeClassOf(outcome),
+      retries: retriesOf(outcome),
+    }
+    ports.bus.emit('call:finished', { ...subjectOf(call), ...facts })
     if (reason !== undefined) ports.bus.emit('call:dead', { ...subjectOf(call), reason })
   }
 }
