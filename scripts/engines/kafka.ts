@@ -30,6 +30,8 @@ export interface KafkaServerOptions {
   readonly link?: (upstream: string) => Promise<number>
   /** Speaks TLS on a port of its own besides, with clients of this authority alone when it is given. */
   readonly tls?: Certificate & { readonly clientCaFile?: string }
+  /** Over TLS clients have to say who they are, by SCRAM-SHA-512, as the `guarded` ones do. */
+  readonly scram?: boolean
 }
 
 interface Ports {
@@ -56,11 +58,9 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
     }
     const password = randomBytes(12).toString('hex')
     const file = join(folder, 'server.properties')
-    writeFileSync(
-      file,
-      settingsOf(folder, ports, password, { ...options.settings, ...tlsSettings(folder, options.tls) }),
-      { mode: 0o600 },
-    )
+    const secured = { ...tlsSettings(folder, options.tls), ...(options.scram === true ? scramSettings : {}) }
+    writeFileSync(file, settingsOf(folder, ports, password, { ...options.settings, ...secured }), { mode: 0o600 })
+    if (options.scram === true) formatWithUser(engine, folder, file, password)
     const brokers = `127.0.0.1:${ports.open}`
     const kept = await keepServer({
       ...{ name: 'Kafka', folder, lastSignal: 'KILL' },
@@ -78,6 +78,22 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
     rmSync(folder, { recursive: true, force: true })
     throw error
   }
+}
+
+const scramSettings = {
+  'listener.security.protocol.map':
+    'PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,LINKED:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT',
+  'listener.name.secure.sasl.enabled.mechanisms': 'SCRAM-SHA-512',
+  'listener.name.secure.scram-sha-512.sasl.jaas.config':
+    'org.apache.kafka.common.security.scram.ScramLoginModule required;',
+}
+
+/** A user of SCRAM is part of the storage. */
+function formatWithUser(engine: string, folder: string, file: string, password: string): void {
+  rmSync(join(folder, 'storage'), { recursive: true, force: true })
+  const user = `SCRAM-SHA-512=[name=gantry,password=${password}]`
+  const cluster = `g${randomBytes(16).toString('base64url').slice(1, 22)}`
+  run(folder, [...javaOf(engine), 'kafka.tools.StorageTool', 'format', '-t', cluster, '-c', file, '--add-scram', user])
 }
 
 /** Key and certificate in one file, as it wants them. */

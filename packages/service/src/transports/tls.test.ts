@@ -127,3 +127,34 @@ describe('Kafka over TLS', javaless, () => {
     }
   })
 })
+
+describe('Kafka over TLS with SCRAM', javaless, () => {
+  let server: KafkaServer
+  before(async () => {
+    server = await startKafka({ tls: present(ours).issue({ hosts: ['127.0.0.1'] }), scram: true })
+    await server.createTopics(['secured'])
+  })
+  after(() => server.stop())
+
+  const send = async (password: string, { ca }: Authority): Promise<Sent | undefined> => {
+    const { username } = server.guarded
+    const publisher = await kafkaPublisher({
+      ...{ brokers: [present(server.secure)], clientId: 'gantry-scram', requestTimeoutMs: 4_000 },
+      ...{ tls: { ca }, sasl: { mechanism: 'SCRAM-SHA-512', username, password } },
+    })
+    const [sent] = await publisher.send([{ to: 'secured', bytes: Buffer.from('x') }], AbortSignal.timeout(30_000))
+    await publisher.close()
+    return sent
+  }
+
+  test('a broker of the authority takes what we send with the right password, and nothing with a wrong one', async () => {
+    assert.deepEqual(await send(server.guarded.password, present(ours)), { kind: 'sent' })
+    assert.equal((await send('wrong', present(ours)))?.kind, 'again')
+  })
+
+  test('a broker of another authority is not told the password', async () => {
+    const sent = await send(server.guarded.password, present(theirs))
+    assert.ok(sent?.kind === 'again')
+    assert.match(sent.error, /certificate/)
+  })
+})
