@@ -22,22 +22,31 @@ export interface RedisOptions {
   readonly fsync?: 'everysec' | 'always'
   /** Speaks TLS on a port of its own besides, with clients of this authority alone when it is given. */
   readonly tls?: Certificate & { readonly clientCaFile?: string }
+  /** A random one when absent. */
+  readonly password?: string
+  /** Further lines of its settings. */
+  readonly more?: readonly string[]
+  /** It watches other servers instead of keeping data. */
+  readonly sentinel?: boolean
 }
 
-export async function startRedis({ fsync = 'everysec', tls }: RedisOptions = {}): Promise<RedisServer> {
+export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
+  const { fsync = 'everysec', tls, more = [], sentinel = false } = options
   if (!hasProgram('redis-server')) installPackages('redis-server')
   if (!hasProgram('redis-server')) throw new Error('Redis is not installed; apt-get install redis-server')
   const folder = engineFolder('redis')
   try {
-    const password = randomBytes(12).toString('hex')
+    const password = options.password ?? randomBytes(12).toString('hex')
     const port = await freePort()
     const securePort = await freePort()
     const settings = join(folder, 'redis.conf')
     const secure = tls === undefined ? '' : tlsSettings(securePort, tls)
-    writeFileSync(settings, `${settingsOf(folder, port, password, fsync)}${secure}`, { mode: 0o600 })
+    const kind = sentinel ? '' : dataSettings(fsync)
+    const lines = more.map((line) => `${line}\n`).join('')
+    writeFileSync(settings, `${settingsOf(folder, port, password)}${kind}${secure}${lines}`, { mode: 0o600 })
     const kept = await keepServer({
       ...{ name: 'Redis', folder, lastSignal: 'KILL' },
-      command: ['redis-server', settings],
+      command: ['redis-server', settings, ...(sentinel ? ['--sentinel'] : [])],
       isReady: () => answers(port, password),
     })
     const secureUrl = tls === undefined ? undefined : `rediss://:${password}@127.0.0.1:${securePort}`
@@ -48,10 +57,12 @@ export async function startRedis({ fsync = 'everysec', tls }: RedisOptions = {})
   }
 }
 
-function settingsOf(folder: string, port: number, password: string, fsync: string): string {
-  const where = ['bind 127.0.0.1', `port ${port}`, `requirepass ${password}`, `dir ${folder}`]
-  const how = ['save ""', 'appendonly yes', `appendfsync ${fsync}`, 'maxmemory-policy noeviction']
-  return `${[...where, ...how].join('\n')}\n`
+function settingsOf(folder: string, port: number, password: string): string {
+  return `${['bind 127.0.0.1', `port ${port}`, `requirepass ${password}`, `dir ${folder}`].join('\n')}\n`
+}
+
+function dataSettings(fsync: string): string {
+  return `${['save ""', 'appendonly yes', `appendfsync ${fsync}`, 'maxmemory-policy noeviction'].join('\n')}\n`
 }
 
 function tlsSettings(port: number, { certFile, keyFile, clientCaFile }: NonNullable<RedisOptions['tls']>): string {

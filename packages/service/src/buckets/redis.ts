@@ -30,9 +30,11 @@ end
 return answer`
 
 /** Buckets in Redis, each a hash under the prefix. */
-export function redisBuckets(redis: Pick<RedisConnections, 'call'>, prefix = 'gantry:bucket:'): Buckets {
+export function redisBuckets(redis: Pick<RedisConnections, 'call' | 'cluster'>, prefix = 'gantry:bucket:'): Buckets {
   const draw: Buckets['draw'] = async (draws) => {
     if (draws.length === 0) return []
+    // Each bucket is drawn from by itself, and in a cluster each may be on a server of its own.
+    if (redis.cluster && draws.length > 1) return (await Promise.all(draws.map((one) => draw([one])))).flat()
     const keys = draws.map(({ key }) => prefix + key)
     const wanted = draws.flatMap(({ capacity, perMs, least, most }) => [capacity, perMs, least, most].map(String))
     const reply = listOf(await redis.call(['EVAL', drawScript, keys.length, ...keys, ...wanted]))

@@ -22,7 +22,7 @@ export const identitySchema: JsonSchema = {
 /** What a configuration says of brokers and of S3. */
 export const brokerProperties: { readonly [name: string]: JsonSchema } = {
   transport: { anyOf: [transport, { type: 'array', items: transport, minItems: 1, uniqueItems: true }] },
-  redisUrl: { type: 'string', pattern: '^rediss?://' },
+  redisUrl: { type: 'string', pattern: '^rediss?(?:\\+(?:sentinel|cluster))?://' },
   kafkaBrokers: {
     type: 'array',
     minItems: 1,
@@ -65,6 +65,8 @@ export const brokerProperties: { readonly [name: string]: JsonSchema } = {
       deadLetters: key,
       messages: key,
       replies: texts,
+      sentinelUsername: text,
+      sentinelPassword: text,
       tenant: text,
       tenants: { type: 'object', propertyNames: ofPlatform, additionalProperties: text },
       permissions: texts,

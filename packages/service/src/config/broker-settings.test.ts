@@ -55,7 +55,7 @@ test('every key of the file is taken over', async () => {
   const redis = {
     ...{ stream: 's', group: 'g', deadLetters: 'd', messages: 'm', replies: ['r:*'], tenant: 't', catalog: false },
     ...{ tenants: { 'discord:1': 'a' }, permissions: ['a:*'], users: { 'discord:2': ['b'] }, requireHash: true },
-    ...{ errorText: true, backgroundMs: 1 },
+    ...{ errorText: true, backgroundMs: 1, sentinelUsername: 'u', sentinelPassword: 'p' },
     ...{ claimIdleMs: 5_000, identity, caFile: '/ca.pem', certFile: '/own.pem', keyFile: '/own.key' },
   }
   const kafka = {

@@ -35,7 +35,11 @@ export interface KafkaSettings {
 
 /** Where and how calls come over Redis Streams. */
 export interface RedisSettings {
+  /** Of a server, of the sentinels of one, or of a cluster. */
   readonly url: string
+  /** Who we are to sentinels, when that is not who we are to the servers; the password itself, or `secret:name`. */
+  readonly sentinelUsername?: string
+  readonly sentinelPassword?: string
   /** For `rediss://`: authorities to trust in the place of the system's, and who we are for servers that ask for it. */
   readonly caFile?: string
   readonly certFile?: string
@@ -164,7 +168,7 @@ export function brokerIssues(document: JsonObject): Issue[] {
 function unsafe({ redis, redisUrl, s3 }: JsonObject): Issue[] {
   const issues: Issue[] = []
   const files = ['caFile', 'certFile'].filter((name) => (redis as JsonObject | undefined)?.[name] !== undefined)
-  if (typeof redisUrl === 'string' && redisUrl.startsWith('redis:')) {
+  if (typeof redisUrl === 'string' && /^redis(?:\+\w+)?:/.test(redisUrl)) {
     issues.push(...files.map((name) => ({ path: `/redis/${name}`, message: 'needs TLS; write rediss:// in redisUrl' })))
   }
   const { endpoint, caFile } = (s3 ?? {}) as { readonly endpoint?: string; readonly caFile?: string }

@@ -133,6 +133,11 @@ export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: Red
  * was turned on while it ran is safe only after its first rewrite, which looks like any other, so we cannot tell.
  */
 async function checkDurable(redis: RedisConnections): Promise<void> {
+  if (redis.cluster) {
+    const message =
+      'The spool cannot use a Redis Cluster, because not all of its servers can be asked how safely they keep data.'
+    throw new ToolError('CONFIG_INVALID', `${message} Use a folder, or a server of its own.`)
+  }
   const asked = ['appendonly', 'appendfsync', 'maxmemory-policy'] as const
   const answers = await redis.pipeline(asked.map((name) => ['CONFIG', 'GET', name] as const))
   const failed = answers.find(ToolError.is)

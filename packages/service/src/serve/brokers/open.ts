@@ -74,7 +74,7 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
     const naming: Naming = { nameFor: (id) => id }
     const codecs: Codec[] = []
     const publishers = new Map<string, Publisher>()
-    const redis = settings.redis === undefined ? undefined : keep(await connectRedis(settings.redis, options.say))
+    const redis = settings.redis === undefined ? undefined : keep(await connectRedis(settings.redis, options))
     if (transports.includes('redis') && settings.redis !== undefined && redis !== undefined) {
       const { redisPublisher } = await import('../../transports/redis/publisher.ts')
       publishers.set('redis', keep(redisPublisher({ redis })))
@@ -108,12 +108,21 @@ function senderOf({ tenant }: Identity, topic: string): Identity {
 
 type Keep = <T extends { close(): Promise<void> }>(one: T) => T
 
-async function connectRedis(settings: RedisSettings, say: (line: string) => void): Promise<RedisConnections> {
-  const { url } = settings
-  say(`connecting to Redis at ${new URL(url).host}`)
+async function connectRedis(
+  settings: RedisSettings,
+  { say, secrets }: Pick<OpenBrokersOptions, 'say' | 'secrets'>,
+): Promise<RedisConnections> {
+  const { url, sentinelUsername: username, sentinelPassword } = settings
+  const { parseRedisUrl } = await import('../../transports/redis/settings.ts')
+  const hosts = parseRedisUrl(url).hosts.map(({ host, port }) => `${host.includes(':') ? `[${host}]` : host}:${port}`)
+  say(`connecting to Redis at ${hosts.join(', ')}`)
+  const password =
+    sentinelPassword === undefined
+      ? undefined
+      : await resolveText(sentinelPassword, secrets, '/redis/sentinelPassword names')
   const tls = await readTlsFiles(settings, '/redis')
   const { openRedis } = await import('../../transports/redis/connection.ts')
-  return openRedis({ url, tls, mayBeAway: true })
+  return openRedis({ url, tls, sentinel: { username, password }, mayBeAway: true })
 }
 
 function redisCodecs(

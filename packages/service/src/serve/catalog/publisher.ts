@@ -3,7 +3,7 @@ import { listOf, numberOf, textOf } from '../../transports/redis/reply.ts'
 import type { WrittenCatalog } from './write-catalog.ts'
 
 /** What is needed of Redis here. */
-export type CatalogRedis = Pick<RedisConnections, 'call'>
+export type CatalogRedis = Pick<RedisConnections, 'call' | 'cluster'>
 
 export interface PublishOptions {
   /** What the names of the keys begin with; `sg:tools:catalog` when absent. */
@@ -89,6 +89,7 @@ export async function publishCatalog(
   const content = Buffer.from(written.bytes.buffer, written.bytes.byteOffset, written.bytes.byteLength)
   const state = `${written.fingerprint}:${written.hash}`
   const parameters = [state, written.hash, content, `${prefix}:v`, keepMs, channel, versionsKept]
+  if (redis.cluster) return movePointer(redis, { state, hash: written.hash, content, prefix, keepMs, channel })
   const [version, fresh] = listOf(await redis.call(['EVAL', moveScript, keys.length, ...keys, ...parameters]))
   return { version: numberOf(version) ?? 0, fresh: numberOf(fresh) === 1 }
 }
@@ -105,7 +106,10 @@ export async function keepCatalog(
   const own = digestsKey(written.hash, prefix)
   const keys = [`${prefix}:current`, `${prefix}:state`, own, `${own}:alive`]
   const parameters = [`${prefix}:v`, keepMs, digestsKey('', prefix), Math.min(aliveMs, keepMs)]
-  const [kept, alive] = listOf(await redis.call(['EVAL', keepScript, keys.length, ...keys, ...parameters]))
+  const asked = redis.cluster
+    ? await keepPointer(redis, own, prefix, keepMs)
+    : await redis.call(['EVAL', keepScript, keys.length, ...keys, ...parameters])
+  const [kept, alive] = listOf(asked)
   // Whoever slept for too long says again what he knows, and leaves the pointer to those who were awake.
   if (numberOf(kept) === 0) await keepDigests(redis, written, own, keepMs)
   return numberOf(alive) === 1
@@ -129,4 +133,52 @@ async function keepDigests(
     await redis.call(['HSET', key, ...fields.slice(from, from + 2 * fieldsAtOnce)])
     if (from === 0) await redis.call(['PEXPIRE', key, keepMs])
   }
+}
+
+interface Moved {
+  readonly state: string
+  readonly hash: string
+  readonly content: Buffer
+  readonly prefix: string
+  readonly keepMs: number
+  readonly channel: string
+}
+
+/**
+ * What `moveScript` does, command by command, for a cluster, whose servers share the keys that gateways know by name. Two
+ * who publish the same at once may then make two versions of it, of which the last one stays.
+ */
+async function movePointer(redis: CatalogRedis, moved: Moved): Promise<Published> {
+  const { prefix, keepMs, state, content, hash, channel } = moved
+  const version = (number: string | number): string => `${prefix}:v${number}`
+  const [current, known] = await Promise.all([textAt(redis, `${prefix}:current`), textAt(redis, `${prefix}:state`)])
+  const isThere = current !== '' && known === `${current} ${state}` && (await exists(redis, version(current)))
+  if (isThere) return { version: Number(current), fresh: false }
+  const number = numberOf(await redis.call(['INCR', `${prefix}:seq`])) ?? 0
+  await redis.call(['SET', version(number), content])
+  await redis.call(['SET', `${prefix}:current`, number])
+  await redis.call(['SET', `${prefix}:state`, `${number} ${state}`])
+  if (/^\d+$/.test(current)) await redis.call(['PEXPIRE', version(current), keepMs])
+  await redis.call(['DEL', version(number - versionsKept)])
+  await redis.call(['PUBLISH', channel, `{"version": ${number}, "schema_hash": "${hash}"}`])
+  return { version: number, fresh: true }
+}
+
+/** What `keepScript` does and answers, command by command. */
+async function keepPointer(redis: CatalogRedis, own: string, prefix: string, keepMs: number): Promise<number[]> {
+  const kept = numberOf(await redis.call(['PEXPIRE', own, keepMs])) ?? 0
+  await redis.call(['SET', `${own}:alive`, 1, 'PX', Math.min(aliveMs, keepMs)])
+  const [current, state] = await Promise.all([textAt(redis, `${prefix}:current`), textAt(redis, `${prefix}:state`)])
+  if (current === '' || state === '' || !(await exists(redis, `${prefix}:v${current}`))) return [kept, 0]
+  const [, number, hash = ''] = /^(\d+) [0-9a-f]+:([0-9a-f]+)$/.exec(state) ?? []
+  if (number !== current) return [kept, 1]
+  return [kept, (await exists(redis, `${digestsKey(hash, prefix)}:alive`)) ? 1 : 0]
+}
+
+async function textAt(redis: CatalogRedis, key: string): Promise<string> {
+  return textOf((await redis.call(['GET', key])) ?? undefined)
+}
+
+async function exists(redis: CatalogRedis, key: string): Promise<boolean> {
+  return (await redis.call(['EXISTS', key])) === 1
 }

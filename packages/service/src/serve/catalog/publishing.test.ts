@@ -73,6 +73,7 @@ test('two workers of different deploys do not take the pointer from each other',
     start(t, {
       ...{ executor: () => executor, ...place, published: ({ version }) => versions.push(version) },
       redis: {
+        cluster: false,
         call(command) {
           looks[index] = (looks[index] ?? 0) + 1
           return redis.call(command)

@@ -88,6 +88,7 @@ test('hostile hashes do not reach Redis, and what was found there is asked for o
   const redis = await engine.open(t)
   const asked: unknown[] = []
   const counted = {
+    cluster: false,
     call: (command: Parameters<RedisConnections['call']>[0]) => {
       asked.push(command)
       return redis.call(command)

@@ -1,9 +1,16 @@
 import { ToolError } from '@gantry/contract'
-import type { Redis } from 'ioredis'
-import { call, end, pipeline, type WaitingConnection, waitingConnection } from './client.ts'
+import type { Cluster, Redis } from 'ioredis'
+import { call, connectWithin, end, pipeline, type WaitingConnection, waitingConnection } from './client.ts'
 import { redisError } from './errors.ts'
 import { type Command, fieldsOf, type Reply, textOf } from './reply.ts'
-import { type OpenRedisOptions, redisSettings } from './settings.ts'
+import {
+  clusterSettings,
+  type OpenRedisOptions,
+  parseRedisUrl,
+  redisSettings,
+  usualCommandMs,
+  usualConnectMs,
+} from './settings.ts'
 import { createSubscriber, type Hear } from './subscriber.ts'
 
 /**
@@ -13,6 +20,8 @@ import { createSubscriber, type Hear } from './subscriber.ts'
  * - Ownership: whoever opened it closes it, after those who use it have closed what they made of it.
  */
 export interface RedisConnections {
+  /** Keys are spread over several servers: a script may only touch keys of one slot, see `besideKey`. */
+  readonly cluster: boolean
   call(command: Command): Promise<Reply>
   /** Several in one round trip; answers in order, each with its own failure. Never rejects. */
   pipeline(commands: readonly Command[]): Promise<readonly (Reply | ToolError)[]>
@@ -35,11 +44,11 @@ const oldest = [6, 2] as const
  * STORE_UNAVAILABLE when it cannot be reached now, unless it may be away; then its version is not looked at.
  */
 export async function openRedis(options: OpenRedisOptions): Promise<RedisConnections> {
-  const settings = redisSettings(options)
-  const { Redis } = await import('ioredis')
-  const client = new Redis(settings)
+  const open = await clientsOf(options)
+  const client = open()
+  const connectMs = 2 * (options.connectMs ?? usualConnectMs)
   try {
-    await connect(client)
+    await connect(client, connectMs)
     checkVersion(await call(client, ['HELLO']).catch(withoutHello))
   } catch (error) {
     const away = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
@@ -48,14 +57,12 @@ export async function openRedis(options: OpenRedisOptions): Promise<RedisConnect
       throw error
     }
   }
-  const subscriber = createSubscriber(() => client.duplicate())
+  const subscriber = createSubscriber(() => open(), connectMs)
   return {
+    cluster: client.isCluster,
     call: (command) => call(client, command),
     pipeline: (commands) => pipeline(client, commands),
-    waiting(longestMs) {
-      const timeout = (settings.commandTimeout ?? 0) + longestMs
-      return waitingConnection(client.duplicate({ commandTimeout: timeout, socketTimeout: timeout }))
-    },
+    waiting: (longestMs) => waitingConnection(open(longestMs), connectMs),
     subscribe: subscriber.subscribe,
     async close() {
       await Promise.all([end(client), subscriber.close()])
@@ -63,15 +70,27 @@ export async function openRedis(options: OpenRedisOptions): Promise<RedisConnect
   }
 }
 
+/** Makes clients that do not connect by themselves; `longerMs` is how much longer one waits for answers. */
+async function clientsOf(options: OpenRedisOptions): Promise<(longerMs?: number) => Redis | Cluster> {
+  const { kind } = parseRedisUrl(options.url)
+  const { Redis, Cluster } = await import('ioredis')
+  return (longerMs = 0) => {
+    const how = { ...options, commandMs: (options.commandMs ?? usualCommandMs) + longerMs }
+    if (kind !== 'cluster') return new Redis(redisSettings(how))
+    const { nodes, settings } = clusterSettings(how)
+    return new Cluster(nodes, settings)
+  }
+}
+
 /** Resolves when it can be used; the first reason why it cannot is what the rejection says. */
-async function connect(client: Redis): Promise<void> {
+async function connect(client: Redis | Cluster, connectMs: number): Promise<void> {
   let reason: unknown
   // Somebody has to listen: an error that nobody hears would be printed, and a later one is told by the commands.
   client.on('error', (error) => {
     reason ??= error
   })
   try {
-    await client.connect()
+    await connectWithin(client, connectMs)
   } catch (error) {
     throw connectError(reason ?? error)
   }

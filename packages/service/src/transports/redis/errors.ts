@@ -18,7 +18,7 @@ export function redisError(error: unknown): ToolError {
   const said = message.split(', with args')[0]?.slice(0, 200) ?? ''
   const cause = Object.assign(new Error(said), { name })
   if (name !== 'ReplyError') {
-    const unsent = said.startsWith("Stream isn't writeable")
+    const unsent = said.startsWith("Stream isn't writeable") || said.startsWith("Cluster isn't ready")
     return new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached or does not answer.', {
       cause,
       ...(unsent ? {} : { effect: 'possible', details: { outcome: 'unknown' } }),

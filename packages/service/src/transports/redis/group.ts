@@ -2,6 +2,7 @@ import type { Delivery } from '../transport.ts'
 import type { RedisConnections } from './connection.ts'
 import { deliveryOf, goneDelivery } from './entries.ts'
 import { refusalOf } from './errors.ts'
+import { besideKey } from './hash-slot.ts'
 import { type Command, fieldsOf, listOf, numberOf, type Reply, textOf } from './reply.ts'
 import { sweepScript, tidyScript, touchScript } from './scripts.ts'
 
@@ -37,7 +38,7 @@ export interface Group {
 
 export function openGroup({ redis, stream, group, consumer, field, claimIdleMs }: GroupOptions): Group {
   const reader = redis.waiting(waitMs)
-  const gone = `${stream}:gone:${group}`
+  const gone = redis.cluster ? besideKey(stream, `:gone:${group}`) : `${stream}:gone:${group}`
   const evaluate = (script: string, ...args: (string | number)[]): Promise<Reply> =>
     redis.call(['EVAL', script, 2, stream, gone, group, consumer, ...args])
   const entries = async (from: string, max: number, wait: readonly (string | number)[]): Promise<readonly Reply[]> => {

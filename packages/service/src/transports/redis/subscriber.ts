@@ -1,5 +1,5 @@
-import type { Redis } from 'ioredis'
-import { end } from './client.ts'
+import type { Cluster, Redis } from 'ioredis'
+import { connectWithin, end } from './client.ts'
 import { redisError } from './errors.ts'
 
 export type Hear = (message: Buffer | undefined) => void
@@ -19,24 +19,24 @@ const askEveryMs = 15_000
  * told. From then on the client makes it again whenever it ends: each time every channel is named again and everybody
  * hears `undefined`, because what was said in between is lost.
  */
-export function createSubscriber(open: () => Redis): Subscriber {
+export function createSubscriber(open: () => Redis | Cluster, connectMs: number): Subscriber {
   const channels = new Map<string, Set<Hear>>()
-  let connection: Promise<Redis> | undefined
+  let connection: Promise<Redis | Cluster> | undefined
   let asking: NodeJS.Timeout | undefined
 
   const tell = (channel: string, message: Buffer | undefined): void => {
     for (const hear of channels.get(channel) ?? []) hear(message)
   }
-  const nameAgain = async (client: Redis): Promise<void> => {
+  const nameAgain = async (client: Redis | Cluster): Promise<void> => {
     const names = [...channels.keys()]
     if (names.length > 0) await client.subscribe(...names)
     for (const channel of names) tell(channel, undefined)
   }
-  const make = async (): Promise<Redis> => {
+  const make = async (): Promise<Redis | Cluster> => {
     const client = open()
     client.on('error', () => {})
     client.on('messageBuffer', (channel: Buffer, message: Buffer) => tell(channel.toString(), message))
-    await client.connect().catch(async (error: unknown) => {
+    await connectWithin(client, connectMs).catch(async (error: unknown) => {
       connection = undefined
       await end(client)
       throw error
