@@ -113,6 +113,8 @@ export class Written {
       return { kind: 'file', artifact: await keep(written, this.#run.signal) }
     }
     const { artifact } = await this.#follow('file', keeping).catch((cause: unknown) => {
+      // A quota is the caller's to mend; it is no fault of the store.
+      if (ToolError.is(cause) && cause.code === 'LIMIT_EXCEEDED') throw cause
       throw unkept(`The file ${written.name} could not be kept.`, cause)
     })
     return artifact

@@ -23,7 +23,8 @@ function someCall(given: Partial<AdmittedCall>): AdmittedCall {
 function payloads({ database, store }: Stores) {
   const artifacts = artifactRecords(database, store)
   return {
-    keep: (text: string) => keepPayload(text, { artifacts, callId: 'c1', tenant: 'acme', limits }),
+    keep: (text: string) =>
+      keepPayload(text, { artifacts, callId: 'c1', owner: { tenant: 'acme', principal: 'ann' }, limits }),
     read: (given: Partial<AdmittedCall>) => readPayload(someCall(given), artifacts, signal),
   }
 }

@@ -6,7 +6,7 @@ import type { AdmittedCall } from '../stores/call-store.ts'
 export interface KeepPayloadOptions {
   readonly artifacts: Pick<Artifacts, 'keep'>
   readonly callId: string
-  readonly tenant: string
+  readonly owner: { readonly tenant: string; readonly principal: string }
   readonly limits: { readonly inlineBytes: number; readonly artifactBytes: number }
   readonly signal?: AbortSignal
 }
@@ -17,11 +17,11 @@ const storeMs = 60_000
 /**
  * Decides where the JSON text of a payload is kept: in the row of its call, or in a file when it is large. The file is
  * there before the call is, so that no call is without its payload; one whose call never comes goes by its retention.
- * - Errors: STORE_UNAVAILABLE; PAYLOAD_TOO_LARGE for more than a file may hold.
+ * - Errors: STORE_UNAVAILABLE; PAYLOAD_TOO_LARGE for more than a file may hold; LIMIT_EXCEEDED beyond the caller's quota.
  */
 export async function keepPayload(
   payload: string,
-  { artifacts, callId, tenant, limits, signal }: KeepPayloadOptions,
+  { artifacts, callId, owner, limits, signal }: KeepPayloadOptions,
 ): Promise<Pick<AdmittedCall, 'payload' | 'payloadRef' | 'payloadBytes'>> {
   const payloadBytes = Buffer.byteLength(payload)
   if (payloadBytes <= limits.inlineBytes) return { payload, payloadBytes }
@@ -30,7 +30,9 @@ export async function keepPayload(
     const message = `The payload has ${payloadBytes} bytes; no more than ${limits.artifactBytes} are kept.`
     throw new ToolError('PAYLOAD_TOO_LARGE', message, { details })
   }
-  const about = { tenant, holder: { callId, fence: 0 }, name: 'payload.json', mimeType: 'application/json' }
+  const { tenant, principal } = owner
+  const holder = { callId, fence: 0 }
+  const about = { tenant, principal, holder, name: 'payload.json', mimeType: 'application/json' }
   const options = { maxBytes: limits.artifactBytes, signal: signal ?? AbortSignal.timeout(storeMs) }
   const { digest } = await artifacts.keep(Buffer.from(payload), about, options)
   return { payloadRef: digest, payloadBytes }

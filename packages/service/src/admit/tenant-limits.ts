@@ -1,3 +1,5 @@
+import type { StoredQuota, StoredQuotas } from '../records/artifacts.ts'
+
 /** What one may use at most; what is absent is not limited. */
 export interface Limits {
   /** Calls that are taken in; `burst` at once after a rest, as many as in a second when absent. */
@@ -8,6 +10,8 @@ export interface Limits {
   readonly queued?: number
   /** Units that tools say they cost: so many at once after a rest, and so many again in `everyMs`. */
   readonly cost?: { readonly budget: number; readonly everyMs: number }
+  /** Files that are stored at a time. */
+  readonly stored?: { readonly bytes?: number; readonly files?: number }
 }
 
 /** What a tenant may use, and each of its principals; under `*` those who are not named. */
@@ -34,6 +38,17 @@ export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {
 /** What holds for a principal of a tenant, in the same way. */
 export function principalLimits({ principals = {} }: TenantLimits, principal: string): Limits {
   return { ...ownOf(principals, '*'), ...ownOf(principals, principal) }
+}
+
+/** What a tenant may have stored when nothing is configured; a principal half of what its tenant may. */
+const defaultStored: StoredQuota = { bytes: 10_737_418_240, files: 1_000_000 }
+
+/** The quotas for stored files of an owner. */
+export function storedQuotas(tenants: TenantsLimits, owner: Parameters<StoredQuotas>[0]): ReturnType<StoredQuotas> {
+  const whole = limitsOf(tenants, owner.tenant)
+  const tenant = { ...defaultStored, ...whole.stored }
+  const half = { bytes: Math.ceil(tenant.bytes / 2), files: Math.ceil(tenant.files / 2) }
+  return { tenant, principal: { ...half, ...principalLimits(whole, owner.principal).stored } }
 }
 
 function ownOf<T extends Limits>(all: { readonly [name: string]: T }, name: string): Partial<T> {

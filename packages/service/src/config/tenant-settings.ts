@@ -22,6 +22,15 @@ const limits: { readonly [name: string]: JsonSchema } = {
   },
   concurrency: count,
   queued: count,
+  stored: {
+    type: 'object',
+    properties: {
+      bytes: { type: 'integer', minimum: 0, maximum: 1e15 },
+      files: { type: 'integer', minimum: 0, maximum: 1e9 },
+    },
+    minProperties: 1,
+    additionalProperties: false,
+  },
   cost: {
     type: 'object',
     properties: {

@@ -150,7 +150,11 @@ test('on a database', async (t) => {
     encode: (_address, { callId, number, message }) => ({ target: 'answers', body: `${callId} ${number} ${message}` }),
     keepFile: ({ content, ...about }, { callId, fence, call }, until) => {
       const { tenant } = call.identity
-      return artifacts.keep(content, { tenant, holder: { callId, fence }, ...about }, { maxBytes: 10, signal: until })
+      return artifacts.keep(
+        content,
+        { tenant, principal: 'ann', holder: { callId, fence }, ...about },
+        { maxBytes: 10, signal: until },
+      )
     },
   })
   const bodies = async (): Promise<unknown[]> =>

@@ -15,6 +15,7 @@ const gauges: Gauges = {
   connections: () => ({ open: 4, idle: 1, waiting: 0 }),
   sandboxes: () => ({ running: 1, waiting: 2 }),
   waiting: async () => ({ approvals: 5, unsealed: 9 }),
+  stored: async () => ({ bytes: 70_000, files: 3 }),
 }
 const subject: Subject = { callId: 'c-1', tool: 'a:b:1.0.0', tenant: 'acme' }
 
@@ -66,6 +67,7 @@ test('what is asked for when somebody looks is there by its words', async () => 
   const lines = [
     ...['gantry_database_connections{state="open"} 4', 'gantry_database_connections{state="waiting"} 0'],
     ...['gantry_sandboxes{state="running"} 1', 'gantry_sandboxes{state="waiting"} 2', 'gantry_redis_lag 7'],
+    ...['gantry_stored{what="bytes"} 70000', 'gantry_stored{what="files"} 3'],
     ...['gantry_waiting{what="approvals"} 5', 'gantry_waiting{what="unsealed"} 9', 'gantry_queue_depth 3'],
     ...['gantry_spans_total{outcome="sent"} 10', 'gantry_spans_total{outcome="lost"} 4', 'gantry_running 2'],
     ...['gantry_refused_total{code="RATE_LIMITED"} 1', 'tool_executor_tasks_total{tool="a:b",status="ok"} 1'],

@@ -18,6 +18,7 @@ export interface Gauges {
   readonly connections: () => Levels
   readonly sandboxes: () => Levels
   readonly waiting: () => Promise<Levels>
+  readonly stored: () => Promise<Levels>
   /** Tenants that are counted by their names; all others are counted together, so that nobody makes labels without end. */
   readonly tenants?: readonly string[]
 }
@@ -91,6 +92,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     tenants.size === 0
       ? undefined
       : counter('gantry_tenant_tasks_total', 'Calls that ended, by tenant and status.', ['tenant', 'status'])
+  const unstored = counter('gantry_storage_refused_total', 'Files beyond a quota, by whose it is.', ['scope'])
   const gone = counter('gantry_messages_gone_total', 'Messages that were removed before they were settled.')
   const seconds = createHistogram({
     name: 'tool_executor_duration_seconds',
@@ -127,6 +129,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   )
   levels('gantry_sandboxes', 'Sandboxes in which a program runs, and that wait for one.', 'state', gauges.sandboxes)
   levels('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
+  levels('gantry_stored', 'Files of calls that are stored: their bytes and their number.', 'what', gauges.stored)
   gauge('gantry_spool_depth', 'Outcomes that wait in the spool for the database.', async () => gauges.spooled())
   gauge(
     'gantry_unrecorded_outcomes',
@@ -163,6 +166,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   }
 
   const hearings = [
+    bus.on('storage:refused', ({ scope }) => unstored.inc({ scope })),
     bus.on('call:finished', ({ tool, tenant, status, outcome, retries: repeated, durationMs }) => {
       if (met.size < 2) met.add(tenant)
       byTenant?.inc({ tenant: tenants.has(tenant) ? tenant : 'other', status })

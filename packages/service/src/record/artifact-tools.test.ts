@@ -15,7 +15,13 @@ function setUp({ database, store }: Stores, t: TestContext) {
   t.after(() => executor.close())
   return {
     async file(content: string | Buffer, tenant = 'acme'): Promise<string> {
-      const about = { tenant, holder: { callId: 'c1', fence: 1 }, name: 'log.txt', mimeType: 'text/plain' }
+      const about = {
+        tenant,
+        principal: 'ann',
+        holder: { callId: 'c1', fence: 1 },
+        name: 'log.txt',
+        mimeType: 'text/plain',
+      }
       return (await artifacts.keep(Buffer.from(content), about, { maxBytes: 10_000_000, signal })).id
     },
     async run(tool: string, args: JsonObject, tenant = 'acme') {

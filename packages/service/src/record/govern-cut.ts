@@ -1,6 +1,16 @@
 import { type ChainResult, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
 import { type DraftChain, type DraftResult, type Part, takeOut } from './govern-part.ts'
 
+export interface CutOptions {
+  readonly parts: readonly Part[]
+  /** Of the whole result. */
+  readonly bytes: number
+  readonly most: number
+  readonly characters: number
+  /** Its owner has no room for files. */
+  readonly overQuota?: boolean
+}
+
 /**
  * Cuts an outcome that nothing can keep as a whole: of its large parts only the beginning and end stay, and it says so.
  * A call that had succeeded fails, because whoever reads it must not take this for what the tool gave; one that had ended
@@ -8,11 +18,14 @@ import { type DraftChain, type DraftResult, type Part, takeOut } from './govern-
  */
 export function cutDown(
   draft: DraftResult | DraftChain,
-  { parts, bytes, most, characters }: { parts: readonly Part[]; bytes: number; most: number; characters: number },
+  { parts, bytes, most, characters, overQuota = false }: CutOptions,
 ): Result | ChainResult {
   for (const part of parts) takeOut(part, undefined, characters)
+  const why = overQuota
+    ? 'the quota for stored files of its caller or tenant is used up, and without a file'
+    : 'the artifact store is unavailable, and without it'
   const message =
-    `The result has ${bytes} bytes, the artifact store is away, and without it no more than ${most} are kept. ` +
+    `The result has ${bytes} bytes, ${why} no more than ${most} are kept. ` +
     'The tool has run; of what it gave, the beginning and end are here.'
   if (draft.status === 'ok') {
     draft.status = 'failed'

@@ -1,5 +1,5 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import { type Artifacts, isArtifactsAway } from '../records/artifacts.ts'
+import { type Artifacts, isArtifactsAway, isOverQuota } from '../records/artifacts.ts'
 import type { Holder } from '../stores/call-store.ts'
 
 /** Files of one outcome. */
@@ -9,20 +9,20 @@ export interface ResultFiles {
     content: string | Uint8Array,
     about: { readonly name: string; readonly mimeType: string },
   ): Promise<ArtifactRef | undefined>
-  /** What failed. */
-  readonly away: 'artifacts' | 'database' | undefined
+  /** What failed: a store, or the owner has no room for more files. */
+  readonly away: 'artifacts' | 'database' | 'quota' | undefined
 }
 
 export interface ResultFilesOptions {
   readonly artifacts: Pick<Artifacts, 'keep'>
   readonly holder: Holder
-  readonly tenant: string
+  readonly owner: { readonly tenant: string; readonly principal: string }
   readonly maxBytes: number
   readonly signal: AbortSignal
   readonly failed: (error: unknown) => void
 }
 
-export function resultFiles({ artifacts, holder, tenant, maxBytes, signal, failed }: ResultFilesOptions): ResultFiles {
+export function resultFiles({ artifacts, holder, owner, maxBytes, signal, failed }: ResultFilesOptions): ResultFiles {
   /** What a chain gives is also what its last step gave: the same text is one file. */
   const texts = new Map<string, ArtifactRef>()
   let away: ResultFiles['away']
@@ -31,11 +31,13 @@ export function resultFiles({ artifacts, holder, tenant, maxBytes, signal, faile
       const known = typeof content === 'string' ? texts.get(content) : undefined
       if (known !== undefined || away !== undefined) return known
       try {
-        const kept = await artifacts.keep(Buffer.from(content), { tenant, holder, ...about }, { maxBytes, signal })
+        const { tenant, principal } = owner
+        const whose = { tenant, principal, holder, ...about }
+        const kept = await artifacts.keep(Buffer.from(content), whose, { maxBytes, signal })
         if (typeof content === 'string') texts.set(content, kept)
         return kept
       } catch (error) {
-        away = isOfDatabase(error) ? 'database' : 'artifacts'
+        away = isOverQuota(error) ? 'quota' : isOfDatabase(error) ? 'database' : 'artifacts'
         failed(error)
         return undefined
       }

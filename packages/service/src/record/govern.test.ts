@@ -254,13 +254,25 @@ testOnDatabases({
     const output = words(200_000)
     const { result, bytes } = await govern(someResult({ output, content: [{ type: 'text', text: output }] }))
     assert.deepEqual([result.status, result.error?.code, result.error?.stage], ['failed', 'RESULT_TOO_LARGE', 'record'])
-    assert.match(result.error?.message ?? '', /artifact store is away/)
+    assert.match(result.error?.message ?? '', /artifact store is unavailable/)
     const { cut } = result.output as { cut: { bytes: number; preview: { head: string; tail: string } } }
     assert.equal(cut.bytes, Buffer.byteLength(output))
     assert.ok(output.startsWith(cut.preview.head) && output.endsWith(cut.preview.tail) && cut.preview.head !== '')
     assert.ok(bytes < limits.inlineMaxBytes)
     const denied = await govern(someResult({ output, status: 'timeout' }))
     assert.equal(denied.result.status, 'timeout', 'what had ended otherwise ended so')
+  },
+
+  'beyond the quota of its owner a large result is cut, and does not take the way through the row': async (stores) => {
+    const full = async (): Promise<never> => {
+      const details = { scope: 'tenant', bytes: 1, files: 1 }
+      throw new ToolError('LIMIT_EXCEEDED', 'No more files.', { effect: 'none', details })
+    }
+    const { govern } = governor(stores, { artifacts: { keep: full } })
+    const { result, bytes } = await govern(someResult({ output: words(60_000) }))
+    assert.deepEqual([result.status, result.error?.code], ['failed', 'RESULT_TOO_LARGE'])
+    assert.match(result.error?.message ?? '', /quota for stored files/)
+    assert.ok(bytes <= limits.inlineBytes, `${bytes}`)
   },
 
   'beyond the limit a result of very many parts keeps only how it ended': async (stores) => {

@@ -53,7 +53,7 @@ export async function govern(
   const files = resultFiles({
     artifacts: options.artifacts,
     holder: { callId, fence },
-    tenant: call.identity.tenant,
+    owner: call.identity,
     maxBytes: artifactBytes,
     signal: AbortSignal.any([options.signal, AbortSignal.timeout(storeMs)]),
     failed: options.failed ?? (() => undefined),
@@ -70,8 +70,11 @@ export async function govern(
   const { result, text, bytes } = small
   const file = await files.keep(text, { name: 'result.json', mimeType: 'application/json' })
   if (file !== undefined) return { result, ref: file.digest, bytes }
-  if (bytes <= inlineMaxBytes || files.away === 'database') return small
-  return written(cutDown(draft, { parts, bytes: whole.bytes, most: inlineMaxBytes, characters }))
+  // Rows are no way around the quota.
+  const overQuota = files.away === 'quota'
+  const most = overQuota ? inlineBytes : inlineMaxBytes
+  if (bytes <= most || files.away === 'database') return small
+  return written(cutDown(draft, { parts, bytes: whole.bytes, most, characters, overQuota }))
 }
 
 /** One by one, because the limits may be all the settings of a service, and copying those takes longer than a call. */

@@ -95,12 +95,13 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
   }
   const askedBefore = ({ tenant, callId, innerId, fingerprint }: AskedCall): Promise<readonly StandingRow[]> =>
     database.query<StandingRow>(standingSql, [tenant, callId, innerId, fingerprint])
-  const keptArgs = async ({ tenant, callId, shown }: AskedCall): Promise<KeptArgs> => {
+  const keptArgs = async ({ tenant, principal, callId, shown }: AskedCall): Promise<KeptArgs> => {
     const text = JSON.stringify(shown)
     const content = Buffer.from(text)
     const facts = { bytes: content.length, sha256: hash('sha256', content) }
     if (artifacts === undefined || content.length <= longestArgs) return { ...facts, text }
-    const about = { tenant, holder: { callId, fence: 0 }, name: 'approval.json', mimeType: 'application/json' }
+    const holder = { callId, fence: 0 }
+    const about = { tenant, principal, holder, name: 'approval.json', mimeType: 'application/json' }
     const how = { maxBytes: maxBytes(), signal: AbortSignal.timeout(storeMs) }
     return { ...facts, ref: (await artifacts.keep(content, about, how)).digest }
   }

@@ -8,7 +8,7 @@ import { testOnDatabases } from './calls.fixture.ts'
 const { signal } = new AbortController()
 const options = { maxBytes: 1_000, signal }
 const holder = { callId: 'c1', fence: 2 }
-const about = { tenant: 'acme', holder, name: 'notes.txt', mimeType: 'text/plain' }
+const about = { tenant: 'acme', principal: 'ann', holder, name: 'notes.txt', mimeType: 'text/plain' }
 
 testOnDatabases({
   'a file is found and read by its id, whole and in part': async ({ database, store }) => {

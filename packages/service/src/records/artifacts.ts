@@ -2,17 +2,39 @@ import { randomBytes } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { type ArtifactRef, ToolError } from '@gantry/contract'
 import type { ArtifactStore, ByteRange, PutOptions } from '../artifacts/artifact-store.ts'
-import type { Queries, TenantReads } from '../databases/database.ts'
+import type { Database } from '../databases/database.ts'
 import type { Holder } from '../stores/call-store.ts'
 import { type Reader, seenSql, seenValues, tenantOf } from './reader.ts'
+import { removeUnnamed } from './retention.ts'
 
 /** Whose a file is, and what it is called. */
 export interface ArtifactAbout {
   readonly tenant: string
+  /** The caller, whose quota it counts for. */
+  readonly principal: string
   /** The attempt that made it; fence 0 for what came with the call. */
   readonly holder: Holder
   readonly name: string
   readonly mimeType: string
+}
+
+/** How much may be stored at a time, of one tenant or principal. */
+export interface StoredQuota {
+  readonly bytes: number
+  readonly files: number
+}
+
+/** What holds for the owner of a file. */
+export type StoredQuotas = (owner: Pick<ArtifactAbout, 'tenant' | 'principal'>) => {
+  readonly tenant: StoredQuota
+  readonly principal: StoredQuota
+}
+
+export interface StorageOptions {
+  /** Nothing is limited when absent. */
+  readonly quotas?: StoredQuotas
+  /** Hears of each file beyond a quota. */
+  readonly refused?: (refusal: Pick<ArtifactAbout, 'tenant' | 'principal'> & { readonly scope: Scope }) => void
 }
 
 /** An artifact that is being read. */
@@ -27,6 +49,8 @@ export interface OpenArtifact {
  * - Tenants: an id of another tenant, or of a call that its reader does not see, is NOT_FOUND, like one that never was.
  * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of `keep` that is the latter's has
  *   `details.artifacts`. A file that a row names and the store has lost is STORE_UNAVAILABLE, not to be tried again.
+ *   LIMIT_EXCEEDED with `details.scope` when the tenant or the principal has no room for one more file. The quota is exact:
+ *   it is checked with the row, however many files come at once; a file counts until its row goes.
  */
 export interface Artifacts {
   /** Durable when it resolves. */
@@ -39,7 +63,11 @@ export interface Artifacts {
   content(digest: string, signal: AbortSignal): Promise<Readable>
 }
 
-export function artifactRecords(database: Queries & TenantReads, store: ArtifactStore): Artifacts {
+export function artifactRecords(
+  database: Database,
+  store: ArtifactStore,
+  { quotas = unlimited, refused = () => undefined }: StorageOptions = {},
+): Artifacts {
   const ofStore = <T>(work: Promise<T>): Promise<T> =>
     work.catch((error: unknown) => {
       throw asOfStore(error, store.kind)
@@ -57,12 +85,28 @@ export function artifactRecords(database: Queries & TenantReads, store: Artifact
     return { id, name, mimeType, bytes, digest }
   }
   return {
-    async keep(content, { tenant, holder, ...about }, options) {
+    async keep(content, { tenant, principal, holder, ...about }, options) {
+      const quota = quotas({ tenant, principal })
+      const most = [quota.tenant.bytes, quota.tenant.files, quota.principal.bytes, quota.principal.files]
+      const owner = [tenant, principal]
+      // Before the content is written: a caller without room must not fill the store with what is refused then.
+      const [full] = await database.query<{ scope: Scope }>(fullSql, [...owner, content.length, ...most])
+      const refuse = (scope: Scope): ToolError => {
+        refused({ tenant, principal, scope })
+        return overQuota(scope, quota)
+      }
+      if (full !== undefined) throw refuse(full.scope)
       const { digest, bytes } = await ofStore(store.put(content, options))
       const id = `art_${randomBytes(16).toString('hex')}`
       const name = plainName(about.name)
       const mimeType = plainType(about.mimeType)
-      await database.query(addSql, [id, tenant, holder.callId, holder.fence, name, mimeType, bytes, digest])
+      const row = [id, ...owner, holder.callId, holder.fence, name, mimeType, bytes, digest]
+      const [added] = await database.query<{ scope: Scope | null }>(addSql, [...row, ...most])
+      const scope = added?.scope ?? undefined
+      if (scope !== undefined) {
+        await database.transaction((queries) => removeUnnamed(queries, store, [digest]))
+        throw refuse(scope)
+      }
       // Another call's last row of the same content may have gone in between, and the file with it. Now that there is a
       // row again, nobody will remove the file.
       if (!(await ofStore(store.has(digest, options.signal)))) await ofStore(store.put(content, options))
@@ -79,6 +123,26 @@ export function artifactRecords(database: Queries & TenantReads, store: Artifact
     },
     content: (digest, signal) => read(digest, undefined, signal),
   }
+}
+
+type Scope = 'tenant' | 'principal'
+
+const unlimited: StoredQuotas = () => {
+  const quota = { bytes: Number.MAX_SAFE_INTEGER, files: Number.MAX_SAFE_INTEGER }
+  return { tenant: quota, principal: quota }
+}
+
+function overQuota(scope: Scope, quotas: ReturnType<StoredQuotas>): ToolError {
+  const { bytes, files } = quotas[scope]
+  const message =
+    `The files of this ${scope} would be more than its quota of ${bytes} bytes or ${files} files; remove some, ` +
+    'let some expire, or raise `stored` of the tenant in the configuration.'
+  return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', stage: 'record', details: { scope, bytes, files } })
+}
+
+/** Whether the quota of an owner of files is what refused one. */
+export function isOverQuota(error: unknown): error is ToolError {
+  return ToolError.is(error) && error.code === 'LIMIT_EXCEEDED' && error.details?.scope !== undefined
 }
 
 type FoundRow = { name: string; mime_type: string; bytes: number; digest: string }
@@ -129,11 +193,21 @@ function plainType(type: string): string {
   return /^[a-z0-9][\w.+-]{0,63}\/[a-z0-9][\w.+-]{0,127}$/.test(plain) ? plain : 'application/octet-stream'
 }
 
-/** Retention takes the same lock, alone, while it looks for rows that name a digest and removes the file. */
+/** Retention takes the lock of the digest, alone, while it looks for rows that name it and removes the file. */
 const addSql = `
-  with locked as materialized (select pg_advisory_xact_lock_shared(hashtextextended($8::text, 0)))
-  insert into artifacts (id, tenant, call_id, fence, name, mime_type, bytes, digest)
-  select $1::text, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint, $8::text from locked`
+  select store_artifact(
+    $1::text, $2::text, $3::text, $4::text, $5::integer, $6::text, $7::text, $8::bigint, $9::text,
+    $10::bigint, $11::bigint, $12::bigint, $13::bigint
+  ) as scope`
+
+const fullSql = `
+  select case principal when '' then 'tenant' else 'principal' end as scope from stored_usage
+  where tenant = $1 and (
+    principal = '' and (bytes + $3::bigint > $4::bigint or files >= $5::bigint)
+    or principal = $2 and principal <> '' and (bytes + $3::bigint > $6::bigint or files >= $7::bigint)
+  )
+  order by principal
+  limit 1`
 
 const findSql = `
   select name, mime_type, bytes, digest from artifacts a

@@ -100,7 +100,13 @@ testOnDatabases({
     const all = [...calls, 'chain-a', 'chain-b']
     const files = new Map<string, string>()
     for (const callId of all) {
-      const about = { tenant: 'acme', holder: { callId, fence: 1 }, name: 'x', mimeType: 'text/plain' }
+      const about = {
+        tenant: 'acme',
+        principal: 'ann',
+        holder: { callId, fence: 1 },
+        name: 'x',
+        mimeType: 'text/plain',
+      }
       files.set(callId, (await artifacts.keep(Buffer.from(callId), about, options)).id)
     }
     const { get, list } = views(stores)
@@ -136,7 +142,13 @@ testOnDatabases({
     const { database, store } = stores
     const artifacts = artifactRecords(database, store)
     const result = someResult({ callId: 'big', output: 'x'.repeat(1_000) })
-    const about = { tenant: 'acme', holder: { callId: 'big', fence: 1 }, name: 'result', mimeType: 'application/json' }
+    const about = {
+      tenant: 'acme',
+      principal: 'ann',
+      holder: { callId: 'big', fence: 1 },
+      name: 'result',
+      mimeType: 'application/json',
+    }
     const { digest } = await artifacts.keep(Buffer.from(JSON.stringify(result)), about, options)
     await addRows(database, 'calls', [someCall('big'), someCall('small')])
     await addRows(database, 'results', [someEnd('big', { result: null, result_ref: digest }), someEnd('small')])

@@ -35,7 +35,12 @@ export function callerArtifacts({ database, store, artifacts, maxBytes }: Caller
     put: ({ content, ...about }, { identity, callId: id, fence = 1 }, signal) =>
       artifacts.keep(
         content,
-        { tenant: identity.tenant, holder: { callId: id.split('.', 1)[0] ?? id, fence }, ...about },
+        {
+          tenant: identity.tenant,
+          principal: identity.principal,
+          holder: { callId: id.split('.', 1)[0] ?? id, fence },
+          ...about,
+        },
         { maxBytes: maxBytes(), signal },
       ),
     info: (id, reader) => found(id, reader),

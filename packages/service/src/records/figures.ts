@@ -21,6 +21,16 @@ const figuresSql = `
       select from audit where seq > (select coalesce(max(upto_seq), 0) from audit_seals) limit ${most}
     ) u)::integer as unsealed`
 
+/** How much is stored in files, of all tenants. */
+export async function readStored(database: Queries): Promise<{ readonly bytes: number; readonly files: number }> {
+  const [stored] = await database.query<{ bytes: number; files: number }>(storedSql)
+  return stored ?? { bytes: 0, files: 0 }
+}
+
+const storedSql = `
+  select coalesce(sum(bytes), 0)::bigint as bytes, coalesce(sum(files), 0)::bigint as files
+  from stored_usage where principal = ''`
+
 /** Asks for all of them at once. */
 export async function readFigures(database: Queries): Promise<Figures> {
   const [figures] = await database.query<{ approvals: number; unsealed: number }>(figuresSql)

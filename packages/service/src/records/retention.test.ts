@@ -35,7 +35,7 @@ async function idsIn({ database }: Stores, table: string, column = 'call_id'): P
 }
 
 async function keepFile({ database, store }: Stores, callId: string, content: string): Promise<string> {
-  const about = { tenant: 'acme', holder: { callId, fence: 1 }, name: 'a', mimeType: 'text/plain' }
+  const about = { tenant: 'acme', principal: 'ann', holder: { callId, fence: 1 }, name: 'a', mimeType: 'text/plain' }
   return (await artifactRecords(database, store).keep(Buffer.from(content), about, { maxBytes: 1_000, signal })).digest
 }
 

@@ -63,7 +63,10 @@ export function createAnswering(parts: AnsweringParts): Answering {
     keepFile: ({ name, mimeType, content }, { callId, fence, call }, signal) =>
       artifacts.keep(
         content,
-        { tenant: call.identity.tenant, holder: { callId, fence }, name, mimeType },
+        {
+          ...{ tenant: call.identity.tenant, principal: call.identity.principal, holder: { callId, fence } },
+          ...{ name, mimeType },
+        },
         { maxBytes: settings.artifactBytes, signal },
       ),
   })

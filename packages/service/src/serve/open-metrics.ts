@@ -3,7 +3,7 @@ import type { Database } from '../databases/database.ts'
 import type { Snapshots } from '../execute/snapshots.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Recorder } from '../record/recorder.ts'
-import { readFigures } from '../records/figures.ts'
+import { readFigures, readStored } from '../records/figures.ts'
 import type { Bus } from '../stores/bus.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Brokers } from './brokers/open.ts'
@@ -34,6 +34,7 @@ export function openMetrics(parts: MetricsParts): Metrics {
     unrecorded: () => worker()?.unrecorded.length ?? 0,
     connections: () => ({ ...database.load() }),
     sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),
+    stored: async () => ({ ...(await readStored(database)) }),
     waiting: async () => ({ ...(await readFigures(database)) }),
     tenants: Object.keys(settings.tenants).filter((name) => name !== '*'),
     lag: Object.fromEntries(

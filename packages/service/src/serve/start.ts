@@ -5,6 +5,7 @@ import { createRedactionMark, holds, type Tracer } from '@gantry/core'
 import { createCallIds } from '../admit/call-id.ts'
 import { keepPayload, readPayload } from '../admit/payload.ts'
 import { sessionLabel, sessionTag } from '../admit/session-place.ts'
+import { storedQuotas } from '../admit/tenant-limits.ts'
 import { createKeyControl } from '../authenticators/key-control.ts'
 import type { BrokerSettings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
@@ -123,7 +124,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const roles = new Set(settings.roles)
 
   const store = sqlCallStore(database, [...brokers.publishers.keys()])
-  const artifacts = artifactRecords(database, files)
+  const artifacts = artifactRecords(database, files, {
+    quotas: (owner) => storedQuotas(settings.tenants, owner),
+    refused: (refusal) => bus.emit('storage:refused', refusal),
+  })
   const views = callViews(database, artifacts)
   const events = eventRecords(database)
   const workers = workerRecords(database)
@@ -221,8 +225,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const taking = createIntake({
     ...{ store, snapshots, depth, bus, worker, newId, settings, gate: limiting.gate, refusals: auditing.refusals },
     claim,
-    keep: (text, callId, identity) =>
-      keepPayload(text, { callId, tenant: identity.tenant, artifacts, limits: settings }),
+    keep: (text, callId, identity) => keepPayload(text, { callId, owner: identity, artifacts, limits: settings }),
     expect: waiters.expect,
     flushes: database.exclusive,
     present: sessionHolders(workers, roles.has('worker') ? tag : undefined),

@@ -50,6 +50,8 @@ export interface WorkerEvents {
   /** A dependency does not work, or does again: the database, the spool, the artifacts or a broker. */
   'dependency:down': { readonly dependency: string; readonly reason: string }
   'dependency:up': { readonly dependency: string; readonly downMs: number }
+  /** A file was refused, because its tenant or principal has stored as much as it may. */
+  'storage:refused': { readonly scope: 'tenant' | 'principal'; readonly tenant: string; readonly principal: string }
   /** A callback, an answer or a message was tried; `dead` when it is not tried again. */
   'callback:tried': {
     readonly callId: string

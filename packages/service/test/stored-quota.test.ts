@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Identity, ToolError } from '@gantry/contract'
+import { builtinTools, defineTool } from '@gantry/core'
+import { pgliteDatabase } from './databases.fixture.ts'
+import { openLimitedSite } from './limits.fixture.ts'
+
+const large = defineTool({
+  ...{ namespace: 't', name: 'large', version: '1.0.0', description: 'Gives what it is given, in capitals.' },
+  ...{ inputSchema: { type: 'object' }, effect: 'read' },
+  run: ({ count }) => 'X'.repeat(Number(count)),
+})
+
+test('large arguments, large results and files of tools all count for the quota, which follows the configuration', async (t) => {
+  const database = (await pgliteDatabase(t)).asService()
+  const tenants = { acme: { stored: { bytes: 160_000 }, principals: { '*': { stored: { bytes: 160_000 } } } } }
+  const site = await openLimitedSite(t, { database, tenants, tools: [large, ...builtinTools()] })
+  const ann: Identity = { tenant: 'acme', principal: 'ann', permissions: ['*'] }
+  const eve: Identity = { tenant: 'other', principal: 'eve', permissions: ['*'] }
+  const run = async (tool: string, args: object, who = ann): Promise<string> => {
+    try {
+      const { callId } = await site.service.submit({ kind: 'call', tool, args: args as never }, who)
+      const result = await site.service.wait(callId, who, 30_000, new AbortController().signal)
+      return result?.error?.code ?? result?.status ?? 'none'
+    } catch (error) {
+      return ToolError.is(error) ? error.code : String(error)
+    }
+  }
+  assert.equal(await run('t:large', { count: 70_000 }), 'ok')
+  assert.equal(await run('files:put', { name: 'a.txt', content: 'y'.repeat(20_000) }), 'ok')
+  const [used] = await database.query(`select bytes::int, files::int from stored_usage where principal = 'ann'`)
+  assert.deepEqual(used, { bytes: 90_000, files: 2 })
+  assert.equal(await run('t:large', { count: 80_000 }), 'RESULT_TOO_LARGE', 'a result')
+  assert.equal(await run('t:large', { count: 1, padding: 'z'.repeat(80_000) }), 'LIMIT_EXCEEDED', 'arguments')
+  assert.equal(await run('t:large', { count: 1, padding: 'z'.repeat(60_000) }), 'ok', 'what needs no file')
+  assert.equal(await run('files:put', { name: 'b.txt', content: 'y'.repeat(60_000) }), 'ok')
+  assert.equal(await run('files:put', { name: 'c.txt', content: 'y'.repeat(60_000) }), 'LIMIT_EXCEEDED', 'a file')
+  assert.equal(await run('t:large', { count: 80_000 }, eve), 'ok', 'another tenant')
+  await site.limit({})
+  assert.equal(await run('t:large', { count: 80_000 }), 'ok')
+  const { text } = await site.service.metrics()
+  assert.match(text, /^gantry_storage_refused_total\{scope="tenant"\} 3$/m)
+})
