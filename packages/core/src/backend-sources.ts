@@ -12,6 +12,8 @@ export interface SourceFault {
 export interface BackendSources extends Sources {
   /** Asks every backend that was not asked yet; gives those that could not be. Ends early with the signal. */
   ready(signal?: AbortSignal): Promise<readonly SourceFault[]>
+  add(backend: Backend): void
+  remove(backend: Backend): void
 }
 
 /** A backend that failed is left alone for this long, twice as long each time, so that not every search waits for it. */
@@ -92,13 +94,12 @@ export function createSources(
   life: AbortSignal,
 ): BackendSources {
   const sources = new Map<string, Source[]>()
-  for (const backend of backends) {
-    if (backend.discover === undefined) continue
-    sources.set(backend.name, [
-      ...(sources.get(backend.name) ?? []),
-      new Source(backend, (text) => shown(backend, text)),
-    ])
+  const add = (backend: Backend): void => {
+    if (backend.discover === undefined) return
+    const source = new Source(backend, (text) => shown(backend, text))
+    sources.set(backend.name, [...(sources.get(backend.name) ?? []), source])
   }
+  for (const backend of backends) add(backend)
   const all = (): Source[] => [...sources.values()].flat()
   const of = (id: string): readonly Source[] => {
     const colon = typeof id === 'string' ? id.indexOf(':') : -1
@@ -109,6 +110,12 @@ export function createSources(
     return waits.length === 0 ? undefined : Promise.all(waits).then(() => undefined)
   }
   return {
+    add,
+    remove(backend) {
+      const left = (sources.get(backend.name) ?? []).filter((source) => source.backend !== backend)
+      if (left.length === 0) sources.delete(backend.name)
+      else sources.set(backend.name, left)
+    },
     pending: (id) => askAll(of(id)),
     unasked: (id) => of(id).find(({ isKnown, failure }) => !isKnown && failure === undefined)?.key,
     refusal(id) {

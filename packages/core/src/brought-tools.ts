@@ -50,6 +50,7 @@ export class BroughtTools {
   readonly #turns = new Map<Backend, Promise<unknown>>()
   readonly #registered = new Map<Backend, ReadonlySet<string>>()
   readonly #held = new Map<string, Held>()
+  readonly #gone = new WeakSet<Backend>()
 
   constructor(parts: BroughtToolsParts) {
     this.#parts = parts
@@ -65,6 +66,21 @@ export class BroughtTools {
 
   publish(backend: Backend, tools: readonly Tool[], signal: AbortSignal): Promise<Published> {
     return this.#inTurn(backend, () => this.#take(backend, tools, signal))
+  }
+
+  /** Takes away all that a backend brought; what it still publishes afterwards is refused. */
+  async remove(backend: Backend): Promise<void> {
+    this.#gone.add(backend)
+    this.#clear(backend)
+    // A list that is being taken in may still register something.
+    await this.#inTurn(backend, async () => this.#clear(backend))
+    this.#turns.delete(backend)
+  }
+
+  #clear(backend: Backend): void {
+    for (const key of this.#registered.get(backend) ?? []) this.#parts.catalog.unregister(key)
+    this.#registered.delete(backend)
+    this.#hold(backend, [], [])
   }
 
   /** Trusts a quarantined tool as it is now; what it becomes after that is compared with this. */
@@ -95,6 +111,7 @@ export class BroughtTools {
   }
 
   async #take(backend: Backend, tools: readonly Tool[], signal: AbortSignal): Promise<Published> {
+    if (this.#gone.has(backend)) return { registered: [], quarantined: [], refused: [] }
     const source = backendKey(backend.kind, backend.name)
     const refused: { name: string; reason: string }[] = []
     const own = tools.filter((tool) => {

@@ -8,7 +8,7 @@ import type { ChainOptions } from './chain/chain.ts'
 import type { RunStep } from './chain/context.ts'
 import type { ChainLimits } from './chain/limits.ts'
 import { createInner } from './executor-inner.ts'
-import type { Executor } from './executor-interface.ts'
+import type { Executor, ListTools } from './executor-interface.ts'
 import { ownIdentity } from './executor-options.ts'
 import { closed, foundTool, type Hearing, isThereAny, missing, requestOf } from './executor-parts.ts'
 import { createHashes } from './hashes.ts'
@@ -52,12 +52,11 @@ export type Doors = Pick<
   | 'search'
   | 'describe'
   | 'declarations'
-  | 'tools'
   | 'find'
   | 'missing'
   | 'standing'
   | 'hashFor'
->
+> & { readonly tools: ListTools }
 
 /** Of an executor under one policy, for its callers and for the programs that it runs. */
 export function createDoors(

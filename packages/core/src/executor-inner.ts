@@ -4,14 +4,15 @@ import type { DocLevel } from './catalogs/describe.ts'
 import type { ChainOptions } from './chain/chain.ts'
 import type { RunStep } from './chain/context.ts'
 import { countSteps } from './chain/identify.ts'
-import type { Executor } from './executor-interface.ts'
+import type { Executor, ListTools } from './executor-interface.ts'
 import { closed, requestOf } from './executor-parts.ts'
 import { namespaceFault } from './ids/tool-id.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { Ports } from './pipeline/ports.ts'
 
 /** What the doors for programs are made of. */
-export interface InnerParts extends Pick<Executor, 'search' | 'describe' | 'tools' | 'find'> {
+export interface InnerParts extends Pick<Executor, 'search' | 'describe' | 'find'> {
+  readonly tools: ListTools
   readonly isClosed: () => boolean
   runChain(steps: readonly ChainStep[], run: RunStep, options: ChainOptions): ReturnType<Executor['chain']>
 }

@@ -11,7 +11,7 @@ import type {
 } from '@gantry/contract'
 import type { Audit } from './audits/audit.ts'
 import type { SourceFault } from './backend-sources.ts'
-import type { Health } from './backends/backend.ts'
+import type { Backend, Health } from './backends/backend.ts'
 import type { ApproveOptions, QuarantinedTool } from './brought-tools.ts'
 import type { Catalog, CatalogEntry, EntryFilter, ListQuery, Page } from './catalogs/catalog.ts'
 import type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
@@ -103,8 +103,8 @@ export interface Executor {
    * to write a program, and no more. `describe` at the level `types` gives that of one tool.
    */
   declarations(query: string, options?: FindOptions): Promise<string>
-  /** Tools by id, of those the caller may use. */
-  tools(query?: ListQuery & { readonly identity?: Identity | undefined }): Page<CatalogEntry>
+  /** Tools by id, of those the caller may use; and what adds and removes them while calls run. */
+  readonly tools: ToolControl
   /**
    * The entry that a call of the caller would reach, as far as the catalog knows it already. Throws TOOL_NOT_FOUND, alike
    * for a tool that is not there and for one that is not there for him.
@@ -146,8 +146,30 @@ export interface Executor {
   close(options?: { readonly graceMs?: number }): Promise<void>
 }
 
-/** Takes backends out of service and puts them back; calls that already run there go on. */
+/** Lists tools, and changes which there are. Calls that already run are not touched. */
+export interface ToolControl extends ListTools {
+  /** As the option `tools` of an executor, with the same checks: TOOL_INVALID, and then nothing changes. */
+  register(tool: DefinedTool): CatalogEntry
+  /** Replaces a version, or adds it. */
+  update(tool: DefinedTool): CatalogEntry
+  unregister(id: string): boolean
+}
+
+export type ListTools = (query?: ListQuery & { readonly identity?: Identity | undefined }) => Page<CatalogEntry>
+
+/** Adds backends, takes them out of service, puts them back and removes them; calls that already run there go on. */
 export interface BackendControl {
+  /**
+   * Adds a backend, as the option `backends` of an executor does, with the same checks, and asks it for its tools: `ready`
+   * waits for them. The executor closes it. Throws CONFIG_INVALID for what is no backend, or one of a key that is taken.
+   */
+  register(backend: Backend): BackendInfo
+  /**
+   * Removes a backend by its name or key. Its tools leave the catalog at once, and other tools that are bound to it end
+   * with NO_BACKEND; calls that run there may end within `graceMs` (5 s), are then cancelled, and then it is closed.
+   * Rejects with NO_BACKEND for one that is not there, CONFIG_INVALID for one that every executor has.
+   */
+  remove(name: string, options?: { readonly graceMs?: number | undefined }): Promise<void>
   list(): readonly BackendInfo[]
   enable(key: string): void
   disable(key: string): void

@@ -75,6 +75,8 @@ export const defaultLimits: PipelineLimits = {
   maxTimeoutMs: 3_600_000,
   approvalMs: 300_000,
   auditMs: 10_000,
+  innerCalls: 1_000,
+  innerDepth: 4,
   argsBytes: 1_048_576,
   argsDepth: 64,
   resultBytes: 8_388_608,

@@ -1,5 +1,6 @@
 import { type Identity, ToolError, type Warning } from '@gantry/contract'
 import type { SourceFault } from './backend-sources.ts'
+import type { FoundTool } from './backends/inner-doors.ts'
 import type { CatalogEntry } from './catalogs/catalog.ts'
 import type { Egress, EgressEvent } from './egress/egress.ts'
 import type { ExecutorOptions } from './executor-options.ts'
@@ -16,15 +17,7 @@ import { memorySecrets } from './secrets/memory.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import { readTraceparent } from './tracing/traceparent.ts'
 
-/** A tool as search shows it. */
-export interface FoundTool {
-  readonly id: string
-  readonly version: string
-  readonly title?: string
-  readonly description: string
-  readonly tags: readonly string[]
-  readonly score: number
-}
+export type { FoundTool } from './backends/inner-doors.ts'
 
 /** What a door wants to hear of a call besides its Result. */
 export type Hearing = Partial<Pick<CallRequest, 'report' | 'failed' | 'place'>>

@@ -1,3 +1,4 @@
+import { ToolError } from '@gantry/contract'
 import { memoryArtifacts } from './artifacts/memory.ts'
 import { memoryAudit } from './audits/memory.ts'
 import { createHost, shownText } from './backend-host.ts'
@@ -33,14 +34,14 @@ import { createEvents } from './pipeline/events.ts'
 import { createHeldSecrets } from './pipeline/held-secrets.ts'
 import type { PipelineLimits, Ports } from './pipeline/ports.ts'
 import { createPreparedTools } from './pipeline/prepare.ts'
-import { createBackendRegistry } from './pipeline/registry.ts'
+import { type BackendInfo, backendKey, createBackendRegistry } from './pipeline/registry.ts'
 import { createRunDeadlines } from './pipeline/run-deadlines.ts'
 import { allOf } from './policies/all-of.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
 import { createSafeguards } from './safeguards.ts'
 import { lazySandboxes } from './sandboxes.ts'
-import { shutDown } from './shut-down.ts'
+import { drainBackend, shutDown } from './shut-down.ts'
 import { programDefinition } from './tools/program.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
@@ -50,7 +51,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const local = localBackend()
   const life = new AbortController()
   const sandboxes = lazySandboxes(options.runtimes, life.signal)
-  const registry = createBackendRegistry([
+  const own: readonly Backend[] = [
     local,
     filesBackend(),
     sandboxedBackend(sandboxes.source),
@@ -58,8 +59,8 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     webBackend(),
     knowledgeBackend(lazyKnowledge(options)),
     programBackend(sandboxes.source, options.limits?.program),
-    ...(options.backends ?? []),
-  ])
+  ]
+  const registry = createBackendRegistry([...own, ...(options.backends ?? [])])
   const createCatalog = (): Catalog =>
     memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
   const catalog = options.catalog ?? createCatalog()
@@ -100,7 +101,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     limits,
     deadlines: createRunDeadlines(createDeadlines()),
   }
-  for (const backend of registry.all()) {
+  const attach = (backend: Backend): void =>
     backend.attach?.(
       createHost(backend, {
         egress,
@@ -110,7 +111,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
         report: (key, report) => events.emit('backend:reported', { backend: key, ...report }),
       }),
     )
-  }
+  for (const backend of registry.all()) attach(backend)
   const nextId = createCallIds()
   const owner = options.identity === undefined ? localOwner : ownIdentity(options.identity)
   const unsubscribe = catalog.subscribe((change) => {
@@ -141,21 +142,54 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     return entry
   }
   for (const tool of options.tools ?? []) put(tool, 'register')
+  const changing = <T>(change: () => T): T => {
+    if (closing !== undefined) throw closed()
+    return change()
+  }
+  const changes = {
+    register: (tool: DefinedTool) => changing(() => put(tool, 'register')),
+    update: (tool: DefinedTool) => changing(() => put(tool, 'update')),
+    unregister: (id: string) => catalog.unregister(id),
+  }
+  const addBackend = (backend: Backend): BackendInfo => {
+    checkOptions({ backends: [backend] })
+    const info = registry.add(backend)
+    try {
+      attach(backend)
+    } catch (error) {
+      registry.remove(info.key)
+      throw error
+    }
+    safeguards.add(backend)
+    sources.add(backend)
+    void sources.pending(`${backend.name}:`)
+    return info
+  }
+  const removeBackend = async (name: string, graceMs: number): Promise<void> => {
+    if (own.some((one) => name === one.name || name === backendKey(one.kind, one.name))) {
+      throw new ToolError('CONFIG_INVALID', `Every executor has the backend ${name}; disable it instead.`)
+    }
+    const backend = registry.remove(name)
+    sources.remove(backend)
+    await brought.remove(backend)
+    await drainBackend(ports, backend, graceMs)
+    safeguards.remove(backend)
+  }
 
   const executorOf = (given: Ports): Executor => {
     const under: Ports = { ...given, inner: () => inner }
     const { doors, inner } = createDoors(house, under)
-    return { ...doors, ...controlsOf(under) }
+    return { ...doors, tools: Object.assign(doors.tools, changes), ...controlsOf(under) }
   }
-  const controlsOf = (under: Ports): Omit<Executor, keyof Doors> => ({
+  const controlsOf = (under: Ports): Omit<Executor, keyof Doors | 'tools'> => ({
     under: ({ policy, audit = under.audit }) =>
       executorOf({ ...under, audit, ...policyPorts(allOf(under.policy, policy)) }),
-    register: (tool) => put(tool, 'register'),
-    update: (tool) => put(tool, 'update'),
-    unregister: (id) => catalog.unregister(id),
+    ...changes,
     ready: ({ signal } = {}) => sources.ready(signal),
     catalog,
     backends: {
+      register: (backend) => changing(() => addBackend(backend)),
+      remove: async (name, { graceMs } = {}) => removeBackend(name, isPositive(graceMs) ? graceMs : 5_000),
       list: registry.list,
       enable: registry.enable,
       disable: registry.disable,

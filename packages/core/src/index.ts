@@ -71,8 +71,11 @@ export type {
   BackendHost,
   BackendReport,
   Health,
+  InnerSearchOptions,
   ProgressReport,
   Published,
+  ToolCallOptions,
+  ToolChainOptions,
   ToolContext,
 } from './backends/backend.ts'
 export { webBackend } from './backends/builtin/web.ts'
@@ -123,7 +126,15 @@ export type {
 } from './egress/egress.ts'
 export type { EgressOptions, HostAddress, HostLookup } from './egress/options.ts'
 export { createExecutor } from './executor.ts'
-export type { BackendControl, CodeOptions, Executor, FindOptions, QuarantineControl } from './executor-interface.ts'
+export type {
+  BackendControl,
+  CodeOptions,
+  Executor,
+  FindOptions,
+  ListTools,
+  QuarantineControl,
+  ToolControl,
+} from './executor-interface.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export type { FoundTool } from './executor-parts.ts'
 export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'

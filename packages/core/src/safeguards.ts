@@ -82,7 +82,7 @@ export function createSafeguards(
   options: SafeguardOptions,
   backends: readonly Backend[],
   onEvent: (event: TenantCircuitEvent) => void,
-): Safeguards & { readonly circuits: CircuitControl } {
+): Safeguards & { readonly circuits: CircuitControl; add(backend: Backend): void; remove(backend: Backend): void } {
   const { backends: own = {}, trials, ...common } = options
   const keys = backends.map(({ kind, name }) => backendKey(kind, name))
   refuseUnknown(Object.keys(options), [...safeguardKeys, 'backends', 'trials'], '/safeguards', 'is not an option')
@@ -94,18 +94,21 @@ export function createSafeguards(
   const { breaker } = common
   const lean: BackendSafeguards = { ...(breaker === undefined ? {} : { breaker }), retryBudget: false }
   const guards = new Map<Backend, Guards>()
-  for (const backend of backends) {
+  const add = (backend: Backend): void => {
     const key = backendKey(backend.kind, backend.name)
     const named = Object.hasOwn(own, key) ? own[key] : undefined
-    if (backend.kind === unguarded && named === undefined) continue
+    if (backend.kind === unguarded && named === undefined) return
     const usual = backend.kind === onlyBreaker && named === undefined ? lean : common
-    if (usual === lean && breaker === false) continue
+    if (usual === lean && breaker === false) return
     guards.set(backend, createGuards(key, { ...usual, ...named }, onEvent, trials))
   }
+  for (const backend of backends) add(backend)
   const circuits = (): TenantCircuits[] => [...guards.values()].flatMap((one) => one.circuits ?? [])
   const at = (circuit: string): TenantCircuits | undefined =>
     [...guards].find(([backend]) => isAt(circuit, backend))?.[1].circuits
   return {
+    add,
+    remove: (backend) => void guards.delete(backend),
     guards: (backend) => guards.has(backend),
     enter: (call, waiter) => guards.get(call.backend)?.enter(call, waiter) ?? freePassage,
     budget: (backend) => guards.get(backend)?.budget,

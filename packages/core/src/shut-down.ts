@@ -20,6 +20,25 @@ export async function shutDown(ports: Ports, graceMs: number): Promise<void> {
   await Promise.allSettled(ports.registry.all().map((backend) => closeBackend(backend, graceMs)))
 }
 
+/** Lets the calls of one backend end by themselves, then cancels them, then closes it. */
+export async function drainBackend(ports: Ports, backend: Backend, graceMs: number): Promise<void> {
+  const there = () => ports.deadlines.waiters().filter((run) => run.backend === backend)
+  const idle = async (): Promise<void> => {
+    await Promise.all(there().map((run) => run.whenEnded))
+  }
+  // A call that came in just now is counted once it waits, which takes it no longer than this turn.
+  await new Promise((resolve) => setImmediate(resolve))
+  if (there().length > 0) {
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, Math.min(graceMs, 2_147_483_647))
+    await Promise.race([idle(), late.promise])
+    clearTimeout(timer)
+    for (const run of there()) run.stop(new ToolError('CANCELLED', `The backend ${backend.name} was removed.`))
+    await idle()
+  }
+  await closeBackend(backend, graceMs).catch(() => undefined)
+}
+
 /** Gives a backend its time to close; one that ignores the signal is left behind. */
 async function closeBackend(backend: Backend, graceMs: number): Promise<void> {
   const late = new AbortController()

@@ -6,6 +6,8 @@ export interface AuditStart {
   /** When the call came in. */
   readonly at: string
   readonly callId: string
+  /** The call that made this one: of a tool that calls tools, or of a program. */
+  readonly parent?: string
   readonly tool: string
   readonly principal: string
   readonly tenant: string
@@ -41,6 +43,8 @@ export interface AuditEnd {
   readonly phase: 'end'
   readonly at: string
   readonly callId: string
+  /** The call that made this one: of a tool that calls tools, or of a program. */
+  readonly parent?: string
   /** As asked for, when no tool was found. */
   readonly tool: string
   readonly principal: string

@@ -1,6 +1,8 @@
 import type {
   ArtifactRef,
   BackendBinding,
+  ChainResult,
+  ChainStep,
   Identity,
   Isolation,
   Json,
@@ -16,7 +18,7 @@ import type {
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { Span } from '../tracing/tracer.ts'
-import type { InnerDoors, ProgramPlace } from './inner-doors.ts'
+import type { FoundTools, InnerDoors, ProgramPlace } from './inner-doors.ts'
 import type { ProgramJournal } from './program-journal.ts'
 
 /** One progress report, when the positional form does not fit. */
@@ -72,6 +74,37 @@ export interface ToolContext {
    * OUTPUT_INVALID for a tool that is not there for this caller, LIMIT_EXCEEDED for too many.
    */
   inject(tool: string): void
+  /**
+   * Calls another tool in the name of the caller of this one: always a Result, whatever the outcome. The inner call passes
+   * the same pipeline under the same policy, is in the trace and has this call as its parent in the audit log. It ends with
+   * this call, and nothing of it is kept for a repeat: it is a part of this call's effect. A call that a person must
+   * approve is APPROVAL_REQUIRED where the host asks later. Rejects with LIMIT_EXCEEDED past `limits.innerCalls` or
+   * `limits.innerDepth`, which all calls inside one another share, and with CANCELLED after this call has ended.
+   */
+  run(tool: string, args?: unknown, options?: ToolCallOptions): Promise<Result>
+  /** Runs a chain in the same way; each of its calls counts. */
+  chain(steps: readonly ChainStep[], options?: ToolChainOptions): Promise<ChainResult>
+  /** Tools that fit the words, best first, of those that the caller may use. */
+  search(query: string, options?: InnerSearchOptions): Promise<FoundTools>
+}
+
+/** How a call inside a tool differs from the executor's defaults. */
+export interface ToolCallOptions {
+  readonly timeoutMs?: number | undefined
+  /** Made of the outer call's key and the number of the call when absent. */
+  readonly idempotencyKey?: string | undefined
+  /** Ends it before the outer call ends. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface ToolChainOptions {
+  readonly input?: Json | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface InnerSearchOptions {
+  readonly limit?: number | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /** A file that a tool leaves for its caller. */

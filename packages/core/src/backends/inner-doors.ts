@@ -8,6 +8,24 @@ export interface ProgramPlace {
   readonly depthLeft: number
   /** Takes a call, or several, off the budgets of this program and those around it. Throws LIMIT_EXCEEDED. */
   takeCall(count?: number): void
+  /** The call that makes the inner calls; it is their parent in the audit log. */
+  readonly within?: string | undefined
+  /** Nothing of it is taken up again, so that its calls cannot wait for a person who answers later. */
+  readonly unattended?: boolean | undefined
+}
+
+/** A tool as search shows it. */
+export interface FoundTool {
+  readonly id: string
+  readonly version: string
+  readonly title?: string
+  readonly description: string
+  readonly tags: readonly string[]
+  readonly score: number
+}
+
+export interface FoundTools {
+  readonly items: readonly FoundTool[]
 }
 
 /** What every inner call of a program has of it. */
@@ -22,6 +40,7 @@ export interface InnerOptions {
 export interface InnerCallOptions extends InnerOptions {
   readonly callId: string
   readonly idempotencyKey: string | undefined
+  readonly timeoutMs?: number | undefined
   /** Keeps what the call, should it be a program itself, comes to. */
   readonly program: ProgramJournal | undefined
 }
@@ -29,7 +48,8 @@ export interface InnerCallOptions extends InnerOptions {
 export interface InnerChainOptions extends InnerOptions {
   readonly chainId: string
   readonly input: Json | undefined
-  readonly limits: { readonly steps: number; readonly parallel: number }
+  /** Those of the executor when absent. */
+  readonly limits: { readonly steps: number; readonly parallel: number } | undefined
   /** Told of each call of the chain as it ends. */
   readonly onCall: (result: Result) => void
   readonly around: InnerNames['around']
@@ -47,7 +67,7 @@ export interface InnerDoors {
   search(
     words: string,
     options: { readonly identity: Identity; readonly signal: AbortSignal; readonly limit: number | undefined },
-  ): Promise<{ readonly items: readonly object[] }>
+  ): Promise<FoundTools>
   describe(
     tool: string,
     options: { readonly identity: Identity; readonly level?: string | undefined; readonly examples?: number },

@@ -39,7 +39,7 @@ export function createBudget(
     takeCall,
     takeSteps: (count) => take('chainSteps', count, `The chains of the program may have ${limits.chainSteps} steps`),
     takeQuestion: () => take('questions', 1, `The program may ask ${mostQuestions} questions that are no calls`),
-    place: { depthLeft: depth - 1, takeCall },
+    place: { depthLeft: depth - 1, takeCall, unattended: around?.unattended },
   }
 }
 

@@ -35,7 +35,7 @@ export async function perform(
   asked: Asked,
   names: InnerNames = {},
 ): Promise<InnerOutcome> {
-  const place = placeIn(performer.budget.place)
+  const place = placeIn(performer.budget.place, performer.context.callId)
   // A call goes the shortest way, because most questions are calls, and each promise between costs them a twentieth.
   if (asked.kind === 'call') {
     const result = await call(performer, number, asked, names, place)
@@ -47,9 +47,14 @@ export async function perform(
 }
 
 /** The place of one question, which counts its calls. */
-function placeIn({ depthLeft, takeCall }: ProgramPlace): ProgramPlace & { readonly calls: number } {
+function placeIn(
+  { depthLeft, takeCall, unattended }: ProgramPlace,
+  within: string,
+): ProgramPlace & { readonly calls: number } {
   const place = {
     depthLeft,
+    within,
+    unattended,
     calls: 0,
     takeCall(count = 1) {
       place.calls += count

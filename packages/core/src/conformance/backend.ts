@@ -91,5 +91,8 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     keepsFiles: false,
     attachedBefore: () => undefined,
     inject: () => undefined,
+    run: () => Promise.reject(new Error('This context makes no calls.')),
+    chain: () => Promise.reject(new Error('This context makes no calls.')),
+    search: async () => ({ items: [] }),
   }
 }

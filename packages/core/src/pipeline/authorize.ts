@@ -79,6 +79,10 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
   if (approver === undefined) {
     throw new ToolError('APPROVAL_REQUIRED', `${request.id} needs approval: ${need.reason}`)
   }
+  if (approver.pends === true && run.request.place?.unattended === true) {
+    const message = `${request.id} needs approval, which a call inside a tool cannot wait for: ${need.reason}`
+    throw new ToolError('APPROVAL_REQUIRED', message)
+  }
   const { approvalMs: withinMs } = limits
   const late =
     approver.pends === true

@@ -4,15 +4,17 @@ import { copyJson } from '../json/copy.ts'
 import type { Span } from '../tracing/tracer.ts'
 import { resolveSecret } from './resolve-secrets.ts'
 import type { Run } from './run.ts'
+import { type Caller, ToolCalls } from './tool-calls.ts'
 import { keeperOf, Written } from './written.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
 const longestMessage = 10_000
 
 /** What the tool sees of a run; each function is made when it is asked for, so that it can be taken off. */
-export class CallContext implements BackendContext {
+export class CallContext implements Caller {
   readonly #run: Run
   readonly attempt: number
+  made = 0
   readonly secrets: ToolContext['secrets']
   readonly span: Span | undefined
 
@@ -102,6 +104,18 @@ export class CallContext implements BackendContext {
     return (file) => writtenOf(this.#run).attach(file)
   }
 
+  get run(): ToolContext['run'] {
+    return async (tool, args, options) => callsOf(this.#run).run(this, tool, args, options)
+  }
+
+  get chain(): ToolContext['chain'] {
+    return async (steps, options) => callsOf(this.#run).chain(this, steps, options)
+  }
+
+  get search(): ToolContext['search'] {
+    return async (query, options) => callsOf(this.#run).search(query, options)
+  }
+
   get artifacts(): BackendContext['artifacts'] {
     return this.#run.ports.artifacts
   }
@@ -120,6 +134,11 @@ export class CallContext implements BackendContext {
 function writtenOf(run: Run): Written {
   run.written ??= new Written(run)
   return run.written
+}
+
+function callsOf(run: Run): ToolCalls {
+  run.calls ??= new ToolCalls(run)
+  return run.calls
 }
 
 /** Data for a log line; what is no JSON is named, because a log line is not worth failing a tool for. */

@@ -61,6 +61,10 @@ export interface PipelineLimits extends Required<CallLimits> {
   readonly maxTimeoutMs: number
   /** How long a person may take to approve. */
   readonly approvalMs: number
+  /** Calls that a tool may make inside one call, those inside them included. */
+  readonly innerCalls: number
+  /** How many calls may stand in one another. */
+  readonly innerDepth: number
   /** How long an outcome waits to be recorded before it goes out with a warning. */
   readonly auditMs: number
 }

@@ -17,6 +17,7 @@ export function recordStart(run: Run, tool: PreparedTool, args: JsonObject): Pro
     phase: 'start',
     at: ports.clock.iso(run.startedAt),
     callId: request.callId,
+    ...parentOf(run),
     tool: entry.id,
     principal: request.identity.principal,
     tenant: request.identity.tenant,
@@ -37,6 +38,10 @@ function writeStart(run: Run, tool: PreparedTool, record: AuditStart, args: Json
   const recorded = recordedArgs(run, tool, args, program)
   if (recorded instanceof Promise) return recorded.then((facts) => audit.write({ ...intent, ...facts }))
   return audit.write({ ...intent, ...recorded }) ?? undefined
+}
+
+function parentOf({ request: { place } }: Run): { readonly parent?: string } {
+  return place?.within === undefined ? {} : { parent: place.within }
 }
 
 function unavailable(error: unknown): ToolError {
@@ -117,6 +122,7 @@ export function recordEnd(run: Run, result: Result): Result | Promise<Result> {
     phase: 'end',
     at: ports.clock.iso(run.startedAt + Math.round(result.durationMs)),
     callId: request.callId,
+    ...parentOf(run),
     tool: run.tool?.entry.id ?? askedFor(request.tool),
     principal: request.identity.principal,
     tenant: request.identity.tenant,

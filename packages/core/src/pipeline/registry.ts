@@ -24,6 +24,10 @@ export interface BackendRegistry {
   disable(key: string): void
   list(): readonly BackendInfo[]
   all(): readonly Backend[]
+  /** Throws CONFIG_INVALID when there is one of this key. */
+  add(backend: Backend): BackendInfo
+  /** Takes a backend out for good, by its key or its name; calls that run there go on. Throws NO_BACKEND. */
+  remove(name: string): Backend
   /**
    * Asks every backend, or one; a backend that cannot be asked is `unknown`. Never rejects for what a backend does;
    * `shown` takes secrets out of what it says.
@@ -43,11 +47,12 @@ export function backendKey(kind: string, name: string | undefined): string {
 export function createBackendRegistry(list: readonly Backend[]): BackendRegistry {
   const backends = new Map<string, Backend>()
   const disabled = new Set<Backend>()
-  for (const backend of list) {
+  const put = (backend: Backend): void => {
     const key = backendKey(backend.kind, backend.name)
     if (backends.has(key)) throw new ToolError('CONFIG_INVALID', `Two backends are called ${key}.`)
     backends.set(key, backend)
   }
+  for (const backend of list) put(backend)
   const named = (key: string): Backend => {
     const backend = backends.get(key)
     if (backend !== undefined) return backend
@@ -69,6 +74,17 @@ export function createBackendRegistry(list: readonly Backend[]): BackendRegistry
     disable: (key) => void disabled.add(named(key)),
     list: () => [...backends.values()].map(info),
     all: () => [...backends.values()],
+    add(backend) {
+      put(backend)
+      return info(backend)
+    },
+    remove(name) {
+      const alike = [...backends.values()].filter((backend) => backend.name === name)
+      const backend = backends.get(name) ?? (alike.length === 1 ? alike[0] : undefined) ?? named(name)
+      backends.delete(backendKey(backend.kind, backend.name))
+      disabled.delete(backend)
+      return backend
+    },
     async health(signal, shown, key) {
       const asked = key === undefined ? [...backends.values()] : [named(key)]
       return Promise.all(

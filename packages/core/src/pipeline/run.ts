@@ -6,6 +6,7 @@ import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { RunTrace } from './run-trace.ts'
+import type { ToolCalls } from './tool-calls.ts'
 import type { Written } from './written.ts'
 
 const none: readonly never[] = Object.freeze([])
@@ -47,6 +48,8 @@ export class Run implements Waiter, Onlooker {
   warnings: readonly Warning[] = none
   /** What the tool wrote back to its caller; most tools write nothing back. */
   written: Written | undefined
+  /** The calls that the tool makes, once it makes one. */
+  calls: ToolCalls | undefined
   #controller: AbortController | undefined
   #stopped: ToolError | undefined
   #interrupt: ((reason: ToolError) => void) | undefined

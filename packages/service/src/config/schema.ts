@@ -126,6 +126,8 @@ export const configSchema: JsonSchema = object({
       'maxTimeoutMs',
       'approvalMs',
       'auditMs',
+      'innerCalls',
+      'innerDepth',
       'argsBytes',
       'argsDepth',
       'resultBytes',

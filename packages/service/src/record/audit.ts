@@ -25,7 +25,7 @@ export function sqlAudit(queries: Queries, version: () => string): Audit {
 const longestReason = 500
 
 function rowOf(record: AuditRecord, config: string) {
-  const { tenant, principal, callId, phase, tool } = record
+  const { tenant, principal, callId, phase, tool, parent } = record
   const row = { tenant, principal, call_id: callId, tool, config }
   if (phase === 'end') {
     const { status, code, reason, outcome, runtime } = record
@@ -33,8 +33,9 @@ function rowOf(record: AuditRecord, config: string) {
     return { ...row, phase, status, code, ...(details === undefined ? {} : { details }) }
   }
   const { digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement } = record
-  if (digest === undefined) return { ...row, phase }
-  const details = { digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement }
+  if (digest === undefined)
+    return { ...row, phase, ...(parent === undefined ? {} : { details: JSON.stringify({ parent }) }) }
+  const details = { parent, digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement }
   return { ...row, phase: 'intent', details: JSON.stringify(details) }
 }
 
