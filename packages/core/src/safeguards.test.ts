@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
-import { type ErrorCode, type Result, ToolError } from '@gantry/contract'
+import { type ErrorCode, type Result, type Tool, ToolError } from '@gantry/contract'
 import type { Backend } from './backends/backend.ts'
 import { didNotStart } from './backends/sandboxed.ts'
 import { sandboxTest } from './conformance/sandbox-test.ts'
@@ -27,7 +27,7 @@ interface Setup {
 }
 
 /** A tool `test:it` at a backend whose circuit opens at the second fault. */
-function setUp(safeguards: SafeguardOptions): Setup {
+function setUp(safeguards: SafeguardOptions, rest: Partial<Tool> = {}): Setup {
   const state: Setup['backend'] = { answer: () => 'well', calls: 0 }
   const remote: Backend = {
     kind: 'remote',
@@ -38,7 +38,7 @@ function setUp(safeguards: SafeguardOptions): Setup {
     },
   }
   const bound = { inputSchema: anything, backends: [{ kind: 'remote', name: 'a' }] }
-  const tool = defineTool({ namespace: 'test', name: 'it', description: 'It.', ...bound })
+  const tool = defineTool({ namespace: 'test', name: 'it', description: 'It.', ...bound, ...rest })
   const breaker = { minCalls: 2, openMs: 60_000 }
   const gantry = createExecutor({ backends: [remote], tools: [tool], safeguards: { breaker, ...safeguards } })
   const events: BreakerEvent[] = []
@@ -260,6 +260,52 @@ test('a tool, or a backend, can do without a breaker', async () => {
     ['BACKEND_FAILED', 'BACKEND_FAILED'],
     ['BACKEND_FAILED', 'BACKEND_FAILED'],
   ])
+})
+
+test('a call fails at once while its circuit is open, unless it or its tool chose to wait', async () => {
+  /** The circuit rests for so long that no test sees its end, or for a moment. */
+  const rests = ({ gantry }: Setup, restMs: number): void => {
+    gantry.circuits.close(key)
+    gantry.circuits.hold(key, restMs, 1)
+  }
+  const steps = [{ id: 'one', tool: 'test:it' }]
+  const plain = setUp({})
+  rests(plain, 60_000)
+  assert.equal(await codeOf(plain.gantry.run('test:it')), 'CIRCUIT_OPEN')
+  assert.equal((await plain.gantry.chain(steps)).error?.code, 'CIRCUIT_OPEN')
+  assert.equal(plain.backend.calls, 0)
+  rests(plain, 20)
+  assert.equal(await codeOf(plain.gantry.run('test:it', {}, { onCircuitOpen: 'wait' })), 'ok')
+  rests(plain, 20)
+  assert.equal((await plain.gantry.chain(steps, { onCircuitOpen: 'wait' })).status, 'ok')
+
+  const patient = setUp({}, { onCircuitOpen: 'wait' })
+  rests(patient, 60_000)
+  assert.equal(await codeOf(patient.gantry.run('test:it', {}, { onCircuitOpen: 'fail' })), 'CIRCUIT_OPEN')
+  rests(patient, 20)
+  assert.equal(await codeOf(patient.gantry.run('test:it')), 'ok')
+  const wrong = { onCircuitOpen: 'later' as 'wait' }
+  assert.equal(await codeOf(plain.gantry.run('test:it', {}, wrong)), 'INPUT_INVALID')
+})
+
+test('a call that waits for its circuit does not wait beyond its time', async () => {
+  const setup = setUp({})
+  setup.backend.answer = down
+  for (let call = 0; call < 2; call++) await setup.gantry.run('test:it')
+  const { error } = await setup.gantry.run('test:it', {}, { onCircuitOpen: 'wait', timeoutMs: 5_000 })
+  assert.equal(error?.code, 'CIRCUIT_OPEN')
+  assert.ok(Number(error?.details?.retryAfterMs) > 5_000)
+})
+
+test('a retry does not wait for a circuit, and what an earlier attempt may have done stays known', async () => {
+  const setup = setUp({}, { effect: 'repeatable', retry: { attempts: 5, delayMs: 0 } })
+  setup.backend.answer = () => {
+    throw new ToolError('TIMEOUT', 'No answer.', { effect: 'possible' })
+  }
+  const { error, attempts } = await setup.gantry.run('test:it')
+  assert.deepEqual([error?.code, error?.effect, attempts], ['TIMEOUT', 'possible', 2])
+  const { error: next, attempts: none } = await setup.gantry.run('test:it')
+  assert.deepEqual([next?.code, next?.effect, none], ['CIRCUIT_OPEN', 'none', 0])
 })
 
 test('an origin that does not answer closes http:fetch for that origin alone', async (t) => {
