@@ -31,6 +31,8 @@ export interface House {
   readonly nextId: () => string
   readonly isClosed: () => boolean
   readonly chainLimits: Partial<ChainLimits> | undefined
+  /** Milliseconds since 1970, for chains; the clock of this machine when absent. */
+  readonly now: (() => number) | undefined
   /** An empty catalog that searches like the executor's own. */
   readonly createCatalog: () => Catalog
   /** Asks every backend for its tools; gives those that could not be asked. */
@@ -60,7 +62,7 @@ export type Doors = Pick<
 
 /** Of an executor under one policy, for its callers and for the programs that it runs. */
 export function createDoors(
-  { owner, nextId, isClosed, chainLimits, ready, createCatalog }: House,
+  { owner, nextId, isClosed, chainLimits, now, ready, createCatalog }: House,
   ports: Ports,
 ): { readonly doors: Doors; readonly inner: InnerDoors } {
   const { catalog, sources } = ports
@@ -98,6 +100,7 @@ export function createDoors(
       ...(onCircuitOpen === undefined ? {} : { onCircuitOpen }),
     }
     const result = await runChain(steps, (tool, args, step) => run(tool, args, { ...step, ...place }), {
+      now,
       ...given,
       limits: { ...chainLimits, ...given.limits },
     })

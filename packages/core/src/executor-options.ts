@@ -66,6 +66,8 @@ export interface ExecutorOptions {
   readonly redactionKey?: string
   /** Whether `format` in a schema is checked or only noted; noted by default, as JSON Schema 2020-12 says. */
   readonly format?: 'annotate' | 'assert'
+  /** Milliseconds since 1970, for the times in results and audit rows; the clock of this machine when absent. */
+  readonly now?: (() => number) | undefined
   /** Source of randomness for retry delays. */
   readonly random?: () => number
 }
@@ -159,6 +161,7 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
     words: 'a text of at least 32 characters',
   },
   format: { fits: (value) => value === 'annotate' || value === 'assert', words: "'annotate' or 'assert'" },
+  now: { fits: isFunction, words: 'a function' },
   random: { fits: isFunction, words: 'a function' },
 }
 

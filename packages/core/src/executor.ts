@@ -96,7 +96,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     slots: createSlots(),
     events,
     tracer: options.tracer,
-    clock: systemClock(),
+    clock: systemClock(options.now),
     random: options.random ?? Math.random,
     limits,
     deadlines: createRunDeadlines(createDeadlines()),
@@ -129,6 +129,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     nextId,
     isClosed: () => closing !== undefined,
     chainLimits: options.limits?.chain,
+    now: options.now,
     createCatalog,
     ready: (signal) => sources.ready(signal),
   }

@@ -43,6 +43,8 @@ function stopOnSignals(stop: AbortController, decideExit: (code: number) => void
       process.exit()
     }
   }
+  // When Node ends by itself it takes the handlers down first, and a signal that comes then kills the process.
+  process.on('beforeExit', () => process.exit())
   process.on('SIGINT', onSignal)
   process.on('SIGTERM', onSignal)
 }

@@ -188,6 +188,29 @@ export default { backends: [{ kind: 'deaf', name: 'deaf', call: () => null, clos
     assert.equal(code, 130)
   })
 
+  test('a signal that comes while the process ends does not change its exit code', async () => {
+    const file = join(folder, 'heavy.config.mjs')
+    // A large heap makes the last part of the end, after the exit code was decided, last.
+    writeFileSync(
+      file,
+      `import { writeSync } from 'node:fs'
+const heavy = Array.from({ length: 2_000_000 }, (_, n) => ({ n }))
+process.on('exit', () => writeSync(2, 'ending' + heavy.length))
+export default {}`,
+    )
+    let sending: NodeJS.Timeout | undefined
+    const { code, signal } = await gantry(['tools', '--config', file], {
+      folder,
+      cache,
+      onStart: (child) =>
+        child.stderr?.once('data', () => {
+          sending = setInterval(() => child.kill('SIGTERM'), 1)
+        }),
+    })
+    clearInterval(sending)
+    assert.deepEqual([code, signal], [0, null])
+  })
+
   test('a reader that leaves cancels the call without a word', async () => {
     const line = `gantry stream demo:countdown '{"from":1000,"delayMs":5}' --json | head -n 1`
     const { code, out, err } = await shell(line, { folder, cache })

@@ -13,8 +13,8 @@ export interface Clock {
 /** The wall clock is read anew after this long; in between it follows the monotonic one, which saves a reading a call. */
 const followMs = 20
 
-/** The machine's clock; a millisecond is formatted once and most of it once a minute, because a call needs three. */
-export function systemClock(): Clock {
+/** A clock over `readWall`, by default the machine's; a millisecond is formatted once and most of it once a minute, because a call needs three. */
+export function systemClock(readWall: () => number = Date.now): Clock {
   let wallAt = Number.NEGATIVE_INFINITY
   let wall = 0
   let minute = Number.NaN
@@ -25,7 +25,7 @@ export function systemClock(): Clock {
     now(monotonic) {
       if (monotonic - wallAt >= followMs) {
         wallAt = monotonic
-        wall = Date.now()
+        wall = readWall()
       }
       return Math.floor(wall + monotonic - wallAt)
     },

@@ -5,13 +5,14 @@ import type { CacheableCall, ResultCache } from './result-cache.ts'
 
 /** Gives the result of the same call made before, while it is good; else makes the call and keeps what came of it. */
 export async function cachedCall(
-  { cache, executor, claim, args }: CachedCall,
+  { cache, executor, claim, args, now = Date.now }: CachedCall,
   run: () => Promise<Result>,
 ): Promise<Result> {
   const call = cacheable(executor, claim, args)
   if (cache === undefined || call === undefined || !(await isAllowed(executor, claim, args))) return run()
   const found = await cache.get(call)
-  if (found !== undefined) return { ...found, callId: claim.callId, attempts: 1, startedAt: new Date().toISOString() }
+  const startedAt = new Date(now()).toISOString()
+  if (found !== undefined) return { ...found, callId: claim.callId, attempts: 1, startedAt }
   const result = await run()
   await cache.put(call, result)
   return result
@@ -23,6 +24,8 @@ export interface CachedCall {
   readonly executor: Pick<Executor, 'catalog' | 'check'>
   readonly claim: Claim
   readonly args: unknown
+  /** Milliseconds since 1970; of this machine's clock when absent. */
+  readonly now?: () => number
 }
 
 /** What is refused by now, or needs a person's approval, was not allowed by letting another call through. */

@@ -14,8 +14,13 @@ export interface WorkerReport {
 
 /** Who works, as last heard, in the table `workers`. Nothing depends on it: leases alone decide who may work. */
 export interface WorkerRecords {
-  /** Says that it is there and how it is doing; to be said every ten seconds. Rows that are a day old go. */
-  report(worker: WorkerReport): Promise<void>
+  /**
+   * Says that it is there and how it is doing; to be said every ten seconds. Rows that are a day old go. Resolves with the
+   * time of the database.
+   */
+  report(worker: WorkerReport): Promise<Date>
+  /** The time of the database. */
+  time(): Promise<Date>
   leave(worker: string): Promise<void>
   /** Those not heard of for half a minute are `gone`. */
   list(): Promise<readonly WorkerView[]>
@@ -24,7 +29,13 @@ export interface WorkerRecords {
 export function workerRecords(database: Queries): WorkerRecords {
   return {
     async report({ worker, host, pid, roles, slots, running, state }) {
-      await database.query(reportSql, [worker, host, pid, roles.join(','), slots, running, state])
+      const facts = [worker, host, pid, roles.join(','), slots, running, state]
+      const [row] = await database.query<{ at: Date }>(reportSql, facts)
+      return row?.at ?? new Date()
+    },
+    async time() {
+      const [row] = await database.query<{ at: Date }>('select clock_timestamp() as at')
+      return row?.at ?? new Date()
     },
     async leave(worker) {
       await database.query('delete from workers where worker = $1', [worker])
@@ -52,7 +63,8 @@ const reportSql = `
   insert into workers (worker, host, pid, roles, slots, running, state)
   values ($1, $2, $3, $4, $5, $6, $7)
   on conflict (worker) do update set
-    running = excluded.running, state = excluded.state, slots = excluded.slots, seen_at = now()`
+    running = excluded.running, state = excluded.state, slots = excluded.slots, seen_at = now()
+  returning clock_timestamp() as at`
 
 const listSql = `
   select worker, host, pid, roles, slots, running, started_at, seen_at,

@@ -12,6 +12,8 @@ export interface Additions {
   /** Who may try a circuit that rests, where others have it too. */
   readonly trials?: SafeguardOptions['trials']
   readonly tracer?: Tracer | undefined
+  /** The time of the database, in milliseconds since 1970. */
+  readonly now?: () => number
   /** Of the digests that stand for what is hidden in arguments. */
   readonly redactionKey?: string
   /** Asks persons; without one, calls that need approval end. */

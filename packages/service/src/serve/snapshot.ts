@@ -16,7 +16,7 @@ const approvalMs = 24 * 3_600_000
 /** An executor of a configuration, named by what the configuration says. */
 export function createSnapshot(
   loaded: LoadedConfig,
-  { audit, tools, artifacts, knowledge, trials, tracer, approver, redactionKey }: Additions,
+  { audit, tools, artifacts, knowledge, trials, tracer, now, approver, redactionKey }: Additions,
   bus: Bus,
 ): Snapshot {
   const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
@@ -28,6 +28,7 @@ export function createSnapshot(
       ...(artifacts === undefined ? {} : { artifacts }),
       ...(knowledge === undefined ? {} : { knowledge: knowledge(knowledgeOptions(loaded)) }),
       tracer,
+      now,
       ...(trials === undefined ? {} : { safeguards: { ...options.safeguards, trials } }),
       ...(approver === undefined ? {} : { approver }),
       ...(redactionKey === undefined ? {} : { redactionKey }),

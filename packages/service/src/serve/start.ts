@@ -44,6 +44,7 @@ import { startBrokers } from './brokers/start.ts'
 import { untilConsuming } from './brokers/until-consuming.ts'
 import { startChores } from './chores.ts'
 import { cleaningChores } from './cleaning.ts'
+import { createDatabaseClock } from './database-clock.ts'
 import { createDependencyHealth } from './dependency-health.ts'
 import { createDepthGauge } from './depth.ts'
 import { cancelling, createDoors } from './doors.ts'
@@ -131,6 +132,8 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const views = callViews(database, artifacts)
   const events = eventRecords(database)
   const workers = workerRecords(database)
+  const clock = createDatabaseClock()
+  await clock.learn(() => workers.time())
   const key = await redactionKey(database)
   const approvals = approvalRecords(database, {
     ...{ artifacts, maxBytes: () => settings.artifactBytes },
@@ -152,6 +155,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     knowledge: (options: KnowledgeOptions) => knowledgeRecords(database, options),
     trials: circuits.trials,
     tracer: options.tracer,
+    now: clock.now,
     redactionKey: key,
     approver: createApprover(approvals, { key, entering: store.entering }),
   }
@@ -164,11 +168,13 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const depth = createDepthGauge(store, () => settings.maxQueued)
   /** The heartbeat of this process, which is also what shows whether the database takes what is written. */
   const report = (): Promise<void> =>
-    workers.report({
-      ...{ worker: name, host: hostname(), pid: process.pid, roles: settings.roles, slots: settings.slots },
-      running: worker?.running ?? 0,
-      state: watch.state,
-    })
+    clock.learn(() =>
+      workers.report({
+        ...{ worker: name, host: hostname(), pid: process.pid, roles: settings.roles, slots: settings.slots },
+        running: worker?.running ?? 0,
+        state: watch.state,
+      }),
+    )
   const health = createDependencyHealth({
     bus,
     dependencies: {
@@ -202,7 +208,20 @@ export async function startService(options: StartOptions): Promise<RunningServic
   })
   const worker: ReturnType<typeof composeWorker> | undefined = roles.has('worker')
     ? composeWorker({
-        ...{ store, transport, recorder, snapshots, writer, writeBacks, notices, cache, bus, settings, leaseMs },
+        ...{
+          store,
+          transport,
+          recorder,
+          snapshots,
+          writer,
+          writeBacks,
+          notices,
+          cache,
+          bus,
+          settings,
+          leaseMs,
+          now: clock.now,
+        },
         ...{ tracer: options.tracer, gate: limiting.gate, awaits: waiters.awaits },
         shares: limiting.gate.shares,
         newcomers: (most) => limiting.newcomers(most, claimNow(), worker),

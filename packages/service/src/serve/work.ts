@@ -48,6 +48,8 @@ export interface WorkParts {
   readonly gate: InnerGate
   readonly settings: ServiceSettings
   readonly leaseMs: number
+  /** The time of the database, in milliseconds since 1970. */
+  readonly now: () => number
   /** The arguments or the chain of a call. */
   readonly payload: (claim: Claim, signal: AbortSignal) => Promise<unknown>
   readonly govern: WorkerPorts['govern']
@@ -89,7 +91,7 @@ export function composeWorker(parts: WorkParts): Worker {
       // Others may wait for one under a key, which can be handed in again, and for one that its caller was told of.
       awaits: ({ callId, call, unflushed }) => unflushed === true && call.key === undefined && parts.awaits(callId),
       reply: parts.reply,
-      now: () => new Date(),
+      now: () => new Date(parts.now()),
       random: Math.random,
       pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
     },
@@ -135,11 +137,11 @@ async function execute(
       if (ToolError.is(error) && !error.retryable && !signal.aborted) return error
       throw error
     })
-    if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.lost, new Date())
+    if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.lost, new Date(parts.now()))
     if (claim.call.kind === 'call') {
       const writeBack = parts.writeBacks.of(claim)
       const { cache } = parts
-      return await cachedCall({ cache, executor, claim, args: payload }, () =>
+      return await cachedCall({ cache, executor, claim, args: payload, now: parts.now }, () =>
         runCall({ executor, claim, args: payload, signal, traceparent, report, writeBack }),
       )
     }
@@ -151,6 +153,7 @@ async function execute(
       signal,
       traceparent,
       report,
+      now: parts.now,
       writeBack: (entry?: string) => parts.writeBacks.of(claim, entry),
     }
     if (claim.call.kind === 'code') return await runDurableProgram({ ...durable, args: payload })
