@@ -12,7 +12,8 @@ export function shownPayload(text: string, mark: RedactionMark): Json {
   }
 }
 
-const member = /"((?:[^"\\]|\\.){1,200})"\s*:\s*/g
+// A key does not begin behind a backslash; without that each quote of an escaped text would be tried as the start of one.
+const member = /(?<!\\)"((?:[^"\\]|\\.){1,200})"\s*:\s*/g
 const scalar = /^(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^\s,}\]{["]+)/
 
 /** The end of an object or a list may be missing, so that all that follows the key of one is left out. */
