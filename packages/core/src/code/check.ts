@@ -62,7 +62,7 @@ async function check(
   const name = language === 'javascript' ? 'main.js' : 'main.ts'
   const spaces = [...new Set(found.map(({ namespace }) => namespace))]
   const declared = checkedDeclarations(tools, spaces)
-  const said = await compile({ name, text }, declared, { turns, signal })
+  const said = await compile({ name, text }, declared, { turns, signal, tenant: identity.tenant })
   const counted = said.filter(({ number }) => !ignored.has(number)).slice(0, mostIssues)
   const lines = linesOf(code)
   const wrong = counted.map((each) => clearer(placed(each), lines, found))

@@ -19,6 +19,8 @@ export interface Diagnostic {
 export interface CompilerTurn {
   readonly turns: Slots
   readonly signal: AbortSignal
+  /** Tenants take turns. */
+  readonly tenant?: string
 }
 
 const flags = [
@@ -39,10 +41,10 @@ const flags = [
 export async function compile(
   program: { readonly name: 'main.ts' | 'main.js'; readonly text: string },
   declarations: string,
-  { turns, signal }: CompilerTurn,
+  { turns, signal, tenant }: CompilerTurn,
 ): Promise<readonly Diagnostic[]> {
   const compiler = await compilerPath()
-  const leave = await turns.take('compiler', availableParallelism(), signal)
+  const leave = await turns.take('compiler', availableParallelism(), signal, tenant)
   try {
     return await compileNow([process.execPath, compiler], program, declarations, signal)
   } finally {

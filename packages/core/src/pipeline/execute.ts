@@ -101,7 +101,8 @@ const none: ToolContext['secrets'] = Object.freeze({})
 async function withSlot(run: Run, tool: PreparedTool, work: (hold: Hold) => Promise<unknown>): Promise<unknown> {
   const { concurrency, concurrencyKey } = tool.entry.tool
   if (concurrency === undefined) return work(() => undefined)
-  const taking = run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal)
+  const { tenant } = run.request.identity
+  const taking = run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal, tenant)
   const release = await run.within(taking).catch((error: unknown) => {
     // The slot may be granted at the very moment in which the call is stopped.
     taking.then(

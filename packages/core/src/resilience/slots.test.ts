@@ -45,3 +45,23 @@ test('a waiter that is cancelled leaves the queue and takes no slot', async () =
   ;(await next)()
   await slots.take('key', 1, never)
 })
+
+test('tenants take turns, so that one with many waiting calls does not push back the first of another', async () => {
+  const slots = createSlots()
+  const release = await slots.take('key', 1, never, 'acme')
+  const order: string[] = []
+  const wait = async (tenant: string, name: string): Promise<void> => {
+    const leave = await slots.take('key', 1, never, tenant)
+    order.push(name)
+    leave()
+  }
+  const leaving = new AbortController()
+  const left = slots.take('key', 1, leaving.signal, 'gone')
+  const all = [1, 2, 3, 4].map((number) => wait('acme', `a${number}`))
+  all.push(wait('other', 'o1'), wait('other', 'o2'), wait('third', 't1'))
+  leaving.abort(new Error('gone'))
+  await assert.rejects(left, /gone/)
+  release()
+  await Promise.all(all)
+  assert.deepEqual(order, ['a1', 'o1', 't1', 'a2', 'o2', 'a3', 'a4'])
+})
