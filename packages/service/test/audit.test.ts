@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { AuditView, Identity } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
+import { builtinTools, defineTool } from '@gantry/core'
 import { defaultAuthentication } from '../src/config/authentication-settings.ts'
 import { newApiKey } from '../src/http/api-key.ts'
 import { createHttpServer } from '../src/http/server.ts'
@@ -78,6 +78,32 @@ for (const [engine, database] of Object.entries(open)) {
     assert.equal(text.match(/before .{0,6}\[redacted \d+ bytes hmac-sha256:\w{32}\].{0,6} after/g)?.length, 6)
     // Each form is another text, and has another digest.
     assert.equal(new Set(text.match(/key .{0,6}\[redacted \d+ bytes hmac-sha256:\w{32}\]/g)).size, 6)
+  })
+
+  test(`${engine}: a command without a sandbox leaves its arguments, its runtime and that nothing isolated it`, async (t) => {
+    const site = await openServiceSite(t, database, {
+      tools: builtinTools(),
+      runtimes: { pool: false, profiles: { open: { floor: 'none', unsafeHost: true } } },
+    })
+    const args = { argv: ['echo', 'see://a:payload@'], profile: 'open', runtime: 'unsafe_host' }
+    const { callId, outcome } = await site.call('shell:run', args)
+    assert.equal(outcome.status, 'ok')
+    const rows = await rowsOf(site, callId)
+    const detailsOf = (phase: string): object => Object(rows.find((row) => row.phase === phase)?.details)
+    assert.deepEqual(detailsOf('end'), { runtime: { kind: 'unsafe_host', isolation: 'none' } })
+    const { digest, ...intent } = detailsOf('intent') as { digest?: string }
+    assert.match(digest ?? '', /^[0-9a-f]{64}$/)
+    assert.deepEqual(intent, { args, confinement: { backend: 'sandboxed' } })
+    const script = `# ${'x'.repeat(70_000)}`
+    const long = await site.call('shell:run', { script, profile: 'open', runtime: 'unsafe_host' })
+    const kept = (await rowsOf(site, long.callId)).find(({ phase }) => phase === 'intent')?.details
+    assert.doesNotMatch(JSON.stringify(kept), /xxx/)
+    const { argsFile } = kept as { argsFile?: { artifact: string; sha256: string } }
+    const file = await site.service.artifact(argsFile?.artifact ?? '', undefined, operator, never)
+    assert.equal(file.artifact.digest, `sha256:${argsFile?.sha256}`)
+    file.content.destroy()
+    const verdict = await site.service.audit.verify(undefined, operator, never)
+    assert.deepEqual([verdict.ok, verdict.findings], [true, []])
   })
 
   test(`${engine}: what is refused, and how often, is on the record, as far as it is somebody’s doing`, async (t) => {
