@@ -18,11 +18,11 @@ import type { WriteBacks } from '../execute/write-backs.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { JournalRecords } from '../records/journal.ts'
 import type { Notices } from '../reply/notices.ts'
-import { createBatch } from '../stores/batch.ts'
 import type { Bus } from '../stores/bus.ts'
-import type { CallStore, Claim, Holder } from '../stores/call-store.ts'
+import type { CallStore, Claim } from '../stores/call-store.ts'
 import { endedOutcome } from '../stores/ended.ts'
 import { isPending } from '../stores/pending.ts'
+import { createBegin } from '../stores/still-held.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Task } from '../worker/desk.ts'
 import type { Outcome, WorkerPorts } from '../worker/ports.ts'
@@ -63,13 +63,6 @@ const mostAhead = 1_000
 /** A worker on the real parts. */
 export function composeWorker(parts: WorkParts): Worker {
   const { store, transport, recorder, snapshots, bus, settings } = parts
-  const beginning = createBatch<Holder, boolean>(
-    async (holders) => {
-      const held = new Set(await store.begin(holders))
-      return holders.map(({ callId }) => held.has(callId))
-    },
-    { atOnce: 2 },
-  )
   return createWorker(
     {
       store,
@@ -85,7 +78,7 @@ export function composeWorker(parts: WorkParts): Worker {
         missing: ({ executor }, call) => missingTool(executor, call),
         waitMs: settings.versionWaitMs,
       },
-      begin: (holder) => beginning.add(holder),
+      begin: createBegin(store, { leaseMs: parts.leaseMs }),
       execute: (snapshot, task, traceparent) => execute(snapshot, task, traceparent, parts),
       govern: parts.govern,
       // Others may wait for one under a key, which can be handed in again, and for one that its caller was told of.
