@@ -95,4 +95,7 @@ test('a gateway of SomaStack sees the start, the progress and the end of a call,
   const { code, retryable, retryAfterMs } = open.payload.error as { [name: string]: unknown }
   assert.deepEqual([code, retryable], ['CIRCUIT_OPEN', true])
   assert.ok(Number(retryAfterMs) > 0, JSON.stringify(open.payload))
+  const last = String(open.metadata.request_id)
+  const shown = await eventually(async () => of(last).find(({ type }) => type === 'tool.result'), 'the end')
+  assert.equal(shown.metadata.status, 'circuit_open')
 })

@@ -89,3 +89,23 @@ test('a background call outlives its worker: the interim answer comes again unde
   assert.deepEqual([three?.task_id, three?.result, attempts], [undefined, 'done', 2])
   assert.equal((await redis.hgetall(`sg:task:${interim.task_id}`)).status, 'completed')
 })
+
+test('a gateway of Stargazer is answered at once when a circuit is open, and nothing goes on in the background', async (t) => {
+  const { url } = await file.server(t)
+  const redisUrl = `${url}/4`
+  let ran = 0
+  const failing = defineTool({
+    ...{ ...about, name: 'failing', effect: 'read' },
+    run() {
+      ran += 1
+      throw new Error('No.')
+    },
+  })
+  const settings = { redisUrl, database: await pgliteDatabase(t), redis: { backgroundMs: 3_600_000 }, tools: [failing] }
+  await openBrokerSite(t, settings)
+  const { gateway } = await openGateway(t, redisUrl)
+  for (let call = 0; call < 5; call++) assert.equal((await gateway.call('failing', {})).code, 'BACKEND_FAILED')
+  const { code, error, task_id } = await gateway.call('failing', {})
+  assert.deepEqual([code, task_id, ran], ['CIRCUIT_OPEN', undefined, 5])
+  assert.match(error ?? '', /try again/)
+})
