@@ -89,6 +89,12 @@ _Noreturn void enter(const struct plan *plan, const char *joined, int errors) {
   setsid();
   umask(022);
   restore_signals();
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(errors, "no-new-privs");
+  /* Before the limit on descriptors, which is also that on descriptors on their way, of all programs of this user together. */
+  if (plan->epoll_watches > 0) {
+    int listener = ask_for_watches();
+    if (listener < 0 || !send_descriptor(errors, listener)) fail(errors, "counting registrations with epoll, which needs Linux 5.5");
+  }
   for (uint32_t index = 0; index < plan->rlimits_count; index++) {
     if (!set_rlimit(plan->rlimits[index].name, plan->rlimits[index].value)) fail(errors, plan->rlimits[index].name);
   }
@@ -98,14 +104,9 @@ _Noreturn void enter(const struct plan *plan, const char *joined, int errors) {
     if (setresuid(plan->uid, plan->uid, plan->uid) != 0) fail(errors, "setresuid");
   }
   if (!leave_keyring(plan->drop)) fail(errors, "a fresh session keyring");
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(errors, "no-new-privs");
   /* After the change of uid, which would undo it; when the supervisor died before this, nobody will tell us. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(errors, "parent-death signal");
   if (getppid() != parent) _exit(126);
-  if (plan->epoll_watches > 0) {
-    int listener = ask_for_watches();
-    if (listener < 0 || !send_descriptor(errors, listener)) fail(errors, "counting registrations with epoll, which needs Linux 5.5");
-  }
   execve(plan->argv[0], plan->argv, nothing);
   fail(errors, plan->argv[0]);
 }

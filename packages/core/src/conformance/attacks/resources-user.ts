@@ -105,8 +105,18 @@ one = select.epoll()
 one.register(os.eventfd(0), select.EPOLLIN)
 return ['registered'] if libc.inotify_init() >= 0 else []`
 
-const holding = `${userQuotas.replace('return managed', 'print(json.dumps(managed), flush=True)')}
-import time
+/** Besides, it has as many descriptors on their way as it can, which are counted by user too. */
+const holding = `${userQuotas.replace('return managed', '')}
+import array, socket, time
+ways = []
+try:
+    while True:
+        way = socket.socketpair()
+        ways.append(way)
+        for end in way:
+            end.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 200))])
+except OSError: pass
+print(json.dumps(managed), flush=True)
 time.sleep(15)`
 
 export const manyDescriptors: Attack = {
@@ -115,12 +125,13 @@ export const manyDescriptors: Attack = {
   async attempt({ inside, runtime, note }) {
     if (managedBy(await inside(python(descriptors))).length > 0) return 'succeeded'
     const given = { ...quotasOfHost(), own: isRoot }
-    const [managed, left] = await whileRunning(runtime, callingPython(holding, given), (said) => [
+    const [managed, left, beside] = await whileRunning(runtime, callingPython(holding, given), async (said) => [
       said.trim(),
       JSON.stringify(onHost(callingPython(stillThere))),
+      managedBy(await inside(python("return ['started']"))),
     ])
-    note(`inside it managed ${managed}, outside there was ${left} left`)
-    return endOf(managed !== '[]' || left !== '["registered"]')
+    note(`inside it managed ${managed}, outside there was ${left} left, and another sandbox ${beside}`)
+    return endOf(managed !== '[]' || left !== '["registered"]' || beside.length === 0)
   },
   async control({ note }) {
     const files = onHost(python(descriptors))

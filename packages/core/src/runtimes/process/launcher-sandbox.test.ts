@@ -109,3 +109,29 @@ test('what bubblewrap says when it cannot start is in the error', { skip }, asyn
   const plan = sandboxPlan({}, ['--ro-bind', '/no/such/folder', '/x'])
   await assert.rejects(launch(plan), { code: 'SANDBOX_INIT_FAILED', message: /no\/such\/folder/ })
 })
+
+test('registrations with epoll are counted over the life of a sandbox, in all its processes, and refused beyond', {
+  skip,
+}, async () => {
+  const script = `exec python3 -c '
+import os, select
+def register(count):
+    poll, made = select.epoll(), 0
+    for _ in range(count):
+        event = os.eventfd(0)
+        try: poll.register(event, select.EPOLLIN)
+        except OSError as error: return [made, error.errno]
+        poll.modify(event, select.EPOLLOUT)
+        poll.unregister(event)
+        made += 1
+    return [made, 0]
+if os.fork() == 0:
+    print(register(3), flush=True)
+    os._exit(0)
+os.wait()
+print(register(9), register(9))'`
+  const counted = await runOnce(sandboxPlan({ epollWatches: 5 }), { script })
+  assert.equal(text(counted.stdout), '[3, 0]\n[2, 28] [0, 28]\n', text(counted.stderr))
+  const free = await runOnce(sandboxPlan(), { script })
+  assert.equal(text(free.stdout), '[3, 0]\n[9, 0] [9, 0]\n')
+})

@@ -185,7 +185,7 @@ function rlimitsFor(
   return {
     // Not 0: at 1 the kernel also gives up a dump that it would pipe to a program of the host.
     core: 1,
-    nofile: 1_024,
+    nofile: share?.openFiles ?? 1_024,
     fsize: limits.diskBytes,
     memlock: 65_536,
     msgqueue: 0,

@@ -7,6 +7,7 @@ const figures: QuotaFigures = {
   epollWatches: 1_000_000,
   processes: 4_096,
   pendingSignals: 31_000,
+  openFiles: 20_000,
   pipePages: Number.POSITIVE_INFINITY,
 }
 const one = (): number => 1
@@ -49,6 +50,11 @@ test('a sandbox that could take more than half of the processes of its user is r
   assert.match(quotas.refuses({ ...limits, pids: 4_000 })?.remedy ?? '', /ulimit -u/)
 })
 
+test('programs cannot have as many descriptors on their way as would keep this process from passing one', () => {
+  const filesOf = (openFiles: number): number => createUserQuotas(one, { ...figures, openFiles }).take(limits).openFiles
+  assert.deepEqual([filesOf(1_024), filesOf(2_000), filesOf(1_000_000)], [256, 500, 1_024])
+})
+
 test('a machine where programs could use up the pipes of their user makes no sandboxes without uids of their own', () => {
   assert.throws(() => createUserQuotas(one, { ...figures, pipePages: 65_536 }), {
     code: 'RUNTIME_UNAVAILABLE',
@@ -58,6 +64,8 @@ test('a machine where programs could use up the pipes of their user makes no san
 
 test('quotas that the kernel does not set hold nothing back', () => {
   const none = Number.POSITIVE_INFINITY
-  const quotas = createUserQuotas(one, { epollWatches: none, processes: none, pendingSignals: none, pipePages: none })
+  const quotas = createUserQuotas(one, {
+    ...{ epollWatches: none, processes: none, pendingSignals: none, openFiles: none, pipePages: none },
+  })
   assert.equal(quotas.take(limits).epollWatches, Number.MAX_SAFE_INTEGER)
 })

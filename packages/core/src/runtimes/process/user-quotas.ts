@@ -9,6 +9,8 @@ export interface QuotaShare {
   readonly epollWatches: number
   /** Queued signals at a time. */
   readonly pendingSignals: number
+  /** Descriptors of one process, and descriptors on their way through sockets, of all programs of the user together. */
+  readonly openFiles: number
   /** Says that the sandbox is gone; call it once. */
   release(): void
 }
@@ -31,6 +33,8 @@ export interface QuotaFigures {
   readonly epollWatches: number
   readonly processes: number
   readonly pendingSignals: number
+  /** Of this process; also the most that may be on their way when it passes one to another process. */
+  readonly openFiles: number
   /** Pages of pipes beyond which no pipe can be made. */
   readonly pipePages: number
 }
@@ -38,6 +42,8 @@ export interface QuotaFigures {
 /** A sandbox gets this part of the registrations that are left, so that few have plenty and many have some. */
 const partOfWatches = 64
 const leastWatches = 256
+const mostFiles = 1_024
+const leastFiles = 256
 const mostSignals = 1_024
 const leastSignals = 64
 /** The supervisor, bubblewrap twice, the init and its relay, and what the kernel's own count allows beyond the limit. */
@@ -56,6 +62,8 @@ export function createUserQuotas(planners: () => number, figures: QuotaFigures =
   }
   const used = { epollWatches: 0, processes: 0, pendingSignals: 0 }
   const left = (name: keyof typeof used): number => figures[name] / 2 / Math.max(1, planners()) - used[name]
+  // A quarter, because a program comes over it by what one message holds.
+  const openFiles = Math.min(mostFiles, Math.max(leastFiles, Math.floor(figures.openFiles / 4)))
   const signals = Math.min(mostSignals, Math.max(leastSignals, Math.floor(figures.pendingSignals / 1_024)))
   return {
     take({ pids }) {
@@ -73,6 +81,7 @@ export function createUserQuotas(planners: () => number, figures: QuotaFigures =
       for (const name of names) used[name] += share[name]
       return {
         ...share,
+        openFiles,
         release() {
           for (const name of names) used[name] -= share[name]
         },
@@ -112,6 +121,7 @@ function readFigures(): QuotaFigures {
     epollWatches: setting('/proc/sys/fs/epoll/max_user_watches'),
     processes: soft('Max processes'),
     pendingSignals: soft('Max pending signals'),
+    openFiles: soft('Max open files'),
     pipePages: setting('/proc/sys/fs/pipe-user-pages-hard') || Number.POSITIVE_INFINITY,
   }
 }
