@@ -44,6 +44,8 @@ export interface HttpBinding extends BackendBinding {
   readonly method?: string
   /** Below the backend's base URL, with `{argument}` for parts that come from arguments. */
   readonly path: string
+  /** Instead of the backend's base URL; its origin is the backend's, or one of the backend's `origins`. */
+  readonly baseUrl?: string
   readonly params?: { readonly [argument: string]: HttpParameter }
   readonly body?: HttpBody
   /** Sent with every call, as written; `secret:name` is put in at the last moment. */

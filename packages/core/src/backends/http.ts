@@ -3,6 +3,7 @@ import type { EgressRequest } from '../egress/egress.ts'
 import { fetchSecrets } from '../ids/secret-reference.ts'
 import type { Backend, BackendCall, BackendContext, BackendHost, Health } from './backend.ts'
 import { type Plan, readBinding } from './http/binding.ts'
+import { refuseConfig } from './http/check.ts'
 import { createExcerpt } from './http/excerpt.ts'
 import { statusFailure } from './http/failure.ts'
 import { type HttpOptions, readOptions, type Settings } from './http/options.ts'
@@ -38,7 +39,7 @@ export function http(options: HttpOptions): Backend {
   const planOf = ({ binding, tool }: BackendCall): Prepared => {
     const known = plans.get(binding)
     if (known !== undefined) return known
-    const plan = readBinding(binding, `${tool.namespace}:${tool.name}`)
+    const plan = planFor(settings, binding, tool)
     const prepared = { plan, fixed: fixedOf(plan, settings) }
     plans.set(binding, prepared)
     return prepared
@@ -51,7 +52,7 @@ export function http(options: HttpOptions): Backend {
     attach(given) {
       host = given
     },
-    check: (binding, tool) => void readBinding(binding, `${tool.namespace}:${tool.name}`),
+    check: (binding, tool) => void planFor(settings, binding, tool),
     call: (call, context) => answer({ hostOf, planOf, settings, scope, call, context }),
     health: async (signal) => healthOf(hostOf(), settings, signal),
     async close() {
@@ -60,6 +61,17 @@ export function http(options: HttpOptions): Backend {
   }
   if (tools === undefined) return backend
   return { ...backend, discover: async () => publish(hostOf(), tools) }
+}
+
+/** Reads a binding; one that names an origin which the configuration of the backend does not is refused. */
+function planFor({ name, origins }: Settings, binding: object, tool: Pick<Tool, 'namespace' | 'name'>): Plan {
+  const id = `${tool.namespace}:${tool.name}`
+  const plan = readBinding(binding, id)
+  if (plan.base !== undefined && !origins.has(plan.base.origin)) {
+    const message = `names the origin ${plan.base.origin}, which is not among the origins of the backend ${name}`
+    refuseConfig(`The http binding of ${id}`, [{ path: '/baseUrl', message }])
+  }
+  return plan
 }
 
 /** A binding, and what the configuration adds to its requests. */

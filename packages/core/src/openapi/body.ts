@@ -29,14 +29,22 @@ export function readBody(reading: Reading): Body | undefined {
   if (part === undefined) return undefined
   const body = follow(source, part)
   const required = body.value.required === true
-  if (operation.method === 'GET' || operation.method === 'HEAD') {
-    if (required) throw new Unusable(`it needs a body, which ${operation.method} does not send`)
+  const { method } = operation
+  if (method === 'GET' || method === 'HEAD' || (method === 'DELETE' && !required)) {
+    if (required) throw new Unusable(`it needs a body, which ${method} does not send`)
     if (isEmpty(reading, body)) return undefined
-    report.warn(body.path, `a body is not sent with ${operation.method}; it is ignored`, operation.label)
+    report.warn(body.path, `an optional body is not sent with ${method}; it is ignored`, operation.label)
     return undefined
   }
-  const media = bestMedia(parts(member(body, 'content')))
-  if (media === undefined) return undefined
+  const best = bestMedia(parts(member(body, 'content')))
+  if (best === undefined) return undefined
+  const media = writable(reading, best)
+  if (media === undefined) {
+    const what = `a ${best.type} body that is a list or a text cannot be written`
+    if (required) throw new Unusable(what)
+    report.warn(body.path, `${what}; it is ignored`, operation.label)
+    return undefined
+  }
   const schema = member(media.part, 'schema')
   const object = schema === undefined ? undefined : objectOf(reading, schema)
   const files = media.type === 'multipart' && object !== undefined ? filesIn(reading, object.value) : []
@@ -44,6 +52,20 @@ export function readBody(reading: Reading): Body | undefined {
   const isFlat =
     object !== undefined && ['json', 'form', 'multipart'].includes(media.type) && canBeFlat(object.value, required)
   return isFlat ? flatBody(reading, media, object, files) : wholeBody(reading, media, body.value, schema, files)
+}
+
+/**
+ * Forms are made of named members. A form that is a text is sent as the text it is; a list has no names, and neither
+ * has a part of a multipart body, so that there is no way to write them.
+ */
+function writable({ source }: Reading, media: Media): Media | undefined {
+  if (media.type !== 'form' && media.type !== 'multipart') return media
+  const schema = member(media.part, 'schema')
+  const type = schema === undefined || !isRecord(schema.value) ? undefined : follow(source, schema).value.type
+  if (type === 'string' && media.type === 'form') {
+    return { ...media, type: 'text', mediaType: media.mediaType ?? 'application/x-www-form-urlencoded' }
+  }
+  return type === 'string' || type === 'array' ? undefined : media
 }
 
 /** Generated documents give even a GET a body, without any members. */

@@ -45,11 +45,11 @@ export function draftTool(operation: Operation, name: string, shared: Import): D
   const { source, report, inputs, security, servers, room } = shared
   room.take(0)
   if (operation.method === 'TRACE') throw new Unusable('TRACE is never sent')
-  const { path, query } = pathOf(operation, servers)
+  const { path, query, baseUrl } = pathOf(operation, servers)
   const auth = security.of(operation)
   const input = inputs.begin()
   const translate = (schema: Parameters<Workshop['translate']>[1], at: string) => inputs.translate(input, schema, at)
-  const reading = { source, operation, report, translate }
+  const reading = { source, operation, report, translate, auth: auth ?? security.usual }
   const parameters = readParameters(reading)
   const body = readBody(reading)
   const named = nameArguments(body?.arguments ?? [], parameters)
@@ -60,6 +60,7 @@ export function draftTool(operation: Operation, name: string, shared: Import): D
     name: shared.name,
     method: operation.method,
     path,
+    ...(baseUrl === undefined ? {} : { baseUrl }),
     ...(query === undefined ? {} : { query }),
     ...paramsOf(named),
     ...(body === undefined ? {} : { body: body.binding }),
@@ -76,17 +77,22 @@ export function oneOrList(auth: readonly HttpAuth[]): HttpAuth | readonly HttpAu
 }
 
 /** The path below the base URL, and the query that some documents write behind it. */
-function pathOf(operation: Operation, servers: Servers): { path: string; query?: { [name: string]: string } } {
+function pathOf(
+  operation: Operation,
+  servers: Servers,
+): { path: string; query?: { [name: string]: string }; baseUrl?: string } {
   if (operation.template.length > maxPath) throw new Unusable(`its path is longer than ${maxPath} characters`)
   const [template = '', ...constants] = operation.template.split('?')
-  const path = `${servers.prefixOf(operation)}${template}`
+  const { prefix, ...elsewhere } = servers.placeOf(operation)
+  const path = `${prefix}${template}`
   const literal = path.replaceAll(/\{[^{}]+\}/g, 'x')
   if (/[{}]/.test(literal)) throw new Unusable('its path has a brace without its partner')
-  if (/[#\\\s\p{C}]/u.test(literal)) throw new Unusable('its path holds a character that no path has')
+  if (literal.includes('#')) throw new Unusable('its path holds #, behind which nothing is sent to a server')
+  if (/[\\\s\p{C}]/u.test(literal)) throw new Unusable('its path holds a character that no path has')
   if (literal.split('/').some((segment) => /^(?:\.|%2e){1,2}$/i.test(segment))) throw new Unusable('its path climbs')
-  if (constants.length === 0) return { path }
+  if (constants.length === 0) return { path, ...elsewhere }
   if (/[{}#]/.test(constants.join(''))) throw new Unusable('its path has parameters in a query')
-  return { path, query: Object.fromEntries(new URLSearchParams(constants.join('?'))) }
+  return { path, query: Object.fromEntries(new URLSearchParams(constants.join('?'))), ...elsewhere }
 }
 
 /** Closed, because an argument that nothing places would end up in the query or the body. */

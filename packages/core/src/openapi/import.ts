@@ -38,13 +38,14 @@ export function importOpenapi(document: unknown, options: OpenapiOptions): Opena
   inputs.finish()
   outputs.finish()
   const tools = drafts.flatMap((draft) => finishOrLeave(draft, shared, choices))
-  const { baseUrl } = servers
+  const { baseUrl, usedOrigins } = servers
+  const origins = usedOrigins.size === 0 ? {} : { origins: [...usedOrigins] }
   const auth = security.usual.length === 0 ? {} : { auth: oneOrList(security.usual) }
   return {
     name,
     baseUrl,
     tools,
-    backend: { kind: 'http', name, baseUrl, ...auth },
+    backend: { kind: 'http', name, baseUrl, ...origins, ...auth },
     report: report.finish(tools.length),
   }
 }

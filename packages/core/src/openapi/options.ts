@@ -18,7 +18,7 @@ export interface Choices {
   effectOf(operation: Operation, name: string): EffectClass
 }
 
-const known = ['name', 'baseUrl', 'location', 'tags', 'operations', 'version', 'effects', 'maxOperations']
+const known = ['name', 'baseUrl', 'origins', 'location', 'tags', 'operations', 'version', 'effects', 'maxOperations']
 const effectClasses: readonly string[] = ['read', 'keyed', 'reconcilable', 'once', 'repeatable'] satisfies EffectClass[]
 const reads: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const method = /^(?:GET|PUT|POST|DELETE|OPTIONS|HEAD|PATCH)$/
@@ -34,6 +34,13 @@ export function readChoices(options: OpenapiOptions, source: Source): Choices {
   for (const key of ['baseUrl', 'location'] as const) {
     const wrong = urlFault(options[key], key === 'location')
     if (wrong !== undefined) issues.push({ path: `/${key}`, message: wrong })
+  }
+  for (const origin of options.origins === undefined ? [] : textList(options.origins, '/origins', issues)) {
+    if (URL.parse(origin)?.origin === origin && /^https?:/.test(origin)) continue
+    issues.push({
+      path: '/origins',
+      message: 'must be origins of http or https URLs, such as https://uploads.example.com',
+    })
   }
   if (!Number.isSafeInteger(maxOperations) || maxOperations < 1) {
     issues.push({ path: '/maxOperations', message: 'must be a whole number above 0' })

@@ -1,4 +1,4 @@
-import type { HttpParameter, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
+import type { HttpAuth, HttpParameter, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
 import { isFramingHeader, isHeaderName, isSensitiveHeader } from '../ids/header-names.ts'
 import type { Argument } from './arguments.ts'
 import { firstExample } from './examples.ts'
@@ -13,6 +13,8 @@ export interface Reading {
   readonly source: Source
   readonly operation: Operation
   readonly report: Report
+  /** What the backend sends to prove who calls. */
+  readonly auth: readonly HttpAuth[]
   /** Translates a schema of the document into the tool's input. */
   readonly translate: (schema: Json, path: string) => JsonSchema
 }
@@ -28,7 +30,7 @@ const styles: { readonly [place in Where]: readonly ParameterStyle[] } = {
 }
 /** Headers that OpenAPI takes out of parameters, and others that the backend writes anyway. */
 const writtenHeaders: ReadonlySet<string> = new Set([
-  ...['accept', 'content-type', 'authorization'],
+  ...['accept', 'accept-encoding', 'content-type', 'authorization'],
   ...['host', 'content-length', 'connection', 'idempotency-key'],
 ])
 const maxNote = 1_000
@@ -77,6 +79,9 @@ function readParameter(reading: Reading, part: Part<JsonObject>, inPath: Readonl
     throw new Unusable(`the parameter at ${part.path} has no name or no known place`)
   }
   const place = where as Where
+  if (reading.auth.some((one) => proves(one, place, name))) {
+    return ignore(`the ${place} parameter ${clip(name, 60)} is what proves who calls, which the backend sends`)
+  }
   if (place === 'header' && !mayBeArgument(name)) {
     const words = `the header ${clip(name, 60)} is not for a parameter to set`
     if (required === true && !writtenHeaders.has(name.toLowerCase())) throw new Unusable(`${words}, and it is required`)
@@ -98,6 +103,12 @@ function readParameter(reading: Reading, part: Part<JsonObject>, inPath: Readonl
     place: placeOf(reading, part, place, content !== undefined),
     ...(example === undefined ? {} : { example: example.value }),
   }
+}
+
+/** Whether a credential goes to the place of a parameter; as an argument too, it would be refused at each call. */
+function proves(auth: HttpAuth, place: Where, name: string): boolean {
+  if (auth.type === 'header') return place === 'header' && auth.name.toLowerCase() === name.toLowerCase()
+  return (auth.type === 'query' || auth.type === 'cookie') && auth.type === place && auth.name === name
 }
 
 /** A model that fills in such a header could pass for another caller, or have the message read as another one. */

@@ -121,7 +121,7 @@ test('a document without a usable server asks for the base URL', () => {
   }
 })
 
-test('an operation with a server of its own is a tool when that lies below the base URL, and left out otherwise', () => {
+test('an operation with a server of its own is a tool when that is at the origin of the base URL, and left out otherwise', () => {
   const server = (url: string) => ({ get: {}, servers: [{ url }] })
   const paths = {
     '/same': server('https://api.example.com/v1/'),
@@ -133,10 +133,10 @@ test('an operation with a server of its own is a tool when that lies below the b
   const { tools, report } = importOf(paths)
   assert.deepEqual(
     tools.map((tool) => bindingOf(tool).path),
-    ['/same', '/empty', '/files/below'],
+    ['/same', '/empty', '/files/below', '/beside'],
   )
   assert.deepEqual(
     report.leftOut.map(({ operation }) => operation),
-    ['GET /beside', 'GET /away'],
+    ['GET /away'],
   )
 })

@@ -52,10 +52,24 @@ function choice(
       continue
     }
     if (alternatives.length > 1) warnOfChoice(alternatives, schemeNames, report)
-    for (const { secrets } of tried.value) for (const [secret, what] of secrets) report.secrets.set(secret, what)
-    return tried.value.map(({ auth }) => auth)
+    const sent = withoutDoubles(tried.value, schemeNames, report)
+    for (const { secrets } of sent) for (const [secret, what] of secrets) report.secrets.set(secret, what)
+    return sent.map(({ auth }) => auth)
   }
   throw new Unusable(reasons[0] ?? 'there is no way to prove who calls')
+}
+
+/** A request has one Authorization header: of several schemes that write it, the first suffices. */
+function withoutDoubles(all: readonly Credential[], names: readonly string[], report: Report): readonly Credential[] {
+  const writers = all.filter(writesAuthorization)
+  if (writers.length < 2) return all
+  const words = clip(names.join(' with '), 200)
+  report.warn('/components/securitySchemes', `${words} all write the header Authorization; the first of them is sent`)
+  return all.filter((one) => one === writers[0] || !writesAuthorization(one))
+}
+
+function writesAuthorization({ auth }: Credential): boolean {
+  return auth.type === 'header' ? auth.name.toLowerCase() === 'authorization' : /^(?:bearer|basic)$/.test(auth.type)
 }
 
 /** Once for all operations that have the same alternatives. */

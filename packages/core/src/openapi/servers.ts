@@ -8,30 +8,52 @@ import { Unusable } from './unusable.ts'
 /** Where the API of a document is. */
 export interface Servers {
   readonly baseUrl: string
-  /** What stands between the base URL and the path of an operation; throws Unusable when it lives elsewhere. */
-  prefixOf(operation: Operation): string
+  /** Where an operation is, below the base URL or at an allowed origin; throws Unusable when it is elsewhere. */
+  placeOf(operation: Operation): ServerPlace
+  /** The origins besides that of the base URL that operations were placed at. */
+  readonly usedOrigins: ReadonlySet<string>
+}
+
+export interface ServerPlace {
+  /** What stands between the base URL and the path of the operation. */
+  readonly prefix: string
+  /** Instead of the base URL of the document. */
+  readonly baseUrl?: string
 }
 
 /** Reads the servers; throws INPUT_INVALID when no usable URL is named, with what to do. What was chosen is reported. */
-export function readServers({ root }: Source, { baseUrl, location }: OpenapiOptions, report: Report): Servers {
+export function readServers(
+  { root }: Source,
+  { baseUrl, location, origins = [] }: OpenapiOptions,
+  report: Report,
+): Servers {
   const list = member({ value: root, path: '' }, 'servers')
   const declared = serverOf(list, location)
   const base = baseUrl ?? declared?.url
   if (base === undefined) {
     const found = firstUrl(list)
     const says = found === undefined ? 'names no server' : `names the server ${quote(found)}`
-    throw refused(`The OpenAPI document ${says}; give the base URL of the API, http or https.`, '/servers')
+    const advice = 'give the base URL of the API, http or https, as --base-url or the option baseUrl'
+    throw refused(`The OpenAPI document ${says}; ${advice}.`, '/servers')
   }
   if (baseUrl === undefined && declared !== undefined) warnOfChoice(parts(list), declared, report)
+  const usedOrigins = new Set<string>()
   return {
     baseUrl: base,
-    prefixOf({ servers }) {
-      if (servers === undefined) return ''
+    usedOrigins,
+    placeOf({ servers }) {
+      if (servers === undefined) return { prefix: '' }
       const own = serverOf(servers, location)?.url
       const home = declared?.url ?? base
-      if (own === home) return ''
-      if (own?.startsWith(`${home}/`)) return own.slice(home.length)
-      throw new Unusable(`it is at ${quote(own ?? firstUrl(servers) ?? '')}, outside the base URL`)
+      if (own === home) return { prefix: '' }
+      if (own?.startsWith(`${home}/`)) return { prefix: own.slice(home.length) }
+      const origin = own === undefined ? undefined : new URL(own).origin
+      if (own === undefined || origin === undefined || !(origin === new URL(base).origin || origins.includes(origin))) {
+        const at = quote(own ?? firstUrl(servers) ?? '')
+        throw new Unusable(`it is at ${at}, outside the base URL; allow its origin with --origin or the option origins`)
+      }
+      if (origin !== new URL(base).origin) usedOrigins.add(origin)
+      return { prefix: '', baseUrl: own }
     },
   }
 }

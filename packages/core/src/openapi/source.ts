@@ -6,8 +6,8 @@ import { escapeSegment, unescapeSegment } from '../json/pointer.ts'
 import { measure, type Size } from './measure.ts'
 import { Unusable } from './unusable.ts'
 
-/** Real documents reach 15 MB and half a million members. */
-const limits: JsonLimits = { bytes: 64 * 1_048_576, depth: 200, nodes: 4_000_000 }
+/** Most documents have less than 15 MB and half a million members; the largest published ones come near 128 MiB. */
+const limits: JsonLimits = { bytes: 128 * 1_048_576, depth: 200, nodes: 8_000_000 }
 /** References that lead from one to the next; more are taken for a circle. */
 const mostHops = 32
 

@@ -6,6 +6,8 @@ export interface OpenapiOptions {
   readonly name: string
   /** Where the API is, instead of what `servers` says. */
   readonly baseUrl?: string
+  /** Further origins whose operations are kept; an operation with servers of its own elsewhere is left out. */
+  readonly origins?: readonly string[]
   /** Where the document came from; a relative server URL is read from there. */
   readonly location?: string
   /** Only operations with one of these tags. */
@@ -25,6 +27,7 @@ export interface OpenapiBackend {
   readonly kind: 'http'
   readonly name: string
   readonly baseUrl: string
+  readonly origins?: readonly string[]
   readonly auth?: HttpAuth | readonly HttpAuth[]
 }
 

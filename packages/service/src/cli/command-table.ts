@@ -180,7 +180,7 @@ export const commands = {
       'A URL is fetched only from the host it names. --tag and --operation may stand several times.',
     ],
     operands: [{ name: 'source', completes: 'files' }],
-    options: ['name', 'base-url', 'tag', 'operation', 'out', 'force', 'private', 'json', 'help'],
+    options: ['name', 'base-url', 'origin', 'tag', 'operation', 'out', 'force', 'private', 'json', 'help'],
     examples: [
       { line: 'gantry import openapi petstore.yaml --name pets', what: 'writes pets.tools.json' },
       { line: 'gantry import openapi https://api.example.com/openapi.json --tag issues', what: 'takes one tag only' },

@@ -18,10 +18,7 @@ export function importText(made: OpenapiImport, file: string): string {
       'Left out',
       report.leftOut.map(({ operation, reason }) => `${operation}: ${reason}`),
     ),
-    ...section(
-      'Warnings',
-      report.warnings.map(({ operation, path, message }) => `${operation ?? path}: ${message}`),
-    ),
+    ...section('Warnings', grouped(report.warnings)),
     ...section(
       'Secrets to set',
       report.secrets.map((secret) => `${secret.name}: ${secret.what}`),
@@ -31,6 +28,24 @@ export function importText(made: OpenapiImport, file: string): string {
     ...configLines(made, file),
   ]
   return `${lines.map(safeLine).join('\n')}\n`
+}
+
+/** Warnings that say the same of many places are one line, so that they do not bury what is said once. */
+function grouped(warnings: OpenapiImport['report']['warnings']): readonly string[] {
+  const groups = new Map<string, { readonly first: string; readonly message: string; count: number }>()
+  for (const { operation, path, message } of warnings) {
+    // Names and values in quotes, numbers and what follows a colon differ from place to place.
+    const kind = message.replaceAll(/"[^"]*"|\d+/g, '…').split(':', 1)[0] ?? ''
+    const known = groups.get(kind)
+    if (known === undefined) groups.set(kind, { first: operation ?? path, message, count: 1 })
+    else known.count += 1
+  }
+  return [...groups.values()]
+    .sort((a, b) => a.count - b.count)
+    .map(({ first, message, count }) => {
+      const more = count > 1 ? ` (and ${count - 1} more like it)` : ''
+      return `${first}: ${message}${more}`
+    })
 }
 
 function section(title: string, rows: readonly string[]): readonly string[] {

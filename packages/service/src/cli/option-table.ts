@@ -63,6 +63,7 @@ export const options = {
   'new-key-file': { kind: 'file', value: 'FILE', summary: 'The file with the key of the store from now on.' },
   name: { kind: 'text', value: 'NAME', summary: 'Namespace of the tools; by default made from the title.' },
   'base-url': { kind: 'text', value: 'URL', summary: 'Where the API is, instead of what the document says.' },
+  origin: { kind: 'list', value: 'URL', summary: 'Keep operations whose own servers are at this origin.' },
   operation: { kind: 'list', value: 'NAME', summary: 'Only this operation; * at the end stands for any rest.' },
   out: { kind: 'file', value: 'FILE', summary: 'Where to write; NAME.tools.json by default.' },
   force: { kind: 'flag', summary: 'Replace a file that exists.' },

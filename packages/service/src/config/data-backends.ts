@@ -73,12 +73,13 @@ interface FoundTools {
   readonly tools: readonly unknown[]
 }
 
-function documentTools(name: unknown, { name: namespace, baseUrl }: Data, file: string): Promise<FoundTools> {
+function documentTools(name: unknown, { name: namespace, baseUrl, origins }: Data, file: string): Promise<FoundTools> {
   return fromFile('/openapi', name, file, async (path) => {
     const document = await parseOpenapi(path, readText(path, mostDocumentBytes))
     const { tools, backend } = importOpenapi(document, {
       name: String(namespace),
       ...(typeof baseUrl === 'string' ? { baseUrl } : {}),
+      ...(Array.isArray(origins) ? { origins: origins as string[] } : {}),
     })
     return { tools, backend: { ...backend } }
   })

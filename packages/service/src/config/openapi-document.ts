@@ -1,8 +1,8 @@
 import { ToolError } from '@gantry/contract'
 import { isToolError } from './problem.ts'
 
-/** Bytes of a document; the largest published ones have 15 MB. */
-export const mostDocumentBytes = 64 * 1_048_576
+/** Bytes of a document. */
+export const mostDocumentBytes = 128 * 1_048_576
 
 /**
  * An OpenAPI document from its text: JSON when it begins with a brace, else YAML; `source` names it in messages.

@@ -3,12 +3,14 @@ import { escapeSegment } from '../../json/pointer.ts'
 import { authList, authShape } from './auth.ts'
 import { flag, listOf, mapOf, oneOf, record, refuseConfig, ruled, text } from './check.ts'
 import { headerNameFault, headerValueFault, impliedHeaderFault } from './headers.ts'
-import { namesIn, readTemplate, type Segment, templateFault } from './path.ts'
+import { type Base, baseFault, namesIn, readBase, readTemplate, type Segment, templateFault } from './path.ts'
 import type { Place } from './values.ts'
 
 /** A binding that was found sound, ready to make requests from arguments. */
 export interface Plan {
   readonly method: string
+  /** Instead of the backend's own, when there. */
+  readonly base: Base | undefined
   readonly path: readonly Segment[]
   readonly query: readonly Place[]
   readonly header: readonly Place[]
@@ -37,6 +39,7 @@ const shape = record(
     name: text,
     method: ruled(methodFault),
     path: ruled(templateFault),
+    baseUrl: ruled(baseFault),
     params: mapOf(
       record(
         {
@@ -91,6 +94,7 @@ export function readBinding(given: object, tool: string): Plan {
   )
   const written = path.flat().flatMap((part) => (typeof part === 'string' ? [] : [part.argument]))
   return {
+    base: binding.baseUrl === undefined ? undefined : readBase(binding.baseUrl),
     method: (binding.method ?? (body === undefined ? 'GET' : 'POST')).toUpperCase(),
     path,
     query: places.filter(({ argument }) => params[argument]?.in === 'query'),

@@ -12,6 +12,8 @@ export interface HttpOptions {
   readonly name: string
   /** `https://api.example.com/v1`; every request stays below it. */
   readonly baseUrl: string
+  /** Further origins that the bindings of its tools may name; its credentials go there too. */
+  readonly origins?: readonly string[]
   readonly auth?: HttpAuth | readonly HttpAuth[]
   /** Sent with every call; `secret:name` is put in at the last moment. A binding's own come before these. */
   readonly headers?: { readonly [name: string]: string }
@@ -34,6 +36,8 @@ export interface HttpOptions {
 export interface Settings {
   readonly name: string
   readonly base: Base
+  /** All origins that its requests may go to. */
+  readonly origins: ReadonlySet<string>
   readonly own: readonly EgressRule[]
   readonly auth: readonly HttpAuth[]
   readonly headers: { readonly [name: string]: string }
@@ -49,6 +53,7 @@ const shape = record(
   {
     name: ruled(namespaceFault),
     baseUrl: ruled(baseFault),
+    origins: listOf(ruled(originFault)),
     auth: authShape,
     headers: headersShape,
     query: mapOf(text),
@@ -62,6 +67,13 @@ const shape = record(
   ['name', 'baseUrl'],
 )
 
+function originFault(text: string): string | undefined {
+  const url = URL.parse(text)
+  return url !== null && /^https?:$/.test(url.protocol) && url.origin === text
+    ? undefined
+    : 'must be the origin of an http or https URL, such as https://uploads.example.com'
+}
+
 function hasHttpBinding(tool: unknown): boolean {
   if (!isRecord(tool) || !Array.isArray(tool.backends)) return false
   return tool.backends.some((binding) => isRecord(binding) && binding.kind === 'http')
@@ -73,10 +85,12 @@ export function readOptions(options: HttpOptions): Settings {
   refuseConfig('The configuration of an http backend', issues)
   const base = readBase(options.baseUrl)
   const { auth, healthPath = '' } = options
+  const origins = new Set([base.origin, ...(options.origins ?? [])])
   return {
     name: options.name,
     base,
-    own: [{ origin: base.origin, ...(options.private === true ? { private: true } : {}) }],
+    origins,
+    own: [...origins].map((origin) => ({ origin, ...(options.private === true ? { private: true } : {}) })),
     auth: auth === undefined ? [] : authList(auth),
     headers: options.headers ?? {},
     constants: options.query ?? {},

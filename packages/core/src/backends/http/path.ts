@@ -23,8 +23,8 @@ export function namesIn(template: string): string[] {
 
 /** Splits a template that has no fault; `placeOf` says what a name in braces stands for. */
 export function readTemplate(template: string, placeOf: (name: string) => Place): Segment[] {
+  if (template === '') return []
   const parts = template.replace(/^\//, '').split('/')
-  if (parts.length === 1 && parts[0] === '') return []
   return parts.map((segment) =>
     segment.split(/(\{[^{}]+\})/).map((part) => (part.startsWith('{') ? placeOf(part.slice(1, -1)) : part)),
   )

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { HttpBinding, JsonObject, ToolError } from '@gantry/contract'
+import type { HttpBinding, JsonObject, Tool, ToolError } from '@gantry/contract'
 import fc from 'fast-check'
 import { openWorld, sendJson } from './server.fixture.ts'
 
@@ -184,4 +184,27 @@ test('an argument replaces neither a configured header nor credentials nor the i
   assert.equal(world.seen.length, 0)
   await world.call({ path: '/', method: 'POST', params: { it: { in: 'header', name: 'X-Other' } } }, { it: 'mine' })
   assert.equal(world.seen[0]?.headers['x-other'], 'mine')
+})
+
+test('the path / keeps its slash below a base path', async () => {
+  const world = await openWorld((_request, response) => response.end('{}'), { basePath: '/v1' })
+  await world.call({ path: '/' })
+  await world.call({ path: '' })
+  assert.deepEqual(
+    world.seen.map(({ target }) => target),
+    ['/v1/', '/v1'],
+  )
+  await world.close()
+})
+
+test('a binding goes to another base URL only where the configuration names its origin', async () => {
+  const other = await openWorld((_request, response) => response.end('{}'))
+  const world = await openWorld((_request, response) => response.end('{}'), { http: { origins: [other.origin] } })
+  await world.call({ path: '/x', baseUrl: `${other.origin}/up` })
+  assert.deepEqual([world.seen.length, other.seen.map(({ target }) => target)], [0, ['/up/x']])
+  const strange = { kind: 'http', path: '/x', baseUrl: 'https://elsewhere.example' } as const
+  const tool = { namespace: 'test', name: 'tool' } as Tool
+  assert.throws(() => world.backend.check?.(strange, tool), { code: 'CONFIG_INVALID' })
+  await world.close()
+  await other.close()
 })

@@ -132,7 +132,7 @@ export function fixedOf(plan: Plan, settings: Settings): Fixed {
   const secrets = secretNames([...texts, ...auth.flatMap(textsOf)])
   const literal = plan.path.every((segment) => segment.every((part) => typeof part === 'string'))
   const path = literal ? expandPath(plan.path, {}) : undefined
-  const url = path === undefined ? undefined : urlBelow(settings.base, path, '')
+  const url = path === undefined ? undefined : urlBelow(plan.base ?? settings.base, path, '')
   const key = plan.idempotencyHeader ?? settings.idempotencyHeader
   const idempotencyHeader = key === false ? undefined : key.toLowerCase()
   return { auth, headers, query, cookies, secrets, idempotencyHeader, path, url }
@@ -162,8 +162,8 @@ export function sealRequest(
   if (cookies.length > 0)
     headers.cookie = [...(headers.cookie ? [headers.cookie] : []), joinPairs(cookies, '; ')].join('; ')
   const query = joined(draft.query, fixed.query, secrets)
-  const url =
-    query.length === 0 && fixed.url !== undefined ? fixed.url : urlBelow(settings.base, draft.path, joinPairs(query))
+  const base = plan.base ?? settings.base
+  const url = query.length === 0 && fixed.url !== undefined ? fixed.url : urlBelow(base, draft.path, joinPairs(query))
   const { method, body } = draft
   return body === undefined ? { url, method, headers } : { url, method, headers, body: body.data }
 }

@@ -62,7 +62,10 @@ test('a document becomes a file of tools, and the report says what is left to do
     ['list', 'create'],
   )
   assert.match(out, /^Imported 2 tools of pets at https:\/\/api\.example\.com\.\nWritten to \.\/pets\.tools\.json\.\n/)
-  assert.match(out, /Left out \(1\):\n {2}GET \/elsewhere: it is at "https:\/\/other\.example", outside the base URL\n/)
+  assert.match(
+    out,
+    /Left out \(1\):\n {2}GET \/elsewhere: it is at "https:\/\/other\.example", outside the base URL; allow its origin with --origin or the option origins\n/,
+  )
   assert.match(out, /Secrets to set \(1\):\n {2}pets_key: an API key for the header X-Key \(key\)\n/)
   assert.match(out, /- {"kind":"http","name":"pets","tools":"\.\/pets\.tools\.json"}\n/)
   assert.match(out, /"pets_key": {"env":"PETS_KEY"}\n$/)

@@ -17,11 +17,12 @@ export const execute: Command = async ({ operands: [source = ''], options }, io)
   const text = isUrl ? await download(source, options, io) : readFile(source, io)
   const document = await parseOpenapi(source, text)
   const { importOpenapi } = await import('@gantry/core/openapi')
-  const { 'base-url': baseUrl, tag: tags, operation: operations } = options
+  const { 'base-url': baseUrl, tag: tags, operation: operations, origin: origins } = options
   const made = importOpenapi(document, {
     name: options.name ?? nameFor(document, source),
     ...(isUrl ? { location: source } : {}),
     ...(baseUrl === undefined ? {} : { baseUrl }),
+    ...(origins === undefined ? {} : { origins }),
     ...(tags === undefined ? {} : { tags }),
     ...(operations === undefined ? {} : { operations }),
   })

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { importOpenapi } from './index.ts'
+import { bindingOf, documentOf, importOf, toolOf } from './openapi.fixture.ts'
+
+/** What outside tests with published documents found. */
+
+const components = {
+  securitySchemes: {
+    header: { type: 'apiKey', in: 'header', name: 'X-Api-Key' },
+    query: { type: 'apiKey', in: 'query', name: 'api_key' },
+    cookie: { type: 'apiKey', in: 'cookie', name: 'sid' },
+    bearer: { type: 'http', scheme: 'bearer' },
+    oauth: { type: 'oauth2', flows: {} },
+  },
+}
+const text = { type: 'string' }
+
+test('a required parameter that is the API key is no argument, because the backend sends it', () => {
+  for (const [scheme, where, name] of [
+    ['header', 'header', 'x-api-key'],
+    ['query', 'query', 'api_key'],
+    ['cookie', 'cookie', 'sid'],
+  ]) {
+    const parameters = [{ name, in: where, required: true, schema: text }]
+    for (const rest of [{ security: [{ [String(scheme)]: [] }] }, {}]) {
+      const own = 'security' in rest ? {} : { security: [{ [String(scheme)]: [] }] }
+      const tool = toolOf('get', { parameters, ...own }, { components, ...rest })
+      assert.deepEqual((tool.inputSchema as { properties: object }).properties, {}, scheme)
+    }
+  }
+})
+
+test('a parameter of the same name in another place stays an argument', () => {
+  const parameters = [{ name: 'api_key', in: 'query', required: true, schema: text }]
+  const tool = toolOf('get', { parameters }, { components, security: [{ header: [] }] })
+  assert.deepEqual(Object.keys((tool.inputSchema as { properties: object }).properties), ['api_key'])
+})
+
+test('of two schemes that write Authorization in one requirement the first is sent', () => {
+  const made = importOf({ '/x': { get: {} } }, { components, security: [{ bearer: [], oauth: [], header: [] }] })
+  assert.deepEqual(made.backend.auth, [
+    { type: 'bearer', token: 'secret:api_bearer' },
+    { type: 'header', name: 'X-Api-Key', value: 'secret:api_header' },
+  ])
+  assert.deepEqual(
+    made.report.secrets.map(({ name }) => name),
+    ['api_bearer', 'api_header'],
+  )
+  assert.ok(made.report.warnings.some(({ message }) => message.includes('Authorization')))
+})
+
+test('a required Accept-Encoding header is sent by the backend and leaves no operation out', () => {
+  const parameters = [{ name: 'Accept-Encoding', in: 'header', required: true, schema: text }]
+  assert.deepEqual((toolOf('get', { parameters }).inputSchema as { properties: object }).properties, {})
+})
+
+test('a form that is a text is sent as that text, and a list leaves its operation out', () => {
+  const body = (type: string, media: string, required = true) => ({
+    requestBody: { required, content: { [media]: { schema: { type, ...(type === 'array' ? { items: text } : {}) } } } },
+  })
+  const form = 'application/x-www-form-urlencoded'
+  const tool = toolOf('post', body('string', form))
+  assert.deepEqual(bindingOf(tool).body, { type: 'text', mediaType: form, arg: 'body' })
+  for (const [type, media] of [
+    ['array', form],
+    ['array', 'multipart/form-data'],
+    ['string', 'multipart/form-data'],
+  ] as const) {
+    const { report } = importOf({ '/x': { post: body(type, media) } })
+    assert.match(report.leftOut[0]?.reason ?? '', /a list or a text cannot be written/)
+    const optional = importOf({ '/x': { post: body(type, media, false) } })
+    assert.equal(optional.tools.length, 1)
+    assert.match(optional.report.warnings[0]?.message ?? '', /it is ignored/)
+  }
+})
+
+test('an optional body of DELETE is dropped with a warning, and a required one is sent', () => {
+  const content = { 'application/json': { schema: { type: 'object', properties: { a: text } } } }
+  const { tools, report } = importOf({ '/x': { delete: { requestBody: { content } } } })
+  assert.equal(tools.length, 1)
+  assert.match(report.warnings[0]?.message ?? '', /optional body is not sent with DELETE/)
+  const sent = toolOf('delete', { requestBody: { required: true, content } })
+  assert.deepEqual(bindingOf(sent).body, { type: 'json' })
+})
+
+test('an operation with servers of its own is kept when its origin is allowed, and else names what allows it', () => {
+  const own = { servers: [{ url: 'https://uploads.example.com/api' }] }
+  const { report } = importOf({ '/x': { post: own } })
+  assert.match(report.leftOut[0]?.reason ?? '', /uploads\.example\.com.*--origin/)
+  const origins = ['https://uploads.example.com']
+  const made = importOf({ '/x': { post: own }, '/y': { get: {} } }, {}, { origins })
+  assert.deepEqual(made.backend.origins, origins)
+  assert.equal(bindingOf(made.tools[0] ?? assert.fail()).baseUrl, 'https://uploads.example.com/api')
+  assert.equal(bindingOf(made.tools[1] ?? assert.fail()).baseUrl, undefined)
+  const near = importOf({ '/x': { get: { servers: [{ url: 'https://api.example.com/other' }] } } })
+  assert.equal(bindingOf(near.tools[0] ?? assert.fail()).baseUrl, 'https://api.example.com/other')
+  assert.throws(() => importOf({}, {}, { origins: ['https://a.example/path'] }), { code: 'CONFIG_INVALID' })
+})
+
+test('a path with # says what is wrong with it', () => {
+  assert.match(importOf({ '/a#b': { get: {} } }).report.leftOut[0]?.reason ?? '', /holds #/)
+})
+
+test('a document without a server names the option that gives one', () => {
+  const { servers, ...document } = documentOf({ '/x': { get: {} } })
+  assert.ok(servers)
+  assert.throws(
+    () => importOpenapi(document, { name: 'api' }),
+    (error) => ToolError.is(error) && /--base-url/.test(error.message),
+  )
+})
+
+test('a document of 100 MiB is read', () => {
+  const info = { title: 'T', version: '1.0.0', description: 'x'.repeat(100 * 1_048_576) }
+  assert.equal(importOf({ '/x': { get: {} } }, { info }).tools.length, 1)
+})
