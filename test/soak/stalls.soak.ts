@@ -1,0 +1,12 @@
+import { after, test } from 'node:test'
+import { feedFillers, moreFillers } from '../../packages/core/src/conformance/stalls.ts'
+import { libraryEntryPoints } from '../../packages/core/src/stalls.fixture.ts'
+
+const { points, close } = libraryEntryPoints()
+after(close)
+
+for (const point of points) {
+  test(`no filler of the long list stalls the event loop: ${point.name}`, async () => {
+    await feedFillers(point, moreFillers)
+  })
+}
