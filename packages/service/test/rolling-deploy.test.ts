@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import type { JsonObject, Result } from '@gantry/contract'
+import type { Identity, JsonObject, Result } from '@gantry/contract'
 import { type DefinedTool, defineTool } from '@gantry/core'
 import type { Database } from '../src/databases/database.ts'
 import { openPostgres } from '../src/databases/postgres.ts'
+import { approvalRecords } from '../src/records/approvals.ts'
+import { eventually } from './broker-site.fixture.ts'
 import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
 import { openServiceSite, operator, type ServiceSite } from './service-site.fixture.ts'
 
+const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['gantry:approve'] }
 const never = new AbortController().signal
 const number = { type: 'number', description: 'A number' } as const
 
@@ -128,6 +131,25 @@ for (const [name, open] of [
     assert.deepEqual(deploys([await ended(site, callId)]), ['back'])
   })
 }
+
+test('a call that waited for approval goes on with a worker that has its version', async (t) => {
+  const { start } = await openFleet(t)
+  const asks = (one: DefinedTool): DefinedTool => ({ ...one, tool: { ...one.tool, approval: 'always' } })
+  const api = await start([asks(tool('old'))], ['api'])
+  await start([asks(tool('old'))], ['worker'])
+  await start([asks(tool('new', { version: '2.0.0' }))], ['worker'])
+  const ids = await submitted(api, 6)
+  const approvals = approvalRecords(api.database)
+  const open = await eventually(async () => {
+    const { items } = await approvals.list({}, bob)
+    return items.length === ids.length ? items : undefined
+  }, 'a question for each call')
+  for (const { id } of open) await approvals.decide(id, { decision: 'approve' }, bob)
+  assert.deepEqual(
+    deploys(await allEnded(api, ids)),
+    ids.map(() => 'old'),
+  )
+})
 
 test('a chain goes to a worker that has all its tools, and a step of a tool that never was fails at once', async (t) => {
   const { start } = await openFleet(t)

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { sampleTool } from '../conformance/catalog-samples.ts'
 import { digestOf } from '../json/canonical.ts'
 import { CatalogHash } from './catalog-hash.ts'
-import { toolDigest } from './fingerprint.ts'
+import { callDigest, toolDigest } from './fingerprint.ts'
 
 test('the digest covers what a caller relies on and nothing else', () => {
   const base = toolDigest(sampleTool())
@@ -18,6 +18,27 @@ test('the digest covers what a caller relies on and nothing else', () => {
   ]
   for (const change of relied) assert.notEqual(toolDigest(sampleTool(change)), base)
   assert.equal(toolDigest(sampleTool({ timeoutMs: 5, tags: ['x'], effect: 'once', docs: 'x' })), base)
+})
+
+test('the digest for calls leaves out what only readers see, wherever it stands, and nothing else', () => {
+  const digest = (inputSchema: object, rest: object = {}) =>
+    callDigest(sampleTool({ inputSchema: inputSchema as { type: 'object' }, ...rest }))
+  const schema = (texts: object, more: object = {}, names: object = {}) => ({
+    ...{ type: 'object', ...texts },
+    properties: { a: { type: 'string', ...texts, ...more }, ...names },
+    $defs: { title: { anyOf: [{ items: { ...texts } }] } },
+  })
+  const base = digest(schema({}))
+  const texts = { title: 'A', description: 'Of it.', $comment: 'c', examples: [1] }
+  assert.equal(digest(schema(texts), { description: 'x', title: 'x', annotations: { readOnlyHint: true } }), base)
+  for (const more of [{ default: { title: 'x' } }, { enum: ['x'] }, { const: { description: 1 } }, { minLength: 1 }]) {
+    assert.notEqual(digest(schema({}, more)), base)
+  }
+  const description = { type: 'string' }
+  assert.notEqual(digest(schema({}, {}, { description })), base, 'a member of that name')
+  assert.notEqual(digest(schema({}, { const: { title: 1 } })), digest(schema({}, { const: { title: 2 } })))
+  assert.notEqual(digest(schema({}), { version: '1.0.1' }), base)
+  assert.notEqual(digest(schema({}), { outputSchema: { type: 'string' } }), base)
 })
 
 test('the order of keys in a schema does not matter, that of a list does', () => {
