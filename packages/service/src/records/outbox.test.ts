@@ -136,9 +136,9 @@ testOnDatabases({
     const outbox = outboxRecords(database)
     await ended(database, 'c1', 'c2')
     await addRows(database, 'outbox', [item('c3', { target: `o'"\\ther` })])
-    assert.deepEqual(ids(await outbox.claim(10, leaseMs, ['https://example.com', 'x'])), ['c3'])
-    assert.deepEqual(await outbox.claim(10, leaseMs, ['https://example.com']), [])
-    assert.deepEqual(ids(await outbox.claim(10, leaseMs, [`o'"\\ther`])), ['c1', 'c2'])
+    assert.deepEqual(ids(await outbox.claim(10, leaseMs, { targets: ['https://example.com', 'x'] })), ['c3'])
+    assert.deepEqual(await outbox.claim(10, leaseMs, { targets: ['https://example.com'] }), [])
+    assert.deepEqual(ids(await outbox.claim(10, leaseMs, { targets: [`o'"\\ther`] })), ['c1', 'c2'])
   },
 
   'what is about a call that is no longer kept says so': async ({ database }) => {

@@ -31,8 +31,12 @@ export interface OutboxItem {
  * - Concurrency: any number of processes; no item is leased to two at a time.
  */
 export interface Outbox {
-  /** The items that are due longest; none for the targets in `except`, which have enough. */
-  claim(max: number, leaseMs: number, except?: readonly string[]): Promise<readonly OutboxItem[]>
+  /** The items that are due longest; none for the targets and of the tenants in `except`, which have enough. */
+  claim(
+    max: number,
+    leaseMs: number,
+    except?: { readonly targets?: readonly string[]; readonly tenants?: readonly string[] },
+  ): Promise<readonly OutboxItem[]>
   sent(items: readonly Pick<OutboxItem, 'id' | 'tries'>[]): Promise<void>
   later(item: OutboxItem, delayMs: number, error: string): Promise<void>
   /** As `later`, without counting the try: it says nothing of the item. */
@@ -45,8 +49,9 @@ export interface Outbox {
 
 export function outboxRecords(database: Queries): Outbox {
   return {
-    async claim(max, leaseMs, except = []) {
-      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs, JSON.stringify(except)])
+    async claim(max, leaseMs, { targets = [], tenants = [] } = {}) {
+      const except = [JSON.stringify(targets), JSON.stringify(tenants)]
+      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs, ...except])
       return rows.map(itemOf)
     },
     async sent(items) {
@@ -108,6 +113,7 @@ const claimSql = `
     where o.sent_at is null and o.failed_at is null and o.next_at <= now()
       and (o.lease_until is null or o.lease_until <= now())
       and o.target <> all (array(select json_array_elements_text($3::json)))
+      and o.tenant <> all (array(select json_array_elements_text($4::json)))
     order by o.next_at
     limit $1
     for update of o skip locked

@@ -145,6 +145,34 @@ testOnDatabases({
     assert.ok(most.all <= 12 && most.one <= 5, JSON.stringify(most))
   },
 
+  'a tenant with many slow targets leaves room for the callbacks of others': async ({ database }, t) => {
+    await put(database, ...Array.from({ length: 30 }, (_, index) => `c${index}`))
+    await database.query(`update outbox set target = call_id`)
+    const stuck = Promise.withResolvers<typeof sent>()
+    const other = Promise.withResolvers<void>()
+    let slow = 0
+    await relay(t, database, {
+      concurrency: 8,
+      send({ tenant }) {
+        if (tenant === 'acme') {
+          slow += 1
+          return stuck.promise
+        }
+        other.resolve()
+        return Promise.resolve(sent)
+      },
+    })
+    while (slow < 4) await new Promise((resolve) => setImmediate(resolve))
+    await addRows(database, 'calls', [someCall('theirs', { tenant: 'other' })])
+    await addRows(database, 'results', [someEnd('theirs')])
+    await addRows(database, 'outbox', [{ call_id: 'theirs', tenant: 'other', kind: 'callback', target: 'https://c.d' }])
+    await database.query(`select pg_notify('gantry_outbox', '')`)
+    await other.promise
+    assert.ok(slow <= 6, `${slow}`)
+    stuck.resolve(sent)
+    await settled(database)
+  },
+
   'two relays side by side send each item, and none twice': async ({ database }, t) => {
     const seen: string[] = []
     const send: Send = async ({ callId }) => {

@@ -22,7 +22,10 @@ export interface RelayOptions {
   readonly news: Pick<CallNews, 'onOutbox'>
   /** Tries of one item; 12. */
   readonly tries?: number
-  /** Items that are sent at a time; 64. One target gets about a quarter of them, so that a slow one holds up no other. */
+  /**
+   * Items that are sent at a time; 64. One target gets about a quarter of them, so that a slow one holds up no other, and
+   * one tenant, however many targets it has, three quarters at most.
+   */
   readonly concurrency?: number
   /** Longer than any try takes; 60 s. */
   readonly leaseMs?: number
@@ -75,7 +78,18 @@ export function startRelay(options: RelayOptions): Relay {
   const look = async (): Promise<boolean> => {
     const room = Math.min(share, concurrency - underWay.size)
     if (room === 0) return false
-    const items = await outbox.claim(room, leaseMs, busyTargets(underWay.values(), share))
+    // With what is claimed now, a tenant that has half of them has three quarters.
+    const except = {
+      targets: busy(
+        [...underWay.values()].map(({ target }) => target),
+        share,
+      ),
+      tenants: busy(
+        [...underWay.values()].map(({ tenant }) => tenant),
+        Math.max(1, Math.floor(concurrency / 2)),
+      ),
+    }
+    const items = await outbox.claim(room, leaseMs, except)
     for (const item of items) begin(item)
     return items.length === room
   }
@@ -113,11 +127,11 @@ interface Delivering extends RelayOptions {
   readonly sent: (item: OutboxItem) => Promise<void>
 }
 
-/** Targets that have their share of what is under way. */
-function busyTargets(items: Iterable<OutboxItem>, share: number): readonly string[] {
+/** Names that have their share of what is under way. */
+function busy(names: readonly string[], share: number): readonly string[] {
   const counts = new Map<string, number>()
-  for (const { target } of items) counts.set(target, (counts.get(target) ?? 0) + 1)
-  return [...counts].filter(([, count]) => count >= share).map(([target]) => target)
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1)
+  return [...counts].filter(([, count]) => count >= share).map(([name]) => name)
 }
 
 /** One item: sent, and what came of it on record. */
