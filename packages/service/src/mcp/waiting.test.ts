@@ -32,3 +32,23 @@ test('requests over MCP count among those of a principal that wait, and leave ro
   leave.abort()
   await staying
 })
+
+test('a client is told at once that a circuit is open, and when to try again', async (t) => {
+  const broken = defineTool({
+    ...{ namespace: 'test', name: 'broken', description: 'Always fails.', effect: 'read' },
+    inputSchema: { type: 'object' },
+    run: () => {
+      throw new Error('out of order')
+    },
+  })
+  const rig = await openMcp(t, {}, fakeService([broken]))
+  const call = async () => (await rig.call('test__broken')).result
+  for (let failed = 0; failed < 5; failed++) {
+    assert.equal((await call())._meta['gantry/error'].code, 'BACKEND_FAILED')
+  }
+  const { isError, content, _meta } = await call()
+  const { code, retryable, details } = _meta['gantry/error']
+  assert.deepEqual([isError, code, retryable], [true, 'CIRCUIT_OPEN', true])
+  assert.ok(details.retryAfterMs > 0, JSON.stringify(details))
+  assert.match(content[0].text, /try again in \d+ ms/)
+})
