@@ -86,14 +86,18 @@ function readSet(folder: string, files: readonly string[]): QuestionSet {
       ).map(({ id, ground_truth }) => [id, ground_truth.flatMap(Object.keys)]),
     )
     for (const { id, question, function: functions } of lines<Row>(join(folder, `BFCL_v4_${file}.json`))) {
-      for (const { name, description } of functions) if (!tools.has(name)) tools.set(name, toolOf(name, description))
+      for (const { name, description } of functions) {
+        // Names that differ only in case collide, and the same function is in many rows.
+        const key = name.toLowerCase()
+        if (!tools.has(key)) tools.set(key, toolOf(name, description))
+      }
       const text = question
         .flat()
         .filter(({ role }) => role === 'user')
         .map(({ content }) => content)
         .join(' ')
-      const answers = [...new Set(truth.get(id) ?? [])].filter((name) => tools.has(name))
-      if (answers.length > 0) questions.push({ text, answers })
+      const answers = new Set((truth.get(id) ?? []).flatMap((name) => tools.get(name.toLowerCase())?.name ?? []))
+      if (answers.size > 0) questions.push({ text, answers: [...answers] })
     }
   }
   return { tools: [...tools.values()], questions }
