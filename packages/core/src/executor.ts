@@ -182,6 +182,16 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     const { doors, inner } = createDoors(house, under)
     return { ...doors, tools: Object.assign(doors.tools, changes), ...controlsOf(under) }
   }
+  /** Every executor has its own backends; those that no tool is bound to are not worth a line. */
+  const isListed = (): ((info: BackendInfo) => boolean) => {
+    const unused = new Set(own.map(({ kind }) => kind))
+    for (let page = catalog.list({ limit: 1_000, allVersions: true }); unused.size > 0; ) {
+      for (const { tool } of page.items) for (const { kind } of tool.backends) unused.delete(kind)
+      if (page.cursor === undefined) break
+      page = catalog.list({ limit: 1_000, allVersions: true, cursor: page.cursor })
+    }
+    return ({ kind }) => !unused.has(kind)
+  }
   const controlsOf = (under: Ports): Omit<Executor, keyof Doors | 'tools'> => ({
     under: ({ policy, audit = under.audit }) =>
       executorOf({ ...under, audit, ...policyPorts(allOf(under.policy, policy)) }),
@@ -191,10 +201,11 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     backends: {
       register: (backend) => changing(() => addBackend(backend)),
       remove: async (name, { graceMs } = {}) => removeBackend(name, isPositive(graceMs) ? graceMs : 5_000),
-      list: registry.list,
+      list: () => registry.list().filter(isListed()),
       enable: registry.enable,
       disable: registry.disable,
-      health: ({ key, signal = life.signal } = {}) => registry.health(signal, shown, key),
+      health: async ({ key, signal = life.signal } = {}) =>
+        (await registry.health(signal, shown, key)).filter(key === undefined ? isListed() : () => true),
     },
     quarantine: {
       list: () => brought.quarantined(),

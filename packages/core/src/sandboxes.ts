@@ -35,7 +35,14 @@ export function lazySandboxes(options: SandboxOptions | SandboxRuntimes | undefi
   return {
     source,
     control: {
-      list: async ({ signal = life } = {}) => (await source()).list(signal),
+      async list({ signal = life } = {}) {
+        const [runtimes, { runtimesWithoutDriver }] = await Promise.all([
+          source(),
+          import('./runtimes/missing-drivers.ts'),
+        ])
+        const present = await runtimes.list(signal)
+        return [...present, ...runtimesWithoutDriver(present)]
+      },
       load: () => known?.load() ?? idle,
     },
     async close() {

@@ -19,6 +19,8 @@ export function localBackend(): LocalBackend {
     add: (id, run) => void functions.set(id, run),
     get: (id) => functions.get(id),
     remove: (id) => void functions.delete(id),
+    // It is a part of this process.
+    health: async () => ({ status: 'up' }),
     call(call: BackendCall, context: ToolContext): unknown {
       const run = functions.get(call.id)
       if (run === undefined) {

@@ -3,7 +3,7 @@ import type { Egress } from '../egress/egress.ts'
 import type { SandboxRequest } from '../runtimes/request.ts'
 import type { SandboxRuntimes } from '../runtimes/sandbox-options.ts'
 import { codeOf } from '../tracing/traced.ts'
-import type { Backend, BackendCall, BackendContext } from './backend.ts'
+import type { Backend, BackendCall, BackendContext, Health } from './backend.ts'
 import { answerOf, lossWarnings } from './sandboxed/answer.ts'
 import { readBinding, type SandboxedPlan } from './sandboxed/binding.ts'
 import { createFeed } from './sandboxed/feed.ts'
@@ -40,8 +40,17 @@ export function sandboxedBackend(runtimes: RuntimesSource): Backend {
     },
     check: (binding, tool) => void readBinding(binding, tool),
     isFault: didNotStart,
+    health: (signal) => runtimesHealth(runtimes, signal),
     call: (call, context) => run({ plan: planOf(call), call, egress, runtimes, context }),
   }
+}
+
+/** Up when a program could run in one of the runtimes; each is started and attacked, once for a process. */
+export async function runtimesHealth(runtimes: RuntimesSource, signal: AbortSignal): Promise<Health> {
+  const all = await (await runtimes()).list(signal)
+  const works = all.some(({ available, isolation }) => available && isolation !== 'none')
+  if (works) return { status: 'up' }
+  return { status: 'down', message: 'No runtime that isolates works here; `gantry doctor` says why.' }
 }
 
 /**

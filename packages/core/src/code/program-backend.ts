@@ -1,7 +1,7 @@
 import { type ArtifactRef, type ProgramLanguage, type ProgramLimits, ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext, Measured } from '../backends/backend.ts'
 import { createFeed, type Feed } from '../backends/sandboxed/feed.ts'
-import type { RuntimesSource } from '../backends/sandboxed.ts'
+import { type RuntimesSource, runtimesHealth } from '../backends/sandboxed.ts'
 import type { WriteBack } from '../backends/write-back.ts'
 import { createSlots as createTurns, type Slots as Turns } from '../resilience/slots.ts'
 import type { SandboxRequest } from '../runtimes/request.ts'
@@ -40,6 +40,7 @@ export function programBackend(runtimes: RuntimesSource, ceilings?: ProgramLimit
     name: 'program',
     runsPrograms: true,
     enforces: ['floor'],
+    health: (signal) => runtimesHealth(runtimes, signal),
     call: (call, context) => run(call, context, runtimes, turns, ceilings),
   }
 }

@@ -20,6 +20,8 @@ export function knowledgeBackend(source: KnowledgeSource): Backend {
     name: 'knowledge',
     tidy: true,
     check: (binding, tool) => void actionOf(binding, tool),
+    // It is a part of this process.
+    health: async () => ({ status: 'up' }),
     async call({ binding, tool, args }, context) {
       const action = actionOf(binding, tool)
       return actions[action](await source(), args, context)

@@ -17,6 +17,7 @@ const modules: { readonly [Name in CommandName]: () => Promise<{ readonly execut
   'tools approve': () => import('./commands/tools-approve.ts'),
   backends: () => import('./commands/backends.ts'),
   doctor: () => import('./commands/doctor.ts'),
+  bench: () => import('./commands/bench.ts'),
   search: () => import('./commands/search.ts'),
   describe: () => import('./commands/describe.ts'),
   serve: () => import('./commands/serve.ts'),

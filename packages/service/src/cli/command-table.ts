@@ -119,6 +119,25 @@ export const commands = {
       { line: 'gantry doctor --json', what: 'prints {"runtimes": […]}' },
     ],
   },
+  bench: {
+    summary: 'Call a tool again and again for some seconds, and print how fast that is.',
+    notes: [
+      'Calls demo:add with {"a":5,"b":3} unless a tool is named. Calls have their effects: name a tool that only reads.',
+      'Ends with 1 when a call failed.',
+    ],
+    operands: [
+      { name: 'tool', optional: true, completes: 'tools' },
+      { name: 'json', optional: true },
+    ],
+    options: ['seconds', 'concurrency', ...calling],
+    examples: [
+      { line: 'gantry bench', what: 'calls demo:add for five seconds, eight calls at a time' },
+      {
+        line: `gantry bench demo:echo '{"value":1}' --seconds 2 --concurrency 1 --json`,
+        what: 'prints the figures as JSON',
+      },
+    ],
+  },
   search: {
     summary: 'Find tools by words, best first.',
     operands: [{ name: 'words', many: true }],

@@ -54,6 +54,8 @@ export const options = {
     summary: 'How much to tell: summary, types, schema (default) or full.',
   },
   'max-tokens': { kind: 'count', value: 'N', summary: 'Leave parts out until the answer fits.' },
+  seconds: { kind: 'count', value: 'N', summary: 'How long to measure; 5 by default.' },
+  concurrency: { kind: 'count', value: 'N', summary: 'Calls at a time; 8 by default.' },
   store: { kind: 'file', value: 'FILE', summary: 'The store of secrets; .gantry/secrets by default.' },
   'key-file': {
     kind: 'file',

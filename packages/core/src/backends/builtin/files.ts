@@ -19,6 +19,8 @@ export function filesBackend(): Backend {
     name: 'files',
     tidy: true,
     check: (binding, tool) => void actionOf(binding, tool),
+    // It is a part of this process.
+    health: async () => ({ status: 'up' }),
     call: ({ binding, tool, args }, context) => actions[actionOf(binding, tool)](args, context),
   }
 }

@@ -20,7 +20,7 @@ import { createFeed, type OutputChunk } from '../sandboxed/feed.ts'
 import { outputFiles } from '../sandboxed/output-files.ts'
 import { collected } from '../sandboxed/request.ts'
 import { wayOutOf } from '../sandboxed/way-out.ts'
-import { didNotStart, type RuntimesSource } from '../sandboxed.ts'
+import { didNotStart, type RuntimesSource, runtimesHealth } from '../sandboxed.ts'
 
 /** What the input schema of the tool has checked already. */
 type Arguments = JsonObject & {
@@ -64,6 +64,7 @@ export function sessionBackend(runtimes: RuntimesSource): Backend {
       egress = host.egress
     },
     isFault: didNotStart,
+    health: (signal) => runtimesHealth(runtimes, signal),
     async call(call, context) {
       const args = call.args as Arguments
       refuseStray(args)

@@ -29,6 +29,8 @@ export function webBackend(): Backend {
     },
     check: (binding, tool) => void readBinding(binding, tool),
     origin: ({ url }) => (typeof url === 'string' && URL.canParse(url) ? new URL(url).origin : undefined),
+    // It is a part of this process.
+    health: async () => ({ status: 'up' }),
     async call(call, context) {
       // Loaded with the first fetch, so that others start faster.
       const { fetchOnce } = await import('../web/fetch.ts')

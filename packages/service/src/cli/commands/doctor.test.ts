@@ -10,7 +10,7 @@ async function gantry(folder: string, ...line: string[]): Promise<{ code: number
   return { code, ...io.printed }
 }
 
-test('doctor tells of every runtime: what it holds and how fast it starts, or why not and what helps', async () => {
+test('doctor lists all thirteen runtimes: what each holds and how fast it starts, or why it is not there and what helps', async () => {
   using folder = folderWith({})
   const { code, out } = await gantry(folder.path, 'doctor', '--json')
   assert.equal(code, 0)
@@ -21,6 +21,16 @@ test('doctor tells of every runtime: what it holds and how fast it starts, or wh
       ['wasm', 'wasm'],
       ['process', 'namespaces'],
       ['unsafe_host', 'none'],
+      ['docker', 'container'],
+      ['containerd', 'container'],
+      ['gvisor', 'kernel'],
+      ['kata', 'microvm'],
+      ['kubernetes', 'container'],
+      ['firecracker', 'microvm'],
+      ['qemu', 'microvm'],
+      ['remote', 'none'],
+      ['proxmox_lxc', 'container'],
+      ['temporal', 'none'],
     ],
   )
   for (const { kind, available, version, startMs, limits, reason, remedy } of runtimes) {
