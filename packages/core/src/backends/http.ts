@@ -53,6 +53,7 @@ export function http(options: HttpOptions): Backend {
       host = given
     },
     check: (binding, tool) => void planFor(settings, binding, tool),
+    origin: (_args, { baseUrl }) => (typeof baseUrl === 'string' ? new URL(baseUrl).origin : undefined),
     call: (call, context) => answer({ hostOf, planOf, settings, scope, call, context }),
     health: async (signal) => healthOf(hostOf(), settings, signal),
     async close() {
