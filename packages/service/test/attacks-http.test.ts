@@ -200,7 +200,7 @@ const open = { type: 'object' } as const
 
 function noting(
   notes: Identity[],
-  rest: { readonly permissions?: readonly string[]; readonly description?: string },
+  rest: { readonly permissions?: readonly string[]; readonly description?: string; readonly inputSchema?: object },
 ): DefinedTool {
   return defineTool({
     ...{
@@ -218,7 +218,7 @@ function noting(
 
 test('attacks on what waits', async (t) => {
   const notes: Identity[] = []
-  const site = await openServiceSite(t, pgliteDatabase, { tools: [noting(notes, {})] })
+  const site = await openServiceSite(t, pgliteDatabase, { tools: [noting(notes, {})] }, { versionWaitMs: 1 })
   const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: [] }
   const later = async (): Promise<string> =>
     (await site.service.submit({ kind: 'call', tool: 't:note', args: {}, delayMs: 3_600_000 }, bob)).callId
@@ -231,7 +231,7 @@ test('attacks on what waits', async (t) => {
     '119: a call that was admitted runs neither another definition nor with rights that are gone',
     async () => {
       const [changed, narrowed, fine] = [await later(), await later(), await later()]
-      await site.configure({ tools: [noting(notes, { description: 'Notes and more.' })] })
+      await site.configure({ tools: [noting(notes, { inputSchema: { type: 'object', maxProperties: 9 } })] })
       await wake(changed)
       assert.equal((await outcomeOf(changed)).error?.code, 'CATALOG_STALE')
       await site.configure({

@@ -83,7 +83,7 @@ test('memory takes so many files and bytes and no more, and what is removed make
   const { output, artifacts: listed, effects } = await put('12345678')
   assert.equal(listed[0]?.id, (output as JsonObject).id, 'where files are kept, a file is on the result too')
   assert.equal(effects[0]?.kind, 'file')
-  assert.equal((await put('123')).error?.code, 'STORE_UNAVAILABLE')
+  assert.equal((await put('123')).error?.code, 'LIMIT_EXCEEDED')
   await own.run('files:remove', { id: (output as JsonObject).id }, { identity: ada })
   assert.equal((await put('123')).status, 'ok')
   await own.close()

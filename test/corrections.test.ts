@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { test } from 'node:test'
+
+const root = dirname(import.meta.dirname)
+
+test('every test that the table of corrections names exists', () => {
+  const page = readFileSync(join(root, 'docs/corrections.md'), 'utf8')
+  const rows = page.split('\n').filter((line) => /^\| [ABCD]\d/.test(line))
+  assert.ok(rows.length > 50)
+  for (const row of rows) {
+    let text: string | undefined
+    for (const [, file, name] of row.split(' | ')[1]?.matchAll(/`((?:packages|test)\/[^`]+\.ts)`|"([^"]*)"/g) ?? []) {
+      if (file !== undefined) {
+        assert.ok(existsSync(join(root, file)), `${file} of ${row}`)
+        text = readFileSync(join(root, file), 'utf8')
+      } else assert.ok(text?.includes(String(name)), `"${name}" of ${row}`)
+    }
+    assert.ok(text !== undefined || row.startsWith('| D7'), row)
+  }
+})
