@@ -26,7 +26,7 @@ const finishSql = `
       where call_id = d.call_id and fence = d.fence
       offset 0 for update
     ) q, lateral (
-      select tenant, principal, tool, callback, reply from calls where call_id = d.call_id offset 0
+      select tenant, principal, tool, callback, reply, idem_key from calls where call_id = d.call_id offset 0
     ) c
   ), gone as (
     delete from queue where call_id = any (array(select call_id from ended)) returning slot_key
@@ -58,7 +58,7 @@ const finishSql = `
     where next_at = 'infinity' and call_id = any (array(select call_id from ended)) returning id
   ), unkeyed as (
     update calls set idem_key = null
-    where call_id = any (array(select call_id from ended where freed and reply is null)) and idem_key is not null
+    where call_id = any (array(select call_id from ended where freed and reply is null and idem_key is not null))
   ), dead as (
     insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
     select call_id, tenant, call_id, 'call', reason, coalesce(code, 'INTERNAL'), tool, deliveries
