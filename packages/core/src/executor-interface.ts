@@ -112,7 +112,7 @@ export interface Executor {
   find(tool: string, options?: { readonly identity?: Identity | undefined }): CatalogEntry
   /**
    * What keeps this executor from running a tool in the definition that a digest is of, for those who hand calls over to
-   * executors that can: TOOL_NOT_FOUND or CATALOG_STALE. Undefined when it has the tool, whoever may call it.
+   * executors that can: TOOL_NOT_FOUND or CATALOG_STALE. Undefined when it has the tool, also where the caller may not call it.
    */
   missing(tool: string, schemaDigest?: string): Promise<ToolError | undefined>
   /**

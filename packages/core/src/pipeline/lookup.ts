@@ -64,7 +64,7 @@ function hasDigest(entry: CatalogEntry, digest: string | undefined): boolean {
 
 /**
  * What keeps every caller from this tool in this definition: it is in the catalog in neither, or in another definition.
- * Undefined when it is there, and when its backend gives a reason of its own, which a call will be told.
+ * Undefined when it is there, and when its backend gives a reason of its own, with which a call fails.
  */
 export async function missingTool(
   { catalog, sources }: Pick<Run['ports'], 'catalog' | 'sources'>,

@@ -154,7 +154,7 @@ export interface Outcome {
   readonly stdout: Captured
   readonly stderr: Captured
   readonly value?: Json
-  /** What the program said on descriptor 3 and nobody reads: lines that are no JSON or too much, and `__proto__` keys. */
+  /** What of descriptor 3 was left out: lines that are no JSON or too much, and `__proto__` keys. */
   readonly lost?: { readonly lines: number; readonly keys: number }
   readonly files: ReadonlyMap<string, Uint8Array>
   /** Files that were not brought out: links, devices, sockets, and what was over the limit. */

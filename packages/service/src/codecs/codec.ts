@@ -75,7 +75,7 @@ export interface DeadMessage {
   readonly deliveries: number
 }
 
-/** A call that has not ended; told again, it is the same. */
+/** A call that has not ended; sending it again changes nothing. */
 export interface RunningCall {
   readonly callId: string
 }

@@ -112,7 +112,7 @@ const endedTaskMs = 3_600_000
 /** Of a result in the record of its task; the answer and `check_task` have the whole. */
 const longestTaskText = 262_144
 
-/** What the model is told in the place of a result; a reply like any other, so that the gateway need not know of it. */
+/** The interim answer in place of a result; a reply like any other, so that the gateway needs no change. */
 function interimOf({ correlation_id = null }: JsonObject, callId: string) {
   const message = 'The tool is still running in the background. Call check_task with this task_id for its result.'
   return {

@@ -76,7 +76,7 @@ export function createSessions(
     perTenant: limits.sessionsPerTenant ?? shareOf(limits.sessions, limits.sessionsEach),
     perPrincipal: limits.sessionsEach,
   }
-  /** Sessions that are being opened, which nobody finds yet. */
+  /** Sessions that are being opened and cannot be found yet. */
   const opening = new Set<PoolEntry>()
   const open = async (identity: Identity, owner: string): Promise<Session> => {
     const server = make()

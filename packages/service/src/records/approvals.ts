@@ -75,7 +75,7 @@ export interface ApprovalOptions {
   readonly artifacts?: Pick<Artifacts, 'keep' | 'content'>
   /** The most bytes that arguments may have as JSON. */
   readonly maxBytes?: () => number
-  /** By which right somebody may decide on a call of its own; nobody may when it is absent. */
+  /** By which right a caller may decide on a call of its own; absent when it may not. */
   readonly self?: (by: Identity, queries: Queries) => Promise<'owner' | undefined>
 }
 

@@ -133,7 +133,7 @@ const closeSql = `
   )
   select pg_notify('${circuitChannel}', $2::text) where exists (select from gone)`
 
-// $1: the key; $2: whether those of all tenants go with it; $3: what the other processes are told.
+// $1: the key; $2: whether those of all tenants go with it; $3: the notification to other processes.
 const resetSql = `
   with gone as (
     delete from circuits where key in (

@@ -183,7 +183,7 @@ export function createNotices(options: NoticesOptions): Notices {
 
   return {
     admitted(callId, tool, address, repeated) {
-      // A short call may have ended before its admission is told of.
+      // A short call may have ended before its admission is reported.
       if (recent.has(callId) || !hasInterim(tool, address)) return
       const one = watch(callId)
       if (one === undefined) return

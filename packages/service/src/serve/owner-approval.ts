@@ -13,7 +13,7 @@ export interface OwnerApprovalParts {
 /**
  * Says whether a caller may decide on its own call. Only the key in the key file ever may: an identity with the same name
  * and rights from a stored key, its successor, a token or a signature is another object. Where the configuration does not
- * say, it may as long as nobody else could decide: an embedded service without any other live key and without tokens.
+ * say, it may as long as no other key could decide: an embedded service without any other live key and without tokens.
  * - Time: asked within the transaction of the decision.
  */
 export function ownerApproval({ owner, exclusive, settings }: OwnerApprovalParts) {

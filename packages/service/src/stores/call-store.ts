@@ -137,7 +137,7 @@ export interface Ending extends Holder {
   readonly text?: string
   readonly ref?: string
   readonly bytes: number
-  /** What the call reported and the store has not taken yet; whoever records the ending stores them before it. */
+  /** What the call reported and the store has not taken yet; the recorder stores them before the ending. */
   readonly events?: readonly StoredReport[]
   /** Why the call goes to the dead letters besides. */
   readonly dead?: { readonly reason: string }

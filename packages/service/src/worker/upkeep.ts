@@ -33,7 +33,7 @@ export interface Upkeep {
 
 const atOnce = 500
 
-/** So soon it looks when it is nudged; whoever nudges often in this time nudges once. */
+/** How soon it looks after a nudge; several nudges in this time count as one. */
 const nudgeMs = 20
 
 export function createUpkeep(options: UpkeepOptions): Upkeep {

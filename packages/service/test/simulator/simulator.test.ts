@@ -47,7 +47,7 @@ function neverResumes(store: CallStore): CallStore {
   }
 }
 
-/** A call whose tool a worker does not have waits for ever, because nobody is ever offered it. */
+/** A call whose tool a worker does not have waits for ever, because no worker is offered it. */
 function neverOffered(store: CallStore): CallStore {
   return {
     ...store,

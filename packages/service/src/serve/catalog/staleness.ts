@@ -32,9 +32,9 @@ const mostRemembered = 10_000
 
 /**
  * A request is fresh when the catalog that it names has its tool as it is now: the last one of this process, one that was
- * current before, or that of another deploy. One that names a catalog nobody knows, a tool that is not in it or was
+ * current before, or that of another deploy. One that names an unknown catalog, a tool that is not in it or was
  * another one there, or a version that it does not show is stale. One that names no catalog asks for the tool as it is
- * now: its arguments, its sender and his permissions are checked against that one, so that nothing runs with old ones.
+ * now: its arguments, its sender and the sender's permissions are checked against that one, so that nothing runs with old ones.
  * Tools may have changed since the last catalog was written, so that its hash alone proves nothing.
  */
 export function createStaleness(options: StalenessOptions): JudgeStale {
