@@ -63,3 +63,16 @@ test('an offloaded output that cannot be read back is an error with the link to 
   assert.deepEqual([called.structuredContent, called.isError], [undefined, true])
   assert.match(JSON.stringify(called.content), /STORE_UNAVAILABLE.*gantry:\/\/artifacts\/art_1/)
 })
+
+test('a file that is the output and a part of the content has one link, which the server can read', async () => {
+  const link = { type: 'resource_link', uri: '/v1/artifacts/art_1', name: file.name } as const
+  const result = {
+    ...resultOf({ spilled: marker }, [file, file]),
+    content: [{ type: 'text', text: '…' } as const, link],
+  }
+  const { content } = await writerFor(undefined, undefined)(result)
+  assert.deepEqual(
+    content.flatMap((block) => (block.type === 'resource_link' ? [block.uri] : [])),
+    ['gantry://artifacts/art_1'],
+  )
+})

@@ -67,11 +67,12 @@ export function createResultWriter(host: McpHost, surface: Pick<Surface, 'output
     const offloaded = offloadedOutput(result)
     const shown = offloaded === undefined ? result : { ...result, output: previewText(offloaded) }
     const { content, structuredContent, isError } = adapters[revision].result(noCall, { ...shown, artifacts: [] })
-    const links = result.artifacts.map(linkTo)
+    const links = linksTo(result.artifacts)
+    const own = content.filter((block) => !isLinkTo(block, result.artifacts))
     const schema = isError === true ? undefined : surface.outputSchema(result.tool, identity, revision)
     const error = result.error === undefined ? {} : { [errorMeta]: withoutCause(result.error) }
     const called: CalledTool = {
-      content: links.length === 0 ? content : [...content, ...links],
+      content: links.length === 0 ? own : [...own, ...links],
       ...(schema !== undefined || structuredContent === undefined ? {} : { structuredContent }),
       ...(isError === true ? { isError } : {}),
       _meta: { [callIdMeta]: result.callId, ...error },
@@ -83,8 +84,17 @@ export function createResultWriter(host: McpHost, surface: Pick<Surface, 'output
   }
 }
 
-function linkTo({ id, name, mimeType, bytes }: ArtifactRef): Content {
-  return { type: 'resource_link', uri: artifactUri(id), name, mimeType, size: bytes }
+/** One link to each file; the same file may be the output and a part of the content. */
+function linksTo(artifacts: readonly ArtifactRef[]): readonly Content[] {
+  const files = new Map(artifacts.map((file) => [file.id, file]))
+  return [...files.values()].map(({ id, name, mimeType, bytes }) => ({
+    ...{ type: 'resource_link', uri: artifactUri(id), name, mimeType, size: bytes },
+  }))
+}
+
+/** Whether a block links to a file by its address over HTTP, which is no resource of this server. */
+function isLinkTo(block: Content, artifacts: readonly ArtifactRef[]): boolean {
+  return block.type === 'resource_link' && artifacts.some(({ id }) => block.uri === `/v1/artifacts/${id}`)
 }
 
 /** Compiles each schema once, for as long as the listed tool that it belongs to is kept. */
