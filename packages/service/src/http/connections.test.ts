@@ -3,6 +3,9 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { defineTool } from '@gantry/core'
+import { anyOf } from '../authenticators/authenticator.ts'
+import { keyFileAuthenticator } from '../authenticators/key-file.ts'
+import { newApiKey } from './api-key.ts'
 import { addressKey } from './connections.ts'
 import { type Rig, startRig } from './http.fixture.ts'
 import type { HttpLimits } from './limits.ts'
@@ -154,6 +157,36 @@ test('requests of one principal that arrive slowly leave connections for those o
   for (let count = 0; count < 3; count += 1) {
     assert.equal(await line(t, rig).get('/v1/workers', rig.otherKey), 200)
   }
+  for (const { socket } of slow) socket.destroy()
+})
+
+test('requests of two tenants that arrive slowly on every connection leave one for a third tenant', async (t) => {
+  const service = fakeService()
+  const key = newApiKey()
+  const third = keyFileAuthenticator(key, { principal: 'third', tenant: 'third', permissions: ['*'] })
+  const keys = [newApiKey(), newApiKey()]
+  const slowTenants = keys.map((one, index) =>
+    keyFileAuthenticator(one, { principal: 'slow', tenant: `slow${index}`, permissions: ['*'] }),
+  )
+  let inside = 0
+  const known = anyOf([third, ...slowTenants])
+  const authenticate: typeof known.authenticate = async (...given) => {
+    const identity = await known.authenticate(...given)
+    inside += 1
+    return identity
+  }
+  const limits = { connections: 10, waitingPerPrincipal: 1, waitingPerTenant: 1 }
+  const rig = await startRig(t, { limits, authenticate }, service)
+  const slow = Array.from({ length: 10 }, () => line(t, rig))
+  for (const [index, { socket }] of slow.entries()) {
+    const head = `POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${keys[index % 2]}\r\n`
+    socket.write(`${head}Content-Length: 100\r\n\r\n{`)
+    while (inside <= index) await new Promise((resolve) => setImmediate(resolve))
+  }
+  const honest = line(t, rig)
+  for (let count = 0; count < 3; count += 1) assert.equal(await honest.get('/v1/workers', key), 200)
+  await slow[0]?.closed
+  assert.equal(slow.filter(({ socket }) => socket.destroyed).length, 1, 'no more connections are closed than needed')
   for (const { socket } of slow) socket.destroy()
 })
 

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, type Socket } from 'node:net'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { HttpLimits } from './limits.ts'
@@ -18,10 +19,13 @@ export type ConnectionLimits = Pick<
  *
  * | event | what happens |
  * | --- | --- |
- * | a new one, and its address has as many as it may | the address loses its least recently used anonymous one, else its least recently used idle one |
- * | a new one, and the server is full | the least recently used anonymous one is closed, else an idle one of the tenant that has most |
+ * | a new one, and its address has as many as it may | the address loses its least recently used anonymous one, else its least recently used idle one, else one whose request is still arriving |
+ * | a new one, and the server is full | the least recently used anonymous one is closed, else an idle one of the tenant that has most, else one whose request is still arriving |
  * | neither has one to lose | the new one is closed |
  * | an anonymous one reaches its age | it is closed, at the latest after twice that |
+ *
+ * Of requests that are still arriving, the tenant that has most of them loses the one that began first: only their clients
+ * decide when they end, so that a few tenants could otherwise hold every connection.
  */
 export interface Connections {
   /** Admits a connection; false when it was closed instead. */
@@ -29,7 +33,7 @@ export interface Connections {
   /** The TLS socket of an admitted connection stands for it from now on. */
   secured(raw: Socket, secure: Socket): void
   /** A request is being handled until the returned function is called. */
-  begin(socket: Socket): () => void
+  begin(socket: Socket, request: IncomingMessage): () => void
   /**
    * A request of the connection was authenticated. Throws RATE_LIMITED when requests of its tenant or its principal take
    * so many connections already that others would find none.
@@ -44,6 +48,8 @@ interface Connection {
   owner: { readonly tenant: string; readonly principal: string } | undefined
   /** Requests that are being handled. */
   busy: number
+  /** The one that began last. */
+  request: IncomingMessage | undefined
   readonly age: NodeJS.Timeout
 }
 
@@ -101,13 +107,13 @@ export function createConnections(limits: ConnectionLimits): Connections {
       const idle = first(own, isIdle)
       if (idle !== undefined) return idle
     }
-    return undefined
+    return firstArriving(all)
   }
   const isRoom = (address: string | undefined): boolean => {
     const { connections, connectionsPerAddress = Math.max(1, Math.floor(connections / 2)) } = limits
     const own = byAddress.of(address)
     if (own.size >= connectionsPerAddress) {
-      return close(first(own, isAnonymous) ?? first(own, isIdle))
+      return close(first(own, isAnonymous) ?? first(own, isIdle) ?? firstArriving(own))
     }
     return all.size < connections || close(leastUsed())
   }
@@ -128,7 +134,7 @@ export function createConnections(limits: ConnectionLimits): Connections {
       }
       let times = 0
       const timer = setTimeout(() => age(socket, times++ > 0), limits.unauthenticatedMs).unref()
-      const one: Connection = { socket, address, owner: undefined, busy: 0, age: timer }
+      const one: Connection = { socket, address, owner: undefined, busy: 0, request: undefined, age: timer }
       known.set(socket, one)
       place(one)
       socket.once('close', () => forget(one))
@@ -141,10 +147,11 @@ export function createConnections(limits: ConnectionLimits): Connections {
       known.set(secure, one)
       secure.once('close', () => forget(one))
     },
-    begin(socket) {
+    begin(socket, request) {
       const one = known.get(socket)
       if (one === undefined) return () => undefined
       one.busy += 1
+      one.request = request
       if (all.has(one)) {
         if (one.busy === 1) count(one, 1)
         place(one)
@@ -195,6 +202,14 @@ function isAnonymous({ owner }: Connection): boolean {
 function first(among: Iterable<Connection>, fits: (one: Connection) => boolean): Connection | undefined {
   for (const one of among) if (fits(one)) return one
   return undefined
+}
+
+/** Of the tenant that has most requests that are still arriving, the one that began first. */
+function firstArriving(among: ReadonlySet<Connection>): Connection | undefined {
+  const arriving = [...among].filter(({ request }) => request?.complete === false)
+  const groups = Map.groupBy(arriving, ({ owner }) => owner?.tenant)
+  const [largest] = [...groups.values()].sort((a, b) => b.length - a.length)
+  return largest?.[0]
 }
 
 function keysOf(owner: Connection['owner']): readonly string[] {

@@ -49,7 +49,7 @@ export function createDoor(connections: Connections): Door {
       const [gone, stop] = [new AbortController(), new AbortController()]
       const { socket } = response
       if (socket !== null) sockets.set(socket, response)
-      const end = socket === null ? undefined : connections.begin(socket)
+      const end = socket === null ? undefined : connections.begin(socket, response.req)
       inside.add(stop)
       response.on('error', () => undefined)
       response.once('close', () => {
