@@ -68,6 +68,26 @@ test('a tool that is registered while calls run is checked, found, listed and to
   assert.throws(() => gantry.tools.register(hello), { code: 'BACKEND_UNAVAILABLE' })
 })
 
+test('register and update refuse what defineTool did not return, and backends.register what is no backend, by name', async () => {
+  const gantry = createExecutor()
+  for (const wrong of [undefined, null, 'my:hello', [], [hello], {}, hello.tool, { tool: null }]) {
+    for (const door of ['register', 'update'] as const) {
+      assert.throws(() => gantry.tools[door](wrong as never), {
+        code: 'TOOL_INVALID',
+        message: `tools.${door} was given a wrong tool: /tool must be what defineTool returns.`,
+        details: { issues: [{ path: '/tool', message: 'must be what defineTool returns' }] },
+      })
+    }
+  }
+  for (const wrong of [undefined, null, [], {}, { kind: 'fake', name: 'x' }]) {
+    assert.throws(() => gantry.backends.register(wrong as never), {
+      code: 'CONFIG_INVALID',
+      message: 'backends.register was given a wrong backend: /backend must be a backend with kind, name and call.',
+    })
+  }
+  await gantry.close()
+})
+
 test('a backend that is registered while calls run brings its tools, and is closed with the executor', async () => {
   const gantry = createExecutor()
   const { backend, log } = someBackend()

@@ -112,6 +112,24 @@ export function checkOptions(options: ExecutorOptions): void {
   throw new ToolError('CONFIG_INVALID', `createExecutor was given wrong options: ${text}`, { details: { issues } })
 }
 
+/** Refuses a value that is not what `defineTool` returns, before a member of it is read. */
+export function checkDefinedTool(door: string, tool: unknown): void {
+  if (shapes.tools.fits([tool])) return
+  const issues = [{ path: '/tool', message: 'must be what defineTool returns' }]
+  throw new ToolError('TOOL_INVALID', `${door} was given a wrong tool: /tool must be what defineTool returns.`, {
+    details: { issues },
+  })
+}
+
+/** Refuses a value that is no backend. */
+export function checkBackend(backend: unknown): void {
+  if (shapes.backends.fits([backend])) return
+  const message = 'must be a backend with kind, name and call'
+  throw new ToolError('CONFIG_INVALID', `backends.register was given a wrong backend: /backend ${message}.`, {
+    details: { issues: [{ path: '/backend', message }] },
+  })
+}
+
 interface Shape {
   readonly fits: (value: unknown) => boolean
   readonly words: string

@@ -17,6 +17,8 @@ import { programBackend } from './code/program-backend.ts'
 import { createDoors, type Doors, type House } from './executor-doors.ts'
 import type { Executor } from './executor-interface.ts'
 import {
+  checkBackend,
+  checkDefinedTool,
   checkOptions,
   defaultLimits,
   type ExecutorOptions,
@@ -134,6 +136,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     ready: (signal) => sources.ready(signal),
   }
   const put = (defined: DefinedTool, how: 'register' | 'update'): CatalogEntry => {
+    checkDefinedTool(`tools.${how}`, defined)
     const entry = catalog[how](defined.tool)
     const before = local.get(entry.id)
     if (how === 'register' && before !== undefined && before !== defined.run) throw taken(entry.id)
@@ -153,7 +156,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     unregister: (id: string) => catalog.unregister(id),
   }
   const addBackend = (backend: Backend): BackendInfo => {
-    checkOptions({ backends: [backend] })
+    checkBackend(backend)
     const info = registry.add(backend)
     try {
       attach(backend)

@@ -40,7 +40,7 @@ export function readBody(reading: Reading): Body | undefined {
   if (best === undefined) return undefined
   const media = writable(reading, best)
   if (media === undefined) {
-    const what = `a ${best.type} body that is a list or a text cannot be written`
+    const what = `a ${best.type} body that is ${best.type === 'form' ? 'a list' : 'a list or a text'} cannot be written`
     if (required) throw new Unusable(what)
     report.warn(body.path, `${what}; it is ignored`, operation.label)
     return undefined

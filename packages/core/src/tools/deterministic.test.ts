@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import type { JsonObject } from '@gantry/contract'
+import type { Json, JsonObject } from '@gantry/contract'
 import { noBubblewrap } from '../conformance/sandbox-test.ts'
 import { createExecutor } from '../executor.ts'
 import { builtinTools } from './builtin.ts'
@@ -54,8 +54,26 @@ test('a language that cannot be made deterministic is refused by name, and so is
     const [issue] = (error?.details?.issues ?? []) as { readonly path: string }[]
     assert.deepEqual([error?.code, issue?.path], ['INPUT_INVALID', '/deterministic/now'])
   }
-  for (const deterministic of [false, { seed: -1 }, { seed: 1.5 }, { speed: 1 }]) {
-    const { error } = await run({ language: 'python', code: 'return 1', deterministic })
-    assert.equal(error?.code, 'INPUT_INVALID')
+})
+
+test('a wrong deterministic is refused with the path of the member that is wrong', async () => {
+  const cases: readonly (readonly [Json, string])[] = [
+    [{ seed: 'x' }, '/deterministic/seed'],
+    [{ seed: -1 }, '/deterministic/seed'],
+    [{ seed: 1.5 }, '/deterministic/seed'],
+    [{ now: -5 }, '/deterministic/now'],
+    [{ now: true }, '/deterministic/now'],
+    [{ foo: 1 }, '/deterministic/foo'],
+    ['yes', '/deterministic'],
+  ]
+  for (const [deterministic, path] of cases) {
+    const { error } = await run({ language: 'javascript', code: 'return 1', deterministic })
+    const issues = (error?.details?.issues ?? []) as { readonly path: string }[]
+    assert.deepEqual([error?.code, issues.map((issue) => issue.path)], ['INPUT_INVALID', [path]])
   }
+})
+
+test('deterministic: false leaves the clock and the random numbers as they are', async () => {
+  const { output } = await run({ language: 'javascript', code: 'return Date.now()', deterministic: false })
+  assert.ok((output.value as number) > Date.parse('2020-01-01'), JSON.stringify(output))
 })

@@ -46,7 +46,7 @@ async function fromArguments(
     ...(runtime === undefined ? {} : { runtime }),
     ...(limits === undefined ? {} : { limits }),
     ...(network === undefined ? {} : { network }),
-    ...(deterministic === undefined ? {} : { deterministic: fixedBy(deterministic) }),
+    ...(deterministic === undefined || deterministic === false ? {} : { deterministic: fixedBy(deterministic) }),
   }
 }
 
@@ -58,7 +58,7 @@ interface Arguments {
   readonly runtime?: string
   readonly limits?: Partial<SandboxLimits>
   readonly network?: SandboxNetwork
-  readonly deterministic?: Deterministic
+  readonly deterministic?: Deterministic | false
 }
 
 /** What a repeatable run starts from; `now` in milliseconds since 1970, or as RFC 3339 writes it. */
