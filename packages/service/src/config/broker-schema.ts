@@ -22,7 +22,8 @@ export const identitySchema: JsonSchema = {
 /** What a configuration says of brokers and of S3. */
 export const brokerProperties: { readonly [name: string]: JsonSchema } = {
   transport: { anyOf: [transport, { type: 'array', items: transport, minItems: 1, uniqueItems: true }] },
-  redisUrl: { type: 'string', pattern: '^rediss?(?:\\+(?:sentinel|cluster))?://' },
+  // Its form is checked beside the schema, by the parser that connects with it.
+  redisUrl: { type: 'string' },
   kafkaBrokers: {
     type: 'array',
     minItems: 1,

@@ -115,6 +115,29 @@ test('the environment says as much without a file, and more than one', async () 
   assert.deepEqual([kafka?.tls, kafka?.group], [true, 'ours'])
 })
 
+test('the variable and the key take the same forms of an address of Redis, and refuse the same', async () => {
+  const right = [
+    ...['redis://h', 'rediss://:p%40s@h:7/3', 'redis+sentinel://127.0.0.1:26379/mymaster/0'],
+    ...['rediss+sentinel://u:p@a,b:7/main', 'redis+cluster://a:1,b:2', 'rediss+cluster://a'],
+  ]
+  for (const url of right) {
+    assert.equal((await settings(undefined, { REDIS_URL: url })).redis?.url, url)
+    assert.equal((await settings({}, { REDIS_URL: url })).redis?.url, url)
+    assert.equal((await settings({ redisUrl: url })).redis?.url, url)
+  }
+  const wrongForms = [
+    ...['localhost', 'http://h', 'redis://', 'redis://:hunter2@a,b', 'redis://:100%@h', 'redis://h/first'],
+    ...['redis+sentinel://:hunter2@host', 'redis+sentinel:///mymaster', 'redis+cluster://:hunter2@host/2'],
+  ]
+  for (const url of wrongForms) {
+    for (const told of [await wrong({ redisUrl: url }), await wrong(undefined, { REDIS_URL: url })]) {
+      assert.equal(told.length, 1, `${url}: ${told.join('\n')}`)
+      assert.match(told.join(), /^\/redisUrl must be .*redis:\/\/.*redis\+sentinel:\/\/.*redis\+cluster:\/\/.*rediss/)
+      assert.ok(!told.join().includes('hunter2'))
+    }
+  }
+})
+
 test('files for TLS are beside the configuration, come in pairs, and are refused where there is no TLS', async () => {
   using folder = folderWith({
     'gantry.config.json': JSON.stringify({

@@ -1,5 +1,6 @@
 import type { Identity, Issue, JsonObject } from '@gantry/contract'
 import type { S3Options } from '../artifacts/s3/options.ts'
+import { isRedisUrl, redisUrlRule } from '../transports/redis/settings.ts'
 import { withFiles } from './files.ts'
 
 export type Broker = 'kafka' | 'redis'
@@ -144,6 +145,9 @@ export function brokerIssues(document: JsonObject): Issue[] {
   }
   if (transports.includes('redis') && document.redisUrl === undefined) {
     issues.push({ path: '/redisUrl', message: 'is needed for the transport redis (or REDIS_URL=redis://…)' })
+  }
+  if (typeof document.redisUrl === 'string' && !isRedisUrl(document.redisUrl)) {
+    issues.push({ path: '/redisUrl', message: redisUrlRule })
   }
   issues.push(
     ...loops('/kafka', { ...kafkaDefaults, ...(document.kafka as object) }, [

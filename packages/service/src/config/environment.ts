@@ -1,4 +1,5 @@
 import type { Issue, Json, JsonObject } from '@gantry/contract'
+import { isRedisUrl, redisUrlRule } from '../transports/redis/settings.ts'
 
 /** A variable that overrides a key of the configuration: where that stands, and how the text is read. */
 interface Variable {
@@ -45,8 +46,8 @@ const overriding: { readonly [name: string]: Variable } = {
   },
   REDIS_URL: {
     path: ['redisUrl'],
-    read: (text) => (/^rediss?:\/\//.test(text) ? text : undefined),
-    words: 'must be the URL of a Redis server, redis://… or rediss://…',
+    read: (text) => (isRedisUrl(text) ? text : undefined),
+    words: redisUrlRule,
   },
   KAFKA_BROKERS: {
     path: ['kafkaBrokers'],

@@ -146,6 +146,18 @@ const forms = {
   cluster: 'redis+cluster://host:port,host:port',
 }
 
+/** What an address must be, for those who check it before it is used. */
+export const redisUrlRule = `must be of the form ${forms.server}, ${forms.sentinel} or ${forms.cluster}, each with user:password@ before the hosts if need be (%25 for a %), and with rediss for TLS`
+
+export function isRedisUrl(url: string): boolean {
+  try {
+    parseRedisUrl(url)
+    return true
+  } catch {
+    return false
+  }
+}
+
 function wrongAddress(kind: RedisAddress['kind']): ToolError {
   return new ToolError('CONFIG_INVALID', `The address of Redis is not of the form ${forms[kind]}.`)
 }
