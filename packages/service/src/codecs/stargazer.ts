@@ -19,7 +19,7 @@ import {
 } from './members.ts'
 import { encodeMsgpack } from './msgpack.ts'
 import { readMsgpack } from './read-message.ts'
-import { callIdOf, effectsOf, endOf, errorOnWire, exceptionOf, filesOf, placeKey } from './wire.ts'
+import { callIdOf, effectsOf, endOf, errorOnWire, filesOf, placeKey, raisedText } from './wire.ts'
 
 export interface StargazerOptions {
   /** Whether answers may be sent to the stream that an envelope names; see `stargazerReplyRule`. */
@@ -218,8 +218,8 @@ function replyOf(
   if (end.status !== 'ok') {
     if (end.error.code === 'CATALOG_STALE') return { correlation_id, status: 'CATALOG_STALE' }
     const { message, code } = errorOnWire(end.error)
-    const raised = errorText ? undefined : exceptionOf(end.error)
-    return { correlation_id, error: raised === undefined ? message : raisedText(tool_name, raised), code }
+    const raised = errorText ? undefined : raisedText(tool_name, end.error)
+    return { correlation_id, error: raised ?? message, code }
   }
   return {
     correlation_id,
@@ -230,11 +230,6 @@ function replyOf(
       sent_rich_messages: effectsOf(reply, 'message').map(({ message }) => message),
     },
   }
-}
-
-/** As the seed says it: the class of an exception is for the gateway, its text for the log. */
-function raisedText(tool: Json | undefined, exception: string): string {
-  return `Tool '${isText(tool) ? tool : '?'}' raised ${exception} on the tools service.`
 }
 
 function fileOnWire({ name, mimeType, content, artifact, bytes, digest }: ReplyFile) {

@@ -28,10 +28,19 @@ export function errorOnWire(error: ToolError | ErrorInfo): Omit<ErrorInfo, 'caus
 const className = /^[A-Za-z_$][\w$.]{0,99}$/
 
 /** The class of the exception that a tool ended with; undefined for an error with a text of our own. */
-export function exceptionOf({ code, cause }: ToolError | ErrorInfo): string | undefined {
+function exceptionOf({ code, cause }: ToolError | ErrorInfo): string | undefined {
   if (code !== 'BACKEND_FAILED' || cause === undefined || cause === null) return undefined
   const { name } = cause as { readonly name?: unknown }
   return typeof name === 'string' && className.test(name) ? name : 'Error'
+}
+
+/**
+ * As the seed says it: the class of an exception is for the gateway, its text for the log. Undefined for an error with a
+ * text of our own.
+ */
+export function raisedText(tool: Json | undefined, error: ToolError | ErrorInfo): string | undefined {
+  const exception = exceptionOf(error)
+  return exception && `Tool '${isText(tool) ? tool : '?'}' raised ${exception} on the tools service.`
 }
 
 /** How it ended. */

@@ -1,12 +1,17 @@
 import { type Json, ToolError } from '@gantry/contract'
 import { type DefinedTool, defineTool } from '@gantry/core'
+import { raisedText } from '../codecs/wire.ts'
 import type { CallViews } from '../records/call-views.ts'
 
 /**
  * The tool by which a model asks for a call that went on in the background: `check_task`, as gateways know it. It reads
- * the record, so that any worker can answer, also after a restart, and shows a caller only calls of its own.
+ * the record, so that any worker can answer, also after a restart, and shows a caller only calls of its own. Its answer goes
+ * to a gateway, so that the text of an exception is in it only with `errorText`, as in the reply.
  */
-export function taskTools(views: Pick<CallViews, 'get'>): DefinedTool[] {
+export function taskTools(
+  views: Pick<CallViews, 'get'>,
+  { errorText }: { readonly errorText: boolean },
+): DefinedTool[] {
   return [
     defineTool({
       namespace: 'tasks',
@@ -44,7 +49,8 @@ export function taskTools(views: Pick<CallViews, 'get'>): DefinedTool[] {
         if (result === undefined) return { ...about, status: 'running' }
         if (result.status === 'ok') return { ...about, status: 'completed', result: result.output }
         const { code = 'INTERNAL', message = '' } = result.error ?? {}
-        const error: Json = { code, message }
+        const raised = errorText || result.error === undefined ? undefined : raisedText(view.tool, result.error)
+        const error: Json = { code, message: raised ?? message }
         return { ...about, status: 'failed', error }
       },
     }),

@@ -148,9 +148,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
     ...{ database, bus, keys: options.auditKeys ?? [] },
     version: () => snapshots.current.version,
   })
+  const { errorText = false } = settings.brokers.redis ?? {}
   const additions = {
     audit: auditing.audit,
-    tools: [...artifactTools(artifacts), ...(brokers.codecs.has('stargazer') ? taskTools(views) : [])],
+    tools: [...artifactTools(artifacts), ...(brokers.codecs.has('stargazer') ? taskTools(views, { errorText }) : [])],
     artifacts: callerArtifacts({ database, store: files, artifacts, maxBytes: () => settings.artifactBytes }),
     knowledge: (options: KnowledgeOptions) => knowledgeRecords(database, options),
     trials: circuits.trials,
