@@ -42,3 +42,18 @@ test('a command and a session say what of descriptor 3 they left out', needsProc
   const plain = await gantry.run('code:session', { action: 'run', session, code: 'return 1' })
   assert.deepEqual(plain.warnings, [])
 })
+
+for (const runtime of ['wasm', 'process']) {
+  const skip = runtime === 'process' && noBubblewrap !== undefined ? noBubblewrap : false
+  test(`a session in ${runtime} that reports its progress 25,000 times keeps its value`, { skip }, async () => {
+    const opened = await gantry.run('code:session', { action: 'open', language: 'python', runtime })
+    const { session } = opened.output as JsonObject
+    const chatty = `import os
+line = b'{"progress": 1, "message": "%s"}\\n' % (b'x' * 68)
+for _ in range(1000): os.write(3, line * 25)
+return 7`
+    const ran = await gantry.run('code:session', { action: 'run', session: session as string, code: chatty })
+    assert.deepEqual([ran.status, (ran.output as JsonObject).value], ['ok', 7])
+    assert.match(ran.warnings[0]?.message ?? '', /lines on descriptor 3 were left out/)
+  })
+}

@@ -65,6 +65,23 @@ const faultOfEach: readonly RuntimeCase[] = failures.map(([language, text, exit,
   },
 }))
 
+const chatty: readonly (readonly [RuntimeAbility, string])[] = [
+  [
+    'python',
+    `import os
+line = b'{"progress": 1, "message": "%s"}\\n' % (b'x' * 68)
+for _ in range(1000): os.write(3, line * 25)
+return "v" * 900000`,
+  ],
+  [
+    'javascript',
+    `const { writeSync } = await import('node:fs')
+const lines = \`{"progress":1,"message":"\${'x'.repeat(71)}"}\\n\`.repeat(25)
+for (let count = 0; count < 1000; count++) writeSync(3, lines)
+return 'v'.repeat(900000)`,
+  ],
+]
+
 const single: readonly RuntimeCase[] = [
   {
     title: 'stdout and stderr are kept apart and stream while the program runs',
@@ -230,6 +247,18 @@ const single: readonly RuntimeCase[] = [
       })
     },
   },
+  ...chatty.map(
+    ([language, text]): RuntimeCase => ({
+      title: `${language} that reports its progress 25,000 times keeps its value`,
+      needs: [language],
+      async check({ run }) {
+        const outcome = await run(code(language, text))
+        assertExit(outcome, 0)
+        assert.deepEqual(outcome.value, 'v'.repeat(900_000))
+        assert.ok(outcome.lost !== undefined && outcome.lost.lines > 1_000, JSON.stringify(outcome.lost))
+      },
+    }),
+  ),
   {
     title: 'an aborted signal ends the run with its reason, and the sandbox is gone',
     needs: ['python'],

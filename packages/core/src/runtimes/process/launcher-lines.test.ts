@@ -76,6 +76,43 @@ test('values end when together they are too much, but the done line is still hea
   assert.deepEqual(done, [{ done: true, code: 3 }])
 })
 
+test('a line that is dropped because the others used up the room costs its size and 16 bytes', () => {
+  const floods: ToolError[] = []
+  const lines = createLines({ bytes: 1_000, onValue: () => {}, onFlood: (error) => floods.push(error) })
+  const line = Buffer.from(`{"progress":1,"message":"${'x'.repeat(57)}"}\n`)
+  assert.equal(line.length, 85)
+  for (let count = 0; count < 40; count++) lines.push(line)
+  assert.deepEqual([floods.length, lines.dropped], [0, 30])
+  lines.push(line)
+  assert.match(floods[0]?.message ?? '', /more than 4000 bytes .* 16 more and one that is no JSON with 256 more\.$/)
+})
+
+test('the last value has room of its own, however much the other lines used', () => {
+  for (const start of ['{"value":', '{"value": ', ' { "value" : ']) {
+    const { lines, values } = hear(1_000)
+    for (let count = 0; count < 38; count++) lines.push(Buffer.from(`{"progress":1,"message":"${'x'.repeat(57)}"}\n`))
+    const { length } = values
+    lines.push(Buffer.from(`${start}1}\n${start}"${'v'.repeat(900)}"}\n`))
+    lines.end()
+    lines.end()
+    assert.deepEqual(values.slice(length), [{ value: 'v'.repeat(900) }], start)
+  }
+  const { lines, values } = hear(1_000)
+  lines.push(Buffer.from(`${'1'.repeat(990)}\n{"value":no}`))
+  lines.end()
+  assert.deepEqual([values.length, lines.dropped], [0, 2])
+})
+
+test('values that replace one another end the run like other lines', () => {
+  const floods: ToolError[] = []
+  const values: Json[] = []
+  const onValue = (value: Json) => values.push(value)
+  const lines = createLines({ bytes: 1_000, onValue, onFlood: (error) => floods.push(error) })
+  for (let count = 0; count < 10; count++) lines.push(Buffer.from(`{"value":"${'v'.repeat(900)}"}\n`))
+  lines.end()
+  assert.deepEqual([floods.length, values.length], [1, 1])
+})
+
 test('a line that only looks like the done line is a value', () => {
   const { lines, values, done } = hear()
   lines.push(Buffer.from('{"done":false}\n{"done":1}\n["done"]\n'))

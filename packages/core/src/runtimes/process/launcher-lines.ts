@@ -6,12 +6,16 @@ import { createGrowing } from './launcher-growing.ts'
 const newline = 0x0a
 const longestDone = 64
 const doneStart = Buffer.from('{"done":')
+const valueStart = /^[ \t\r]{0,8}\{[ \t]{0,8}"value"/
+const longestValueStart = 32
 /** What a line costs beside its text, so that a flood of short or empty ones ends as soon as one of long ones. */
 const lineBytes = 16
 /** What an unreadable line costs more: refusing one takes as long as reading many. */
 const unreadableBytes = 240
 /** A program may write so many times what is kept of its lines before its run is ended. */
 const floodFactor = 4
+/** Bytes of a program that end its run, however they are cut into lines. */
+export const mostLineBytes = defaultJsonLimits.bytes * (floodFactor + 2) + 1
 
 export interface LinesOptions {
   readonly onValue: (value: Json) => void
@@ -21,13 +25,16 @@ export interface LinesOptions {
   readonly token?: string
   /** Lines that begin with these words are handed on as they are, without them, and count for nothing. */
   readonly own?: { readonly head: string; readonly take: (line: string) => void }
-  /** The most that one line, and all values together, may have; 1 MiB when absent. */
+  /** The most that one line, and all lines that are read together, may have; 1 MiB when absent. */
   readonly bytes?: number
   /** Called once when all lines together, empty and unreadable ones included, are a flood; nothing is read after it. */
   readonly onFlood?: (error: ToolError) => void
 }
 
-/** JSON values, one a line, out of bytes from a program: hostile in length, number and shape. */
+/**
+ * JSON values, one a line, out of bytes from a program: hostile in length, number and shape. The last line `{"value":…}`
+ * has room of its own: when the other lines have used up theirs, it is read at the end.
+ */
 export interface Lines {
   push(bytes: Buffer): void
   /** Takes what is left without a newline as a line. */
@@ -44,12 +51,14 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
   const held = createGrowing()
   let length = 0
   let charged = 0
+  let last: Buffer | undefined
   let dropped = 0
   const keys = { count: 0 }
   let flooded = false
 
   const flood = (): void => {
     flooded = true
+    last = undefined
     held.clear()
     onFlood?.(messageFlood(most * floodFactor))
   }
@@ -74,19 +83,34 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
       own?.take(line.toString('utf8', head.length))
       return
     }
-    charged += size + lineBytes
+    const isLast = line !== undefined && charged + size + lineBytes > most && isValue(line)
+    if (isLast) {
+      // Only one that another replaces is charged, so that a program whose lines are within their room keeps its value.
+      charged += (last?.length ?? 0) + lineBytes
+      last = Buffer.from(line)
+    } else charged += size + lineBytes
     if (charged > most * floodFactor) flood()
-    if (flooded || size === 0) return
-    const done = onDone === undefined ? undefined : doneOf(line)
+    if (flooded || isLast || size === 0) return
+    const mayBeDone = onDone !== undefined && looksDone(line)
+    const done = mayBeDone ? doneOf(line) : undefined
     if (done !== undefined && (token === undefined || done.token === token)) {
       onDone?.(done)
       return
     }
-    const value = charged > most ? undefined : parse(line, keys)
-    if (value === undefined) {
-      dropped++
-      charged += unreadableBytes
-    } else onValue(value)
+    const isRead = charged <= most
+    const value = isRead ? parse(line, keys) : undefined
+    if (value !== undefined) {
+      onValue(value)
+      return
+    }
+    dropped++
+    if (isRead || mayBeDone) charged += unreadableBytes
+  }
+  const takeLast = (): void => {
+    const value = parse(last, keys)
+    if (value !== undefined) onValue(value)
+    else if (last !== undefined) dropped++
+    last = undefined
   }
   return {
     push(bytes) {
@@ -99,6 +123,7 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
     },
     end() {
       if (length > 0 && !flooded) take(Buffer.alloc(0))
+      takeLast()
     },
     get dropped() {
       return dropped
@@ -110,12 +135,19 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
 }
 
 function messageFlood(most: number): ToolError {
-  const message = `The program was ended, because it wrote more than ${most} bytes on descriptor 3, each line counted with ${lineBytes} more.`
+  const message = `The program was ended, because it wrote more than ${most} bytes on descriptor 3, each line counted with ${lineBytes} more and one that is no JSON with ${lineBytes + unreadableBytes} more.`
   return new ToolError('LIMIT_EXCEEDED', message, { details: { limit: 'messageBytes' } })
 }
 
-function doneOf(line: Buffer | undefined): JsonObject | undefined {
-  if (line === undefined || line.length > longestDone || line.indexOf(doneStart) !== 0) return undefined
+function isValue(line: Buffer): boolean {
+  return valueStart.test(line.toString('latin1', 0, longestValueStart))
+}
+
+function looksDone(line: Buffer | undefined): line is Buffer {
+  return line !== undefined && line.length <= longestDone && line.subarray(0, doneStart.length).equals(doneStart)
+}
+
+function doneOf(line: Buffer): JsonObject | undefined {
   const value = parse(line)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
   return value.done === true ? value : undefined

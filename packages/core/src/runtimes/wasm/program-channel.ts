@@ -9,9 +9,6 @@ export interface ProgramChannel {
   value(): Pick<Outcome, 'value' | 'lost'>
 }
 
-/** More than this is not even passed on. */
-export const channelBytes = 2 * 1_048_576
-
 /** `onDone` is called with a line `{"done":true,…}`, by which an interpreter that is kept ends a turn; `onFlood` when the run is to be ended. */
 export function createProgramChannel(
   { onMessage }: Pick<SandboxJob, 'onMessage'>,

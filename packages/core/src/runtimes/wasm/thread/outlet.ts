@@ -1,6 +1,6 @@
 import type { SandboxLimits } from '@gantry/contract'
+import { mostLineBytes } from '../../process/launcher-lines.ts'
 import { floodBytes } from '../flood.ts'
-import { channelBytes } from '../program-channel.ts'
 import type { Piece, Stream, ThreadMessage } from './job.ts'
 
 /** Where a program's output leaves the thread: in larger pieces, not beyond the limits, and not too late to be seen. */
@@ -24,7 +24,7 @@ export function createOutlet(
   post: (message: ThreadMessage) => void,
   now: () => number,
 ): Outlet {
-  const most = { stdout: limits.stdoutBytes, stderr: limits.stderrBytes, channel: channelBytes }
+  const most = { stdout: limits.stdoutBytes, stderr: limits.stderrBytes, channel: mostLineBytes }
   const totals = { stdout: 0, stderr: 0, channel: 0 }
   let flooded: Outlet['flooded']
   let last = now()
