@@ -171,7 +171,7 @@ function createGuards(
     budget: retryBudget === false ? undefined : createRetryBudget(retryBudget),
     enter(call, waiter) {
       limit?.take()
-      const place = places?.enter(waiter.signal)
+      const place = places?.enter(waiter.signal, call.tenant)
       if (place === undefined || typeof place === 'function') return pass(call, place, waiter)
       return place.then((release) => {
         giveBackUnwanted(release, waiter.signal)

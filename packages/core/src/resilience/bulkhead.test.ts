@@ -119,3 +119,35 @@ test('options that make no sense are refused', () => {
     assert.throws(() => createBulkhead(options as BulkheadOptions), { code: 'CONFIG_INVALID' })
   }
 })
+
+test('tenants take turns, so that one with many waiting calls does not push back the first of another', async () => {
+  const bulkhead = createBulkhead({ concurrency: 1, queue: 10 })
+  const first = bulkhead.enter()
+  const order: string[] = []
+  const wait = (tenant: string, name: string) =>
+    Promise.resolve(bulkhead.enter(undefined, tenant)).then((release) => {
+      order.push(name)
+      release()
+    })
+  const all = [wait('a', 'a1'), wait('a', 'a2'), wait('a', 'a3'), wait('b', 'b1')]
+  if (typeof first === 'function') first()
+  await Promise.all(all)
+  assert.deepEqual(order, ['a1', 'b1', 'a2', 'a3'])
+  assert.deepEqual([bulkhead.running, bulkhead.waiting], [0, 0])
+})
+
+test('a full line makes room for a tenant that has no call in it, and not for one that has', async () => {
+  const bulkhead = createBulkhead({ concurrency: 1, queue: 2 })
+  const first = bulkhead.enter()
+  const [kept, refused] = [bulkhead.enter(undefined, 'a'), bulkhead.enter(undefined, 'a')]
+  assert.throws(() => bulkhead.enter(undefined, 'a'), { code: 'RATE_LIMITED' })
+  const other = bulkhead.enter(undefined, 'b')
+  await assert.rejects(Promise.resolve(refused), { code: 'RATE_LIMITED' })
+  assert.throws(() => bulkhead.enter(undefined, 'c'), { code: 'RATE_LIMITED' })
+  if (typeof first === 'function') first()
+  const release = await kept
+  release()
+  const last = await other
+  last()
+  assert.deepEqual([bulkhead.running, bulkhead.waiting], [0, 0])
+})

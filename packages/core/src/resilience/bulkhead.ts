@@ -17,7 +17,8 @@ export interface BulkheadOptions {
 export type Release = () => void
 
 /**
- * Lets a number of calls run at a time and a number wait, in the order in which they came.
+ * Lets a number of calls run at a time and a number wait. Tenants take turns, each in the order in which its calls came.
+ * A full line makes room for a tenant that has no call in it: the newest of the tenant with most is refused.
  * - Cancellation: a signal takes a waiting call out of the line and rejects with its reason; it does not stop a running one.
  * - Errors: RATE_LIMITED, thrown at once when the line is full, or rejected with when the wait was too long; the work has
  *   not begun then.
@@ -27,7 +28,7 @@ export interface Bulkhead {
   readonly running: number
   readonly waiting: number
   /** A place at once when there is one, else a promise of it. */
-  enter(signal?: AbortSignal): Release | Promise<Release>
+  enter(signal?: AbortSignal, tenant?: string): Release | Promise<Release>
   /** Runs work in a place; synchronous when there is a place and the work is. */
   run<T>(work: () => T, signal?: AbortSignal): T | Promise<Awaited<T>>
   /** The function, guarded. */
@@ -47,17 +48,32 @@ const hintMs = 1_000
 export function createBulkhead(options: BulkheadOptions): Bulkhead {
   checkShapes('createBulkhead', options, shapes, ['concurrency'])
   const { concurrency, queue = 0, queueMs, name = 'The backend' } = options
-  /** In the order of arrival; a set, so that leaving from its middle costs nothing. */
-  const line = new Set<() => void>()
+  /** By tenant, whose turn it is first; sets in the order of arrival, so that leaving from the middle costs nothing. */
+  const lines = new Map<string, Set<Waiter>>()
   let running = 0
+  let waiting = 0
 
   const giveBack = (): void => {
-    const [next] = line
-    if (next === undefined) running -= 1
-    else {
-      line.delete(next)
-      next()
+    const [turn] = lines
+    if (turn === undefined) {
+      running -= 1
+      return
     }
+    const [tenant, line] = turn
+    const [next] = line
+    // The tenant is the last from now on; its line is put back while others wait in it.
+    lines.delete(tenant)
+    if (line.size > 1) lines.set(tenant, line)
+    next?.admit()
+  }
+  /** Makes room in a full line for a tenant that has nothing in it, at the cost of one that has several. */
+  const makeRoom = (tenant: string): boolean => {
+    if (lines.has(tenant)) return false
+    const longest = [...lines.values()].reduce((most, line) => (line.size > most.size ? line : most), none)
+    if (longest.size < 2) return false
+    const newest = [...longest].at(-1)
+    newest?.refuse(busy(`${name} is busy, and others have fewer calls waiting`))
+    return newest !== undefined
   }
   const place = (): Release => {
     let held = true
@@ -66,37 +82,43 @@ export function createBulkhead(options: BulkheadOptions): Bulkhead {
       held = false
     }
   }
-  const queueUp = (signal: AbortSignal | undefined): Promise<Release> =>
+  const queueUp = (signal: AbortSignal | undefined, tenant: string): Promise<Release> =>
     new Promise((resolve, reject) => {
       const settle = (): void => {
-        line.delete(admit)
+        waiting -= 1
+        const line = lines.get(tenant)
+        line?.delete(waiter)
+        if (line?.size === 0) lines.delete(tenant)
         clearTimeout(timer)
         signal?.removeEventListener('abort', abort)
       }
-      const admit = (): void => {
-        settle()
-        resolve(place())
+      const waiter: Waiter = {
+        admit() {
+          settle()
+          resolve(place())
+        },
+        refuse(error) {
+          settle()
+          reject(error)
+        },
       }
-      const abort = (): void => {
-        settle()
-        reject(signal?.reason)
-      }
+      const abort = (): void => waiter.refuse(signal?.reason)
+      const expire = (ms: number): void => waiter.refuse(busy(`${name} had no place within ${ms} ms`))
       const timer = queueMs === undefined ? undefined : setTimeout(() => expire(queueMs), queueMs)
-      const expire = (ms: number): void => {
-        settle()
-        reject(busy(`${name} had no place within ${ms} ms`))
-      }
-      line.add(admit)
+      waiting += 1
+      lines.set(tenant, (lines.get(tenant) ?? new Set()).add(waiter))
       signal?.addEventListener('abort', abort, { once: true })
     })
-  const enter = (signal?: AbortSignal): Release | Promise<Release> => {
+  const enter = (signal?: AbortSignal, tenant = ''): Release | Promise<Release> => {
     signal?.throwIfAborted()
     if (running < concurrency) {
       running += 1
       return place()
     }
-    if (line.size >= queue) throw busy(`${name} is busy with ${running} calls, and ${line.size} wait`)
-    return queueUp(signal)
+    if (waiting >= queue && !makeRoom(tenant)) {
+      throw busy(`${name} is busy with ${running} calls, and ${waiting} wait`)
+    }
+    return queueUp(signal, tenant)
   }
   const run = <T>(work: () => T, signal?: AbortSignal): T | Promise<Awaited<T>> => {
     const entered = enter(signal)
@@ -107,7 +129,7 @@ export function createBulkhead(options: BulkheadOptions): Bulkhead {
       return running
     },
     get waiting() {
-      return line.size
+      return waiting
     },
     enter,
     run,
@@ -117,6 +139,13 @@ export function createBulkhead(options: BulkheadOptions): Bulkhead {
         run(() => work(...args)),
   }
 }
+
+interface Waiter {
+  admit(): void
+  refuse(error: unknown): void
+}
+
+const none: ReadonlySet<Waiter> = new Set()
 
 async function later<T>(entered: Promise<Release>, work: () => T, signal?: AbortSignal): Promise<Awaited<T>> {
   const release = await entered
