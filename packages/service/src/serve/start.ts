@@ -237,6 +237,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     : undefined
   const upkeep = createUpkeep({
     ...{ store, bus, exclusive: database.exclusive, everyMs: upkeepMs, quietMs: leaseMs / 2 },
+    silentMs: upkeepMs + leaseMs / 4,
     drain: recorder.drain,
     has: offers.look,
     wake: transport.wake,

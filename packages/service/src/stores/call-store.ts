@@ -281,6 +281,11 @@ export interface ReclaimOptions {
   readonly max: number
   /** Which leases are taken away; those that ran out when absent. */
   readonly leases?: 'expired' | 'all' | 'none'
+  /**
+   * In milliseconds of the store's time: when the operation is done later than this, it takes no lease away. A database
+   * that stood still does it late, and then leases ran out that no holder could renew.
+   */
+  readonly notAfter?: number
 }
 
 export interface Reclaimed {
@@ -294,4 +299,6 @@ export interface Reclaimed {
   readonly wanted?: readonly string[]
   /** When the next delayed or asked call is due, from now; 0 when there may be more to do at once. */
   readonly nextMs?: number
+  /** When it was done, in milliseconds of the store's time; absent without `notAfter`. */
+  readonly at?: number
 }

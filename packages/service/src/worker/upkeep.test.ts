@@ -1,17 +1,19 @@
 import assert from 'node:assert/strict'
 import { mock, type TestContext, test } from 'node:test'
-import type { CallStore, Reclaimed } from '../stores/call-store.ts'
+import type { CallStore, Reclaimed, ReclaimOptions } from '../stores/call-store.ts'
 import { createUpkeep } from './upkeep.ts'
 import { memoryBus } from './worker.fixture.ts'
 
 function keeping(answers: readonly (Partial<Reclaimed> | Error)[], exclusive = false) {
   const left = [...answers]
   const asked: string[] = []
+  const limits: (number | undefined)[] = []
   const log: string[] = []
   let away = false
   const store = {
-    reclaim: async ({ leases = 'expired' }) => {
+    reclaim: async ({ leases = 'expired', notAfter }: ReclaimOptions) => {
       asked.push(leases)
+      limits.push(notAfter)
       log.push(`reclaim ${leases}`)
       const answer = left.shift() ?? {}
       if (answer instanceof Error) throw answer
@@ -21,7 +23,7 @@ function keeping(answers: readonly (Partial<Reclaimed> | Error)[], exclusive = f
   const bus = memoryBus()
   let woken = 0
   const upkeep = createUpkeep({
-    ...{ store, bus, everyMs: 1_000, quietMs: 5_000, exclusive, now: () => Date.now() },
+    ...{ store, bus, everyMs: 1_000, quietMs: 5_000, silentMs: 2_000, exclusive, now: () => Date.now() },
     drain: async () => {
       log.push('drain')
       if (away) throw new Error('away')
@@ -33,7 +35,7 @@ function keeping(answers: readonly (Partial<Reclaimed> | Error)[], exclusive = f
   const cut = (is: boolean): void => {
     away = is
   }
-  return { upkeep, asked, log, bus, cut, woken: () => woken }
+  return { upkeep, asked, limits, log, bus, cut, woken: () => woken }
 }
 
 const settle = async (): Promise<void> => {
@@ -52,6 +54,25 @@ test('where others hold leases, a new process takes nothing at its start', async
   await upkeep.begin()
   assert.deepEqual(asked, [])
   assert.deepEqual(log, ['drain'])
+})
+
+test('a reclaim names the time after which it takes no lease, and after a silence none is taken for a while', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'] })
+  // Of the store's clock: the third answer comes long after the second.
+  const times = [50_000, 50_005, 63_000, 64_000, 68_000, 69_000].map((at) => ({ at }))
+  const { upkeep, asked, limits } = keeping(times)
+  upkeep.start()
+  const look = async (ms: number): Promise<void> => {
+    t.mock.timers.tick(ms)
+    await settle()
+  }
+  await look(1_000)
+  await look(5)
+  assert.deepEqual(limits.splice(0), [2_000, 52_000], 'the first look only learns the time')
+  for (const ms of [1_000, 1_000, 4_000, 1_000]) await look(ms)
+  assert.deepEqual(limits, [52_005, 65_000, 66_000, 70_000])
+  assert.deepEqual(asked.slice(2), ['expired', 'none', 'expired', 'none'], 'a silence before the third and the fifth')
+  await upkeep.stop()
 })
 
 /** Fails one tick of upkeep and answers what the next ones did. */

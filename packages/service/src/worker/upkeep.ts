@@ -10,10 +10,16 @@ export interface UpkeepOptions {
   readonly bus: Bus
   readonly everyMs: number
   /**
-   * For so long after a failure no lease is taken: outcomes in the spools come first. Delays, sleeps and deadlines are
-   * looked after all the same. Without effect when `exclusive`: then no other process can have outcomes.
+   * For so long after a failure or a silence no lease is taken: holders renew theirs and outcomes in the spools come
+   * first. Delays, sleeps and deadlines are looked after all the same. Without effect when `exclusive`: then no other
+   * process can have outcomes.
    */
   readonly quietMs: number
+  /**
+   * The store was silent when it answers so long after its answer before, by its own clock; more than `everyMs`, and less
+   * than a holder has left to renew its lease.
+   */
+  readonly silentMs: number
   /** Nobody else can hold a lease, so those that are left at the start belong to the dead. */
   readonly exclusive: boolean
   /** Of tools that calls wait for, as `needs` of the store, those that this worker has and will claim calls of; absent, none. */
@@ -37,22 +43,30 @@ const atOnce = 500
 const nudgeMs = 20
 
 export function createUpkeep(options: UpkeepOptions): Upkeep {
-  const { store, drain, wake, bus, everyMs, quietMs, exclusive, has = async () => [], now } = options
+  const { store, drain, wake, bus, everyMs, quietMs, silentMs, exclusive, has = async () => [], now } = options
   let timer: NodeJS.Timeout | undefined
   let running: Promise<void> | undefined
   let quietUntil = 0
   let stopped = false
   let dueAt = 0
   let nudged = false
+  /** When the store answered last, in its own time. */
+  let seen: number | undefined
 
   const look = async (leases: 'expired' | 'all' | 'none'): Promise<number | undefined> => {
-    const { lost, promoted, nextMs, wanted = [] } = await store.reclaim({ max: atOnce, leases })
+    const known = seen !== undefined
+    // Decided by the store when it acts: a reclaim that hung while the database stood still finds every lease run out.
+    const guard = exclusive ? {} : { notAfter: (seen ?? 0) + silentMs }
+    const { lost, promoted, nextMs, wanted = [], at } = await store.reclaim({ max: atOnce, leases, ...guard })
+    if (at !== undefined && guard.notAfter !== undefined && at > guard.notAfter && known) quietUntil = now() + quietMs
+    seen = at
     if (lost.length > 0) bus.emit('lease:reclaimed', { calls: lost.length })
     const here = await has(wanted)
     const offered = here.length === 0 ? 0 : await store.offer(here, atOnce)
     // Calls that others have offered can be claimed here, too.
     if (lost.length + promoted + here.length > 0) wake()
-    if (offered === atOnce) return 0
+    // The first answer only tells the time of the store.
+    if (offered === atOnce || (at !== undefined && !known)) return 0
     return nextMs
   }
   const tick = async (): Promise<void> => {

@@ -43,6 +43,19 @@ export const reclaiming: Cases = {
     assert.deepEqual((await other.reclaim({ max: 10 })).lost, ['c'])
   },
 
+  async 'a reclaim that is done later than it may be takes no lease, and tells what time it is'(fixture) {
+    const { store, other, pass } = fixture
+    await store.submit([someCall('c'), someCall('delayed', { delayMs: 10_000 })])
+    await claimOne(store)
+    await pass(11_000)
+    const late = await other.reclaim({ max: 10, notAfter: 0 })
+    const { at } = late
+    assert.ok(at !== undefined && at > 0)
+    assert.deepEqual(late, { lost: [], promoted: 1, expired: [], at })
+    assert.deepEqual((await other.reclaim({ max: 10, leases: 'all', notAfter: at - 1 })).lost, [])
+    assert.deepEqual((await other.reclaim({ max: 10, notAfter: at + 3_600_000 })).lost, ['c'])
+  },
+
   async 'a death is counted for each holder who had begun and let his lease run out'(fixture) {
     const { store } = fixture
     await store.submit([someCall('c')])

@@ -3,12 +3,14 @@ import { unrunEnding } from '../unrun.ts'
 import { endUnrun } from './finish.ts'
 import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
 
-export function reclaim(memory: Memory, { max, leases = 'expired' }: ReclaimOptions): Reclaimed {
+export function reclaim(memory: Memory, { max, leases = 'expired', notAfter }: ReclaimOptions): Reclaimed {
   const time = memory.now()
   const live = [...memory.live.values()]
   const needed = live.flatMap(({ needs }) => needs ?? [])
   const overdue = live.filter((one) => one.leaseUntil === undefined && !mayHaveRun(one) && isOver(one.deadline, time))
-  const until = { all: Number.POSITIVE_INFINITY, none: Number.NEGATIVE_INFINITY, expired: time }[leases]
+  const until = { all: Number.POSITIVE_INFINITY, none: Number.NEGATIVE_INFINITY, expired: time }[
+    isOver(notAfter, time) ? 'none' : leases
+  ]
   const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && leaseUntil < until)
   const lost = leased.slice(0, max).map((one) => takeAway(memory, one))
   const due = live.filter((one) => waits(one) && one.runAt <= time).slice(0, max)
@@ -30,7 +32,14 @@ export function reclaim(memory: Memory, { max, leases = 'expired' }: ReclaimOpti
   const next = nextMs(memory, due.length === max)
   const expired = endUnrun(memory, ends)
   const wanted = needed.length === 0 ? {} : { wanted: [...new Set(needed)] }
-  return { lost, promoted: due.length + unmet.length, expired, ...wanted, ...next }
+  return {
+    lost,
+    promoted: due.length + unmet.length,
+    expired,
+    ...wanted,
+    ...next,
+    ...(notAfter === undefined ? {} : { at: time }),
+  }
 }
 
 /** Leaves the fence, so that a late holder may still finish. */

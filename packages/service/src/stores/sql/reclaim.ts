@@ -4,7 +4,8 @@ import { type UnrunCall, unrunEnding } from '../unrun.ts'
 import { endUnrun } from './finish.ts'
 
 /**
- * $1: how many of each; $2: which leases go. What another process works on is left to it.
+ * $1: how many of each; $2: which leases go; $3: the time after which none goes, or null. The server may start a statement
+ * long after it was sent, when it stood still meanwhile: then no holder could renew its lease. What another process works on is left to it.
  * The fence of a lease that ran out stays, so that a late holder may still finish until somebody claims the call.
  * A call whose tool no worker has offered within its time is anybody's, to be ended, though `needs` still says what for.
  * `idle` repairs: slots that are free although somebody waits for one, because a statement was cut off at a bad moment.
@@ -12,7 +13,11 @@ import { endUnrun } from './finish.ts'
 const reclaimSql = `
   with recursive expired as materialized (
     select call_id, fence, worker, claimed_at from queue
-    where lease_until < case $2 when 'all' then 'infinity' when 'none' then '-infinity' else now() end
+    where lease_until < case
+      when $2 = 'none' or now() > to_timestamp($3::float8 / 1000) then '-infinity'
+      when $2 = 'all' then 'infinity'
+      else now()
+    end
     order by lease_until limit $1
     for update skip locked
   ), lost as (
@@ -92,8 +97,11 @@ type ReclaimedRow = {
  * Two statements when a deadline passed, because the outcome is made here. The second checks that what the first one saw
  * is still so.
  */
-export async function reclaim(database: Database, { max, leases = 'expired' }: ReclaimOptions): Promise<Reclaimed> {
-  const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, leases])
+export async function reclaim(
+  database: Database,
+  { max, leases = 'expired', notAfter }: ReclaimOptions,
+): Promise<Reclaimed> {
+  const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, leases, notAfter ?? null])
   const { lost, promoted, overdue, next_ms: nextMs, wanted, at } = row as ReclaimedRow
   const unrun = JSON.parse(overdue) as UnrunCall[]
   const expired = await endUnrun(
@@ -107,5 +115,6 @@ export async function reclaim(database: Database, { max, leases = 'expired' }: R
     expired,
     ...(wanted === null ? {} : { wanted: JSON.parse(wanted) }),
     ...next,
+    ...(notAfter === undefined ? {} : { at: at.getTime() }),
   }
 }
