@@ -77,8 +77,9 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
   const feed = createFeed(context)
   const traced = tracedRequest(request, context)
   const onRuntime: NonNullable<SandboxRequest['onRuntime']> = (runtime) => context.measured({ runtime })
+  const { tenant } = context.identity
   const work = ready
-    .run({ ...traced, onOutput: feed.output, onMessage: feed.message, onRuntime }, context.signal)
+    .run({ ...traced, tenant, onOutput: feed.output, onMessage: feed.message, onRuntime }, context.signal)
     .finally(feed.end)
   const { signal } = context
   const tellPartial = (): void => context.measured({ partial: feed.written() })

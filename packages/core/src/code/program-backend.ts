@@ -156,6 +156,7 @@ function requestOf(
   const { floor, program: journal } = context
   return {
     program: { kind: 'code', language, code },
+    tenant: context.identity.tenant,
     gateway,
     runtime,
     limits: sandboxLimits(limits),

@@ -79,6 +79,8 @@ export type Program =
 
 export interface SandboxJob {
   readonly program: Program
+  /** For which tenant it runs: where programs wait for each other, tenants take turns. The program does not learn it. */
+  readonly tenant?: string
   readonly stdin?: Uint8Array
   /** By path relative to the workspace; checked paths only (see `checkPath`). */
   readonly files?: ReadonlyMap<string, Uint8Array>

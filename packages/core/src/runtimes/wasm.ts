@@ -13,12 +13,15 @@ export interface WasmOptions {
   readonly cacheFolder?: string
   /** Starts the process of a Python interpreter; a plain child process when absent. */
   readonly spawnHost?: SpawnHost
-  /** The most threads for JavaScript and WASI modules, two for each processor when absent; sessions have theirs besides. */
+  /** The most threads for JavaScript and WASI modules, two for each processor and at least 6 when absent; sessions have theirs besides. */
   readonly threads?: number
 }
 
-/** More than processors, so that long programs do not keep short ones waiting. */
-const usualThreads = Math.min(16, 2 * availableParallelism())
+/**
+ * More than processors, so that long programs do not keep short ones waiting; and so many that the three quarters of one
+ * tenant hold programs that stand four deep in one another, each of which has a thread while it waits for the next.
+ */
+const usualThreads = Math.min(16, Math.max(6, 2 * availableParallelism()))
 /** Measured: a started interpreter, and the little that a script's sandbox is before it runs. */
 const idleBytes = { python: 160 * 1_048_576, thread: 65_536 }
 

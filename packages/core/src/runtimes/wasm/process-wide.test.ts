@@ -73,3 +73,20 @@ test('a runtime has as many threads as it may have alone, whatever others use, a
   assert.equal(own.alive, false)
   await assert.rejects(other.take(signal), { code: 'SANDBOX_INIT_FAILED' })
 })
+
+test('the next thread is of another tenant, although many runs of the first wait before it', async () => {
+  const signal = AbortSignal.timeout(60_000)
+  const threads = createThreadSharing().join(1, await compileQuickjs())
+  const order: string[] = []
+  const run = async (tenant: string, name: string): Promise<void> => {
+    const thread = await threads.take(signal, tenant)
+    order.push(name)
+    threads.give(thread)
+  }
+  const long = await threads.take(signal, 'acme')
+  const waiting = [...Array.from({ length: 5 }, (_, index) => run('acme', `acme ${index}`)), run('other', 'other')]
+  threads.give(long)
+  await Promise.all(waiting)
+  assert.deepEqual(order.slice(0, 3), ['acme 0', 'other', 'acme 1'])
+  await threads.close()
+})

@@ -1,13 +1,13 @@
-import { ToolError } from '@gantry/contract'
 import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import type { Thread } from './thread.ts'
+import { closedError, createThreadTurns } from './thread-turns.ts'
 import { createThreads, type Threads } from './threads.ts'
 
 /** Lets runtimes use the same threads, which start once instead of once for each. */
 export interface ThreadSharing {
   /**
-   * Threads of which at most so many are this member's at a time, those it owns aside, whatever others use. `close` kills
-   * those that it still has; the last member's ends all of them.
+   * Threads of which at most so many are this member's at a time, those it owns aside, whatever others use; its tenants
+   * take turns. `close` kills those that it still has; the last member's ends all of them.
    */
   join(most: number, quickjs: CompiledQuickjs): Threads
 }
@@ -50,52 +50,41 @@ function openPool(quickjs: CompiledQuickjs): Pool {
 }
 
 function memberOf(threads: Threads, most: number, leave: () => Promise<void>): Threads {
-  const shared = new Set<Thread>()
+  const turns = createThreadTurns(most)
+  /** Each with what ends its turn. */
+  const shared = new Map<Thread, () => void>()
   const owned = new Set<Thread>()
-  const waiting = new Set<() => void>()
-  let taking = 0
   let closing: Promise<void> | undefined
 
-  const wake = (): void => {
-    const [next] = waiting
-    if (next === undefined) return
-    waiting.delete(next)
-    next()
-  }
-  const room = async (signal: AbortSignal): Promise<void> => {
-    while (closing === undefined && shared.size + taking >= most) await turn(waiting, signal)
-    if (closing !== undefined) throw closedError()
-  }
   const end = async (): Promise<void> => {
-    for (const next of waiting) next()
-    waiting.clear()
-    const held = [...shared, ...owned]
+    turns.close()
+    const held = [...shared.keys(), ...owned]
     await Promise.all(held.map((thread) => thread.kill()))
-    for (const thread of shared) threads.give(thread)
+    for (const thread of shared.keys()) threads.give(thread)
     await leave()
   }
   return {
-    async take(signal) {
-      signal.throwIfAborted()
-      await room(signal)
-      taking += 1
+    async take(signal, tenant) {
+      const endTurn = await turns.take(signal, tenant)
       try {
         const thread = await threads.take(signal)
         if (closing !== undefined) {
           threads.give(thread)
           throw closedError()
         }
-        shared.add(thread)
+        shared.set(thread, endTurn)
         return thread
-      } finally {
-        taking -= 1
-        if (shared.size + taking < most) wake()
+      } catch (error) {
+        endTurn()
+        throw error
       }
     },
     give(thread) {
-      if (!shared.delete(thread)) return
+      const endTurn = shared.get(thread)
+      if (endTurn === undefined) return
+      shared.delete(thread)
       threads.give(thread)
-      wake()
+      endTurn()
     },
     async own(signal) {
       signal.throwIfAborted()
@@ -114,25 +103,5 @@ function memberOf(threads: Threads, most: number, leave: () => Promise<void>): T
       closing ??= end()
       return closing
     },
-  }
-}
-
-function closedError(): ToolError {
-  return new ToolError('SANDBOX_INIT_FAILED', 'The runtime is closed.')
-}
-
-/** Waits until a thread is given back; rejects with the signal's reason. */
-async function turn(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const abort = (): void => {
-    waiting.delete(resolve)
-    reject(signal.reason)
-  }
-  waiting.add(resolve)
-  signal.addEventListener('abort', abort, { once: true })
-  try {
-    await promise
-  } finally {
-    signal.removeEventListener('abort', abort)
   }
 }

@@ -30,13 +30,13 @@ export function createThreadSandbox(spec: SandboxSpec, threads: Threads): Sandbo
     await own?.kill()
     ended.resolve()
   }
-  const take = async (signal: AbortSignal): Promise<Thread> => {
-    if (!session) return await threads.take(signal)
+  const take = async ({ tenant }: SandboxJob, signal: AbortSignal): Promise<Thread> => {
+    if (!session) return await threads.take(signal, tenant)
     own ??= await threads.own(signal)
     return own
   }
   const run = async (job: SandboxJob, signal: AbortSignal, stop: AbortController): Promise<Outcome> => {
-    const thread = await take(signal)
+    const thread = await take(job, signal)
     try {
       const streams = createStreams(job, spec.limits, (error) => stop.abort(error))
       return await runIn(thread, job, spec, streams, signal)

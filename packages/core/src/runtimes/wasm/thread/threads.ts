@@ -1,13 +1,13 @@
 import { availableParallelism } from 'node:os'
-import { ToolError } from '@gantry/contract'
 import { unlessAborted } from '../../../egress/unless-aborted.ts'
 import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import { startThread, type Thread } from './thread.ts'
+import { closedError } from './thread-turns.ts'
 
 /** Threads that are kept for the next run. A thread has one program at a time, and none of a program is left in it. */
 export interface Threads {
-  /** An idle thread, a new one, or, when there are enough, the next that becomes free. */
-  take(signal: AbortSignal): Promise<Thread>
+  /** An idle thread, a new one, or, when there are enough, the next that becomes free; for a tenant when its turn comes. */
+  take(signal: AbortSignal, tenant?: string): Promise<Thread>
   /** Gives a thread back; one that is not alive is replaced when it is needed. */
   give(thread: Thread): void
   /** A thread that nobody shares; whoever has it kills it. */
@@ -163,8 +163,4 @@ async function turn(
     clearInterval(timer)
     signal.removeEventListener('abort', abort)
   }
-}
-
-function closedError(): ToolError {
-  return new ToolError('SANDBOX_INIT_FAILED', 'The runtime is closed.')
 }
