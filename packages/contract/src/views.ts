@@ -61,7 +61,7 @@ export interface ApprovalView {
   readonly reason: string
   /**
    * Exactly what will run, but for known secrets and members that the tool declares as secret, which `hidden` lists; only
-   * when one is asked for by id. Long texts are shown in part unless all is asked for, and `truncated` lists them.
+   * when one is asked for by id. What is long is shown in part unless all is asked for, and `truncated` lists them.
    */
   readonly args?: Json
   /** Of the arguments as JSON in UTF-8. */
@@ -70,7 +70,7 @@ export interface ApprovalView {
   readonly argsSha256?: string
   /** JSON Pointers to what is hidden in the arguments; the text there says how long it is and has a digest. */
   readonly hidden?: readonly string[]
-  /** JSON Pointers to texts that are shown in part; the empty one stands for all arguments. */
+  /** JSON Pointers to what is shown in part; the empty one says that arguments are left out. */
   readonly truncated?: readonly string[]
   /** What a reader of the arguments could miss. */
   readonly notes?: readonly ApprovalNote[]

@@ -145,7 +145,7 @@ const approval = {
     truncated: {
       ...texts,
       description:
-        'JSON Pointers to texts that are shown in part; the empty one stands for all arguments. `full` shows all.',
+        'JSON Pointers to what is shown in part; the empty one says that arguments are left out. `full` shows all.',
     },
     notes: {
       type: 'array',

@@ -1,42 +1,77 @@
 import { createHash } from 'node:crypto'
-import type { ApprovalNote, ApprovalView, Json } from '@gantry/contract'
+import type { ApprovalNote, ApprovalView, Json, JsonObject } from '@gantry/contract'
 
 /** Bytes of JSON up to which arguments are shown whole without being asked for. */
 const wholeBytes = 262_144
-/** Characters of a text that is shown in part. */
-const longestText = 8_192
+/** Characters of a text that is shown in part, as many of these as leave room for everything else. */
+const partLengths = [8_192, 1_024, 256] as const
+/** Of an argument that has too many members to show them all, as JSON. */
+const partOfMembers = 1_024
 const mostNotes = 100
 const longestUrl = 8_192
 
 type Shown = Pick<ApprovalView, 'args' | 'truncated' | 'notes'>
 
 /**
- * Arguments for a person who decides on them. A long text is cut only where not all was asked for, and says how long it
- * is and its SHA-256; arguments that are long by their number of members are then not shown at all.
+ * Arguments for a person who decides on them. Where they are long and not all was asked for, the longest texts are cut
+ * first, so that no padding hides a short one; then the arguments that have too many members. What is cut says how long
+ * it is and its SHA-256.
  */
 export function shownArgs(text: string, full: boolean): Shown {
-  const args = JSON.parse(text) as Json
+  const args = JSON.parse(text) as JsonObject
   const notes = notesOf(args)
   const told = notes.length === 0 ? {} : { notes }
   if (full || Buffer.byteLength(text) <= wholeBytes) return { args, ...told }
-  const truncated: string[] = []
-  const cut = cutTexts(args, '', truncated)
-  if (Buffer.byteLength(JSON.stringify(cut)) > wholeBytes) return { truncated: [''], ...told }
-  return { args: cut, truncated, ...told }
+  for (const length of partLengths) {
+    const truncated: string[] = []
+    const cut = cutTexts(args, '', length, truncated)
+    if (jsonBytes(cut) + jsonBytes(truncated) <= wholeBytes) return { args: cut, truncated, ...told }
+  }
+  return { ...cutMembers(args), ...told }
 }
 
-function cutTexts(value: Json, path: string, truncated: string[]): Json {
+function cutTexts(value: Json, path: string, length: number, truncated: string[]): Json {
   if (typeof value === 'string') {
-    if (value.length <= longestText) return value
+    if (value.length <= length) return value
     truncated.push(path)
-    const digest = createHash('sha256').update(value).digest('hex')
-    return `${value.slice(0, longestText)}… [truncated: ${Buffer.byteLength(value)} bytes in all, sha256:${digest}]`
+    return part(value, length)
   }
-  if (Array.isArray(value)) return value.map((item, index) => cutTexts(item, `${path}/${index}`, truncated))
+  if (Array.isArray(value)) return value.map((item, index) => cutTexts(item, `${path}/${index}`, length, truncated))
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(
-    Object.entries(value).map(([key, member]) => [key, cutTexts(member, `${path}/${segment(key)}`, truncated)]),
+    Object.entries(value).map(([key, member]) => [key, cutTexts(member, `${path}/${segment(key)}`, length, truncated)]),
   )
+}
+
+/** Each argument that is long by its members as the beginning of its JSON; those for which there is no room are left out. */
+function cutMembers(args: JsonObject): Required<Pick<Shown, 'args' | 'truncated'>> {
+  const shown: [string, Json][] = []
+  const truncated: string[] = []
+  let room = wholeBytes
+  let isWhole = true
+  for (const [key, member] of Object.entries(args)) {
+    const text = typeof member === 'string' ? member : JSON.stringify(member)
+    const isCut = text.length > partOfMembers
+    const entry: [string, Json] = [key, isCut ? part(text, partOfMembers) : member]
+    const bytes = jsonBytes(entry) + (isCut ? jsonBytes(key) : 0)
+    if (bytes > room) {
+      isWhole = false
+      continue
+    }
+    room -= bytes
+    shown.push(entry)
+    if (isCut) truncated.push(`/${segment(key)}`)
+  }
+  return { args: Object.fromEntries(shown), truncated: isWhole ? truncated : ['', ...truncated] }
+}
+
+function part(text: string, length: number): string {
+  const digest = createHash('sha256').update(text).digest('hex')
+  return `${text.slice(0, length)}… [truncated: ${Buffer.byteLength(text)} bytes in all, sha256:${digest}]`
+}
+
+function jsonBytes(value: Json): number {
+  return Buffer.byteLength(JSON.stringify(value))
 }
 
 /** Notes on every text of a value, keys included, as far as there is room for them. */
