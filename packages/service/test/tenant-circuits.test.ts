@@ -127,12 +127,13 @@ test('an open circuit is an answer at once, with when to try again, and leaves t
   assert.equal(repeat.result.callId, again.result.callId)
 })
 
-test('a call that chose to wait is released until its circuit closes, and one whose deadline is sooner fails', async (t) => {
+test('a call that chose to wait is released until its circuit closes, and one whose deadline or timeout is sooner fails', async (t) => {
   const { site, ada, ask, remote } = await openSite(t)
   for (let call = 0; call < 2; call++) assert.equal(await codeOf(ada({ tool: 'test:far' })), 'BACKEND_UNAVAILABLE')
   const soon = new Date(Date.now() + 10_000).toISOString()
   const bounded = ada({ tool: 'test:far', onCircuitOpen: 'wait', deadline: soon })
   assert.equal(await codeOf(bounded), 'CIRCUIT_OPEN')
+  assert.equal(await codeOf(ada({ tool: 'test:far', onCircuitOpen: 'wait', timeoutMs: 500 })), 'CIRCUIT_OPEN')
   const body = { tool: 'test:far', onCircuitOpen: 'wait', waitMs: 0 }
   const { callId } = (await (await ask('ada', 'POST', '/v1/calls', body)).json()) as { callId: string }
   while ((await site.service.call(callId, people.ada as Identity)).state !== 'delayed') await new Promise(setImmediate)

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createCallIds } from '../admit/call-id.ts'
 import { asWaiting } from '../stores/pending.ts'
 import { afterwards } from './afterwards.ts'
 import type { Task } from './desk.ts'
@@ -82,6 +83,26 @@ test('an open circuit or a reached rate makes a call wait that chose to, as long
     'it slept, or was asked, or could not be handled before',
   )
   assert.equal(refused('CIRCUIT_OPEN', { deadlineMs: 1_500 }).kind, 'record')
+})
+
+test('a call waits for its circuit no longer than its timeout, counted from its admission', () => {
+  const admittedAt = 1_800_000_000_000
+  const callId = createCallIds(() => admittedAt)()
+  const open = someError({ code: 'CIRCUIT_OPEN', effect: 'none', details: { retryAfterMs: 2_000 } })
+  const after = (ageMs: number, timeoutMs: number, error = open) => {
+    const claim = someClaim({ callId }, { onCircuitOpen: 'wait', timeoutMs })
+    return afterwards(task({ claim }), someResult({ status: 'failed', error }), () => admittedAt + ageMs).kind
+  }
+  assert.equal(after(0, 500), 'record', 'the circuit rests for longer')
+  assert.equal(after(0, 2_000), 'record')
+  assert.equal(after(0, 5_000), 'release')
+  assert.equal(after(2_500, 5_000), 'release')
+  assert.equal(after(3_500, 5_000), 'record', 'it has waited before')
+  assert.equal(after(-60_000, 5_000), 'release', 'a clock is behind')
+  assert.equal(after(0, 500, { ...open, code: 'RATE_LIMITED' }), 'release', 'a rate is no circuit')
+  const chain = task({ claim: someClaim({ callId }, { kind: 'chain', timeoutMs: 500 }) })
+  const waiting = asWaiting(someResult({ status: 'failed', error: open }))
+  assert.equal(afterwards(chain, waiting, () => admittedAt).kind, 'record', 'a chain has a timeout, too')
 })
 
 test('a call that a person must approve first waits for him; a tool that says so of itself has failed', () => {

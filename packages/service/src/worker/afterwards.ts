@@ -1,4 +1,5 @@
 import { type ChainResult, codes, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
+import { timeOfCallId } from '../admit/call-id.ts'
 import { isMarkedWaiting, isPending } from '../stores/pending.ts'
 import type { Task } from './desk.ts'
 
@@ -26,10 +27,10 @@ const longestDelayMs = 60_000
  *
  * A call that was lost is nobody's business here any more. One that was stopped because the worker ends is handed back
  * when it may be repeated, and else its outcome is unknown. One that could not start, because a rate is reached or because
- * a circuit is open that its caller or its tool chose to wait for, waits for its turn without counting as a failure. One that a person must approve first waits for him, as
- * long as he may take. Everything else is the outcome.
+ * a circuit is open that its caller or its tool chose to wait for, waits for its turn without counting as a failure, as
+ * long as its time lasts. One that a person must approve first waits for that decision. Everything else is the outcome.
  */
-export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwards {
+export function afterwards({ claim, stopped }: Task, outcome: Outcome, now: () => number = Date.now): Afterwards {
   if (stopped === 'lost') return { kind: 'drop' }
   const { error } = outcome
   if (isPending(outcome)) {
@@ -42,11 +43,20 @@ export function afterwards({ claim, stopped }: Task, outcome: Outcome): Afterwar
   if (waits && error.effect === 'none' && typeof retryAfterMs === 'number' && claim.rests + 1 < mostRests) {
     // Who came often and in vain comes less often.
     const delayMs = Math.min(longestDelayMs, Math.max(retryAfterMs, 100 * (claim.rests + 1)))
-    if (claim.deadlineMs === undefined || delayMs < claim.deadlineMs) {
+    if (delayMs < timeLeft(claim, error.code, now)) {
       return { kind: 'release', delayMs, reason: error.code, counts: 'rest' }
     }
   }
   return { kind: 'record', outcome }
+}
+
+/** For how long a call may wait: until its deadline, and for a circuit no longer than its own timeout from its admission. */
+function timeLeft({ call, callId, deadlineMs = Infinity }: Task['claim'], code: string, now: () => number): number {
+  if (code !== 'CIRCUIT_OPEN' || call.timeoutMs === undefined) return deadlineMs
+  const time = now()
+  // The id is made at admission, by a machine whose clock may be ahead.
+  const age = Math.max(0, time - (timeOfCallId(callId) ?? time))
+  return Math.min(deadlineMs, call.timeoutMs - age)
 }
 
 /** A chain or a program decides for each of its calls, and marks an outcome that is no end. */
