@@ -142,6 +142,7 @@ export { canonicalJson } from './json/canonical.ts'
 export { copyJson } from './json/copy.ts'
 export { JsonError, type JsonLimits } from './json/limits.ts'
 export { parseJson } from './json/parse.ts'
+export { parseAnswer } from './json/parse-answer.ts'
 export { createRedactor, isSecretKey, type Redactor } from './json/redact.ts'
 export { createRedactionMark, type RedactionMark } from './json/redaction-mark.ts'
 export type {

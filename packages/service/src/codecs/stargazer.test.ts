@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codes, type ErrorCode, ToolError } from '@gantry/contract'
+import { createExecutor, defineTool } from '@gantry/core'
 import { encode as pack, decode as unpack } from '@msgpack/msgpack'
 import fc from 'fast-check'
 import { addressed, called, failed, hostile, message, now, refused, result } from './codec.fixture.ts'
@@ -181,6 +182,23 @@ test('the result is a text always', () => {
   assert.equal(resultOf({ a: [1, null] }), '{"a":[1,null]}')
   assert.equal(resultOf(null), 'null')
   assert.equal(resultOf('half \ud800'), 'half \ufffd')
+})
+
+test('JSON that a tool gave as a text is sent as that text, and an output beside the text as its own JSON', async (t) => {
+  const sent = (more: object) => (unpack(answer(ended(more)).bytes) as { result: string }).result
+  const text = '{ "n": 12345678901234567890, "z": 1.0 }'
+  const about = { namespace: 'demo', name: 'text', description: 'Text.', inputSchema: { type: 'object' } } as const
+  const executor = createExecutor({ tools: [defineTool({ ...about, effect: 'read', run: () => text })] })
+  t.after(() => executor.close())
+  const { output, content } = await executor.run('demo:text')
+  assert.notEqual(output, text)
+  assert.equal(sent({ output, content }), text)
+  assert.equal(sent(JSON.parse(JSON.stringify({ output, content }))), text, 'from the record')
+  const block = (said: string) => ({ type: 'text', text: said })
+  assert.equal(sent({ output: { a: '[redacted]' }, content: [block('{ "a": "\\u0078" }')] }), '{"a":"[redacted]"}')
+  assert.equal(sent({ output: { a: 1 }, content: [block('It is 1.')] }), '{"a":1}')
+  assert.equal(sent({ output: { a: 1 }, content: [block('{ "a": 1 }'), block('more')] }), '{"a":1}')
+  assert.equal(sent({ output: { a: 1 }, content: [block('['.repeat(200_000))] }), '{"a":1}')
 })
 
 test('write-backs have the shape of the gateway: small files whole, large ones by their artifact', () => {

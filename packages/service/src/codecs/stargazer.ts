@@ -1,5 +1,5 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { copyJson } from '@gantry/core'
+import { copyJson, parseAnswer } from '@gantry/core'
 import type { ReplyAddress } from '../stores/call-store.ts'
 import type { CallInput } from '../stores/views.ts'
 import type { Message } from '../transports/message.ts'
@@ -223,12 +223,30 @@ function replyOf(
   }
   return {
     correlation_id,
-    result: typeof end.output === 'string' ? end.output : JSON.stringify(end.output),
+    result: textOf(end.output, reply),
     writeback: {
       sent_files: filesOf(reply).map(fileOnWire),
       injected_tools: effectsOf(reply, 'tool').map(({ tool }) => toolName(tool)),
       sent_rich_messages: effectsOf(reply, 'message').map(({ message }) => message),
     },
+  }
+}
+
+/** The text that the tool gave, as the seed sends it; of an output that was none, its JSON. */
+function textOf(output: Json, reply: Reply): string {
+  if (typeof output === 'string') return output
+  const json = JSON.stringify(output)
+  const given = reply.kind === 'ended' && 'content' in reply.result ? reply.result.content : []
+  const [only] = given
+  return given.length === 1 && only?.type === 'text' && isTextOf(only.text, json) ? only.text : json
+}
+
+/** Whether the output was read from the text: one that was redacted, cut or is beside the text has another value. */
+function isTextOf(text: string, json: string): boolean {
+  try {
+    return JSON.stringify(parseAnswer(text)) === json
+  } catch {
+    return false
   }
 }
 
