@@ -54,7 +54,7 @@ export interface Codec {
   /** How far a call is. */
   progress?(address: ReplyAddress, progress: CallProgress, now: Date): Outgoing | undefined
   /** The interim answer to a call that takes long: it goes on in the background, under the id of a task. */
-  background?(address: ReplyAddress, call: RunningCall, now: Date): Background
+  background?(address: ReplyAddress, call: RunningCall, since: Date): Background
   /** How a call ended, for those who watch it rather than wait for it; sent behind the answer. */
   ended?(address: ReplyAddress, reply: Reply, now: Date): Outgoing | undefined
   /** What the record of the background task says from the end of the call on. */

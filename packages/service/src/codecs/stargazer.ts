@@ -72,11 +72,11 @@ export function stargazerCodec(options: StargazerOptions): Codec {
       const sent = { correlation_id, trace_id, type: 'rich_message', number, message }
       return { to: messagesTo, bytes: encodeMsgpack(sent) }
     },
-    background: ({ to, data }, { callId }, now) => ({
+    background: ({ to, data }, { callId }, since) => ({
       answer: { to, bytes: encodeMsgpack(interimOf(data, callId)) },
       task: {
         key: `${tasksBelow}${callId}`,
-        fields: { ...taskFields(data, callId), status: 'running', created_at: secondsOf(now) },
+        fields: { ...taskFields(data, callId), status: 'running', created_at: secondsOf(since) },
         ttlMs: runningTaskMs,
       },
     }),

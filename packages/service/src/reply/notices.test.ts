@@ -157,6 +157,23 @@ test('an interim answer is tried again while the call lasts, and each sender tha
   notices.close()
 })
 
+test('the record of a background task has the time of the call, and not that of its interim answer', async () => {
+  let time = 1_000
+  const dated: Codec = {
+    ...codec,
+    background: ({ to }, { callId }, since) => ({
+      answer: { to, bytes: bytes(`interim ${callId}`) },
+      task: { key: `task:${callId}`, fields: { status: 'running', at: String(since.getTime()) }, ttlMs: 1_000 },
+    }),
+  }
+  const { notices, sent, tasks } = open({ codecs: new Map([['test', dated]]), now: () => new Date(time) })
+  notices.admitted('c-1', 'test:slow', address, false)
+  time = 9_000
+  await until(() => sent.length === 1)
+  assert.equal(tasks[0]?.fields.at, '1000')
+  notices.close()
+})
+
 test('a tool that opts out, or settings without a background, give no interim answer', async () => {
   const { notices, sent, tasks } = open({ mayBackground: (tool) => tool !== 'test:alone' })
   const attempt = notices.open(claimOf('c-1', 'test:alone')) ?? assert.fail()

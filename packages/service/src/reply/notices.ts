@@ -84,6 +84,8 @@ interface Waiting {
 
 interface Watched {
   readonly callId: string
+  /** From when on it is watched, which is its admission or, in another process, its first attempt. */
+  readonly since: Date
   /** Senders that have no interim answer yet. */
   readonly waiting: Set<Waiting>
   readonly underWay: Set<Promise<unknown>>
@@ -145,7 +147,7 @@ export function createNotices(options: NoticesOptions): Notices {
     const known = watched.get(callId)
     if (known !== undefined || watched.size >= mostWatched) return known
     const [waiting, underWay] = [new Set<Waiting>(), new Set<Promise<unknown>>()]
-    const one = { callId, waiting, underWay, admitted: false, attempts: 0, background: false }
+    const one = { callId, since: now(), waiting, underWay, admitted: false, attempts: 0, background: false }
     watched.set(callId, one)
     return one
   }
@@ -164,7 +166,7 @@ export function createNotices(options: NoticesOptions): Notices {
       const goesOn = one.attempts > 0 || (await asking.add(callId))
       const background = goesOn && isWatched(one) ? codecs.get(address.codec)?.background : undefined
       if (background === undefined) return void one.waiting.delete(waiting)
-      const { answer, task } = background(address, { callId }, now())
+      const { answer, task } = background(address, { callId }, one.since)
       const opened = await tasks?.open(task)
       if (!isWatched(one)) return
       one.background = true
