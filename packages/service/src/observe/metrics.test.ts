@@ -87,6 +87,30 @@ test('a figure that cannot be had keeps no other from being told', async () => {
   assert.match(text, /^gantry_running 2$/m)
 })
 
+test('a scrape of a silent database ends without its figures, and says what is so at its end', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  let works = true
+  let asked = 0
+  const silent = (): Promise<never> => {
+    asked += 1
+    return new Promise(() => {})
+  }
+  const { metrics } = counted({ depth: silent, waiting: silent, stored: silent, isUp: () => works })
+  for (const _ of ['first', 'second']) {
+    const scrape = metrics.read()
+    works = false
+    for (let n = 0; n < 10; n += 1) await Promise.resolve()
+    t.mock.timers.tick(1_000)
+    const { text } = await scrape
+    assert.match(text, /^gantry_store_up 0$/m)
+    assert.match(text, /^gantry_queue_depth NaN$/im)
+    assert.doesNotMatch(text, /^gantry_(?:waiting|stored)\{/m)
+    assert.match(text, /^gantry_redis_lag 7$/m)
+  }
+  assert.equal(asked, 3, 'the second scrape asks for nothing that is still unanswered')
+  metrics.close()
+})
+
 test('tenants are counted by name only when the configuration names them', async () => {
   const { metrics, bus } = counted({ tenants: ['acme'] })
   for (let count = 0; count < 50; count += 1) {

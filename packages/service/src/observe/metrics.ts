@@ -38,6 +38,9 @@ export interface Metrics {
 /** Names of tools come from the catalog, but a catalog can grow without end; what is beyond is counted together. */
 const mostTools = 1_000
 
+/** So long a scrape waits for a figure that the database or a broker has to give. */
+const figureMs = 1_000
+
 /** Labels whose values say something of one tenant. */
 const telling = ['tool', 'tenant', 'circuit']
 
@@ -50,6 +53,8 @@ function boundedName(circuit: string): string {
 export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const registry = new Registry()
   const registers = [registry]
+  /** Reads the figures that others have to give; all other gauges are read after these, so that none is old. */
+  const refreshes: (() => Promise<void>)[] = []
   const tools = new Map<string, string>()
   const toolOf = (id: string): string => {
     const known = tools.get(id)
@@ -112,14 +117,14 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     registers,
   })
   config.set(1)
-  gauge('gantry_store_up', 'Whether the database takes what is written.', async () => up(gauges.isUp('database')))
+  gauge('gantry_store_up', 'Whether the database takes what is written.', () => up(gauges.isUp('database')))
   levels('gantry_broker_up', 'Whether the broker answers.', 'transport', () =>
     Object.fromEntries(Object.keys(gauges.lag ?? {}).map((name) => [name, up(gauges.isUp(name))])),
   )
-  gauge('gantry_queue_depth', 'Calls that wait.', gauges.depth)
-  gauge('gantry_running', 'Calls that run in this process.', async () => gauges.running())
+  figure('gantry_queue_depth', 'Calls that wait.', gauges.depth)
+  gauge('gantry_running', 'Calls that run in this process.', gauges.running)
   for (const [name, lag] of Object.entries(gauges.lag ?? {})) {
-    gauge(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
+    figure(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
   }
   levels(
     'gantry_database_connections',
@@ -128,40 +133,42 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     gauges.connections,
   )
   levels('gantry_sandboxes', 'Sandboxes in which a program runs, and that wait for one.', 'state', gauges.sandboxes)
-  levels('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
-  levels('gantry_stored', 'Files of calls that are stored: their bytes and their number.', 'what', gauges.stored)
-  gauge('gantry_spool_depth', 'Outcomes that wait in the spool for the database.', async () => gauges.spooled())
+  figures('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
+  figures('gantry_stored', 'Files of calls that are stored: their bytes and their number.', 'what', gauges.stored)
+  gauge('gantry_spool_depth', 'Outcomes that wait in the spool for the database.', gauges.spooled)
   gauge(
     'gantry_unrecorded_outcomes',
     'Outcomes held in memory: neither the database nor the spool takes them.',
-    async () => gauges.unrecorded(),
+    gauges.unrecorded,
   )
   collectDefaultMetrics({ register: registry })
   // These are gauges that are called counters, and say nothing that those by type do not.
   for (const what of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${what}_total`)
 
-  function gauge(name: string, help: string, read: () => Promise<number>): void {
+  function gauge(name: string, help: string, read: () => number): void {
+    const made: Gauge = new Gauge({ name, help, registers, collect: () => made.set(read()) })
+  }
+  function levels(name: string, help: string, label: string, read: () => Levels): void {
     const made: Gauge = new Gauge({
-      name,
-      help,
-      registers,
-      // A database that is away must not keep the other figures from being read.
-      async collect() {
-        made.set(await read().catch(() => Number.NaN))
+      ...{ name, help, labelNames: [label], registers },
+      collect() {
+        for (const [word, level] of Object.entries(read())) made.set({ [label]: word }, level)
       },
     })
   }
-  function levels(name: string, help: string, label: string, read: () => Levels | Promise<Levels>): void {
-    const made: Gauge = new Gauge({
-      ...{ name, help, labelNames: [label], registers },
-      async collect() {
-        try {
-          for (const [word, level] of Object.entries(await read())) made.set({ [label]: word }, level)
-        } catch {
-          // What is not known now is not told.
-          made.reset()
-        }
-      },
+  function figure(name: string, help: string, read: () => Promise<number>): void {
+    const made = new Gauge({ name, help, registers })
+    const ask = bounded(read)
+    refreshes.push(async () => made.set((await ask()) ?? Number.NaN))
+  }
+  function figures(name: string, help: string, label: string, read: () => Promise<Levels>): void {
+    const made = new Gauge({ name, help, labelNames: [label], registers })
+    const ask = bounded(read)
+    refreshes.push(async () => {
+      const now = await ask()
+      // What is not known now is not told.
+      if (now === undefined) made.reset()
+      else for (const [word, level] of Object.entries(now)) made.set({ [label]: word }, level)
     })
   }
 
@@ -206,6 +213,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   ]
   return {
     async read(scope = 'whole') {
+      await Promise.all(refreshes.map((refresh) => refresh()))
       const text = `${await registry.metrics()}\n${seconds.text()}\n${stages.text()}`
       const told = scope === 'shared' && met.size > 1 ? foldLabels(text, telling) : text
       return { type: registry.contentType, text: told }
@@ -219,4 +227,22 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
 
 function up(works: boolean): number {
   return works ? 1 : 0
+}
+
+/**
+ * Asks for a figure and waits for a while; undefined when it fails or takes longer. Scrapes that come meanwhile wait for
+ * the same answer, so that a silent database does not lose a connection to each of them.
+ */
+function bounded<T>(read: () => Promise<T>): () => Promise<T | undefined> {
+  let asked: Promise<T | undefined> | undefined
+  return async () => {
+    asked ??= read()
+      .catch(() => undefined)
+      .finally(() => {
+        asked = undefined
+      })
+    const late = Promise.withResolvers<undefined>()
+    const timer = setTimeout(() => late.resolve(undefined), figureMs)
+    return Promise.race([asked, late.promise]).finally(() => clearTimeout(timer))
+  }
 }

@@ -29,7 +29,10 @@ test('what was asked for first is in use first, however long each takes', async 
 
 test('a wrong configuration is told of with what is wrong, rejects, and the next one is read all the same', async (t) => {
   const bus = createBus()
-  const metrics = createMetrics(bus, { depth: async () => 0, running: () => 0, spooled: () => 0 } as never)
+  const metrics = createMetrics(bus, {
+    ...{ depth: async () => 0, running: () => 0, spooled: () => 0, unrecorded: () => 0, isUp: () => true },
+    ...{ connections: () => ({}), sandboxes: () => ({}), waiting: async () => ({}), stored: async () => ({}) },
+  })
   t.after(metrics.close)
   const watch = createWatch({ bus, health: { fresh: async () => [] }, spooled: () => 0, unrecorded: () => [] })
   watch.change('ready')
