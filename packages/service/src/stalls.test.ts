@@ -5,6 +5,7 @@ import { type EntryPoint, feedFillers } from '@gantry/core/conformance'
 import { bearerOf } from './authenticators/authenticator.ts'
 import { signedRequestAuthenticator } from './authenticators/signed-request.ts'
 import { parseCommandLine } from './cli/parse.ts'
+import { languageIn } from './cli/program-language.ts'
 import { clip, safeBlock, safeJson, safeLine } from './cli/terminal.ts'
 import { message } from './codecs/codec.fixture.ts'
 import { encodeMsgpack } from './codecs/msgpack.ts'
@@ -50,6 +51,7 @@ function parserPoints(): EntryPoint[] {
   const foreign = foreignCheck({ host: '127.0.0.1', hosts: ['a.example'], origins: [], secure: false } as never)
   const log = createLog('info', { write: () => undefined })
   return [
+    { name: 'language of a program', feed: (text) => languageIn(text) },
     { name: 'gateway message', feed: (text) => each(messagesWith(text), decoded), also: ['{"a":'] },
     { name: 'MessagePack message', feed: (text) => decoded(encodeMsgpack({ tool: 'a:b', args: { a: text } })) },
     { name: 'bytes of a message', feed: (text) => decoded(Buffer.from(text)) },

@@ -37,7 +37,8 @@ export const options = {
     kind: 'text',
     value: 'NAME',
     choices: ['javascript', 'typescript', 'python', 'workflow'],
-    summary: 'What the program is written in; else its extension decides, then its content, then typescript.',
+    summary:
+      'javascript, typescript, python or workflow; else its extension decides, then its content, then typescript.',
   },
   limits: { kind: 'json', value: 'JSON', summary: 'Ceilings such as {"toolCalls":10}: JSON or @file.' },
   check: { kind: 'flag', summary: 'Check the code against the schemas of its tools before it runs.' },

@@ -83,6 +83,33 @@ test('gantry code', async (t) => {
     assert.equal((await gantry('-e', 'throw new Error("no")')).code, 1)
   })
 
+  await t.test('says on stderr for which language a program was taken that failed, when nothing named it', async () => {
+    const note = /^taken for (\w+); --language names another$/m
+    const failing = 'throw new Error("no")'
+    writeFileSync(join(folder, 'fails.ts'), failing)
+    const taken = await gantry('-e', failing, '--json')
+    assert.equal(note.exec(taken.err)?.[1], 'typescript')
+    assert.equal(JSON.parse(taken.out).error.code, 'CODE_FAILED')
+    assert.equal(note.exec((await gantry('-e', 'a := run(')).err)?.[1], 'workflow')
+    for (const words of [['fails.ts'], ['-e', failing, '--language', 'javascript'], ['-e', 'return 1']]) {
+      assert.doesNotMatch((await gantry(...words)).err, note)
+    }
+  })
+
+  await t.test('runs Python with named arguments without a language being named', async () => {
+    const { out, err } = await gantry(
+      '-e',
+      'r = await tools.demo.add(a=1, b=2)\nreturn r',
+      '--limits',
+      '{"wallMs":20000}',
+    )
+    assert.match(out, /3/, err)
+  })
+
+  await t.test('lists the languages in its help', async () => {
+    assert.match((await gantry('--help')).out, /javascript, typescript, python or workflow/)
+  })
+
   await t.test('passes limits on, and refuses a command line without one program', async () => {
     const limited = await gantry(
       '-e',
