@@ -76,6 +76,27 @@ const down: Fault = {
   },
 }
 
+const frozen: Fault = {
+  number: 41,
+  name: 'calls that ended while PostgreSQL stood still for longer than the lease keep their outcome',
+  async run(t, size) {
+    const { server, database } = await ownServer(t)
+    const site = await openSite(t, { engine: 'postgres', url: server.url, database, service: { leaseMs: 5_000 } })
+    const [node] = await Promise.all([site.start(), site.start({ roles: ['worker'] })])
+    for (let round = 0; round < (size === 'quick' ? 1 : 3); round++) {
+      const plans = sleepers(`z${round}`, size)
+      await handTo(site, node, plans)
+      await actedAll(site, `z${round}`, plans.length)
+      server.pause()
+      await sleep(10_000 + 1_000 * round)
+      server.resume()
+      await pooled(plans, 20, (plan) => send(site, plan))
+    }
+    const { counts } = await site.sound('PostgreSQL frozen')
+    assert.equal(counts.ok, counts.requests)
+  },
+}
+
 const downAndKilled: Fault = {
   number: 8,
   name: 'outcomes that wait on disk outlive the worker, too, and another one hands them over',
@@ -240,4 +261,4 @@ const upgraded: Fault = {
   },
 }
 
-export const databaseFaults: readonly Fault[] = [down, downAndKilled, refusing, cut, withoutTables, upgraded]
+export const databaseFaults: readonly Fault[] = [down, frozen, downAndKilled, refusing, cut, withoutTables, upgraded]
