@@ -77,9 +77,10 @@ function numbersByConfig({ audit, results }: Stored): string[] {
 
 const stale: Fault = {
   number: 38,
-  name: 'a call whose tool changed or went after it was accepted ends as stale, and holds nothing',
+  name: 'a call whose tool changed or went after it was accepted waits for it, ends after a bound, and holds nothing',
   async run(t, size) {
-    const site = await openSite(t, { engine: 'postgres', config: numbered(0) })
+    const service = { versionWaitMs: 1 }
+    const site = await openSite(t, { engine: 'postgres', config: numbered(0), service })
     const node = await site.start()
     const client = site.clientOf(node)
     for (let round = 0; round < (size === 'quick' ? 1 : 4); round++) {

@@ -231,11 +231,11 @@ const withoutTables: Fault = {
 }
 
 const newer = `
-  alter table calls add column origin text not null default 'unknown';
+  alter table calls add column later_column text not null default 'unknown';
   alter table queue add column region text, add column weight integer not null default 1;
   alter table results add column checksum text;
   alter table audit add column previous text;
-  create table quotas (tenant text primary key, calls bigint not null)`
+  create table later_table (tenant text primary key, calls bigint not null)`
 
 const upgraded: Fault = {
   number: 40,
@@ -252,10 +252,12 @@ const upgraded: Fault = {
       assert.equal(await first.stop(), 0)
       await site.again(first)
     })
-    await database.query(`update calls set origin = 'kept' where idem_key = 'upgraded0'`)
+    await database.query(`update calls set later_column = 'kept' where idem_key = 'upgraded0'`)
     await drive(site, mixed(10, createRandom(seed), 50, 'after'), 10)
-    const [row] = await database.query<{ origin: string }>(`select origin from calls where idem_key = 'upgraded0'`)
-    assert.equal(row?.origin, 'kept')
+    const [row] = await database.query<{ later_column: string }>(
+      `select later_column from calls where idem_key = 'upgraded0'`,
+    )
+    assert.equal(row?.later_column, 'kept')
     const { counts } = await site.sound('upgraded')
     assert.deepEqual([counts.attemptsLost, counts.unknown], [0, 0])
   },
