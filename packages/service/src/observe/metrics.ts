@@ -166,7 +166,7 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     const ask = bounded(read)
     refreshes.push(async () => {
       const now = await ask()
-      // What is not known now is not told.
+      // A figure that is not known now is left out.
       if (now === undefined) made.reset()
       else for (const [word, level] of Object.entries(now)) made.set({ [label]: word }, level)
     })
