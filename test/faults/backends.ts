@@ -14,7 +14,7 @@ function behind(port: number): string {
   egress: { allow: [{ origin: '${origin}', private: true }] },
   tools: [...tools, {
     tool: { namespace: 'fault', name: 'far', version: '1.0.0', description: 'Asks elsewhere.', effect: 'read',
-      inputSchema: { type: 'object' }, retry: { attempts: 4, delayMs: 20 },
+      inputSchema: { type: 'object' }, retry: { attempts: 4, delayMs: 20 }, onCircuitOpen: 'wait',
       backends: [{ kind: 'http', name: 'shop', path: '/far' }] },
     run: undefined, input: undefined, output: undefined, lookup: undefined,
   }],`

@@ -28,16 +28,28 @@ test('100,000 calls that time out, fail or are cancelled leave no timer, listene
     name: 'stuck',
     description: 'Never ends.',
     inputSchema: { type: 'object' },
+    // An open circuit would keep the calls from starting.
+    breaker: false,
     run: () => new Promise(() => undefined),
   })
-  const gantry = createExecutor({ tools: [...demoTools(), stuck] })
+  const failing = defineTool({
+    namespace: 'test',
+    name: 'failing',
+    description: 'Always fails.',
+    inputSchema: { type: 'object' },
+    breaker: false,
+    run: () => {
+      throw new Error('x')
+    },
+  })
+  const gantry = createExecutor({ tools: [stuck, failing] })
   const controller = new AbortController()
   const batch = async (size: number) => {
     const stop = new AbortController()
     const cancelled = Array.from({ length: size }, () => gantry.run('test:stuck', {}, { signal: stop.signal }))
     const timedOut = Array.from({ length: size }, () => gantry.run('test:stuck', {}, { timeoutMs: 1 }))
     const failed = Array.from({ length: size }, () =>
-      gantry.run('demo:fail', { message: 'x' }, { signal: controller.signal }),
+      gantry.run('test:failing', {}, { signal: controller.signal }),
     )
     stop.abort()
     const statuses = (await Promise.all([...cancelled, ...timedOut, ...failed])).map(({ status }) => status)

@@ -24,8 +24,13 @@ export interface Mutation {
 
 /** What happened outside, kept by nobody who is under test. */
 interface Ledgers {
-  /** `again`: everybody who had acted before was dead, and the tool was not asked. */
-  readonly effects: { readonly callId: string; readonly actor: Actor; readonly again: boolean }[]
+  /** `again`: every holder that had acted before was dead and held an earlier claim, and the tool was not asked. */
+  readonly effects: {
+    readonly callId: string
+    readonly actor: Actor
+    readonly fence: number
+    readonly again: boolean
+  }[]
   /** Who asked the tool about which call. */
   readonly asked: Set<string>
   readonly replies: { readonly callId: string; readonly status: string }[]
@@ -315,7 +320,7 @@ function simTransport(store: CallStore, claim: () => ClaimOptions, actor: Actor,
 
 /** Acts between two gates, so that a worker may die before, between and after. */
 async function useTool(
-  { callId, call }: Claim,
+  { callId, call, fence }: Claim,
   signal: AbortSignal,
   actor: Actor,
   world: World,
@@ -330,7 +335,8 @@ async function useTool(
   if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'none' } })
   const before = effects.filter((act) => act.callId === callId)
   const known = asked.has(`${actor.name} ${callId}`)
-  effects.push({ callId, actor, again: !known && before.length > 0 && before.every((act) => act.actor.dead) })
+  const successor = before.length > 0 && before.every((act) => act.actor.dead && act.fence < fence)
+  effects.push({ callId, actor, fence, again: !known && successor })
   await world.gate(actor)
   if (signal.aborted) return someResult({ callId, status: 'cancelled', error: { ...cancelled, effect: 'possible' } })
   return someResult({ callId })
@@ -395,7 +401,7 @@ function broken(calls: readonly AdmittedCall[], { effects, replies, accepted, qu
     if (ends.length > 1)
       found.push(`${callId} (${effect}) has ${ends.length} outcomes: ${ends.map(({ status }) => status)}`)
     if (acts > 1 && effect === 'once') found.push(`${callId} (${effect}) acted ${acts} times`)
-    // A holder who is late but lives may act after the tool was asked; only the tool itself could refuse him.
+    // A holder that is late but lives may act after its successor asked and acted; only the tool itself could refuse that.
     const again = effects.some((act) => act.callId === callId && act.again)
     if (again && effect === 'reconcilable') found.push(`${callId} (${effect}) acted again`)
     if (end !== undefined && end.status === 'ok' && acts === 0) found.push(`${callId} is said to be done and is not`)

@@ -1,4 +1,0 @@
-import { backendFaults } from './backends.ts'
-import { tryQuickly } from './fault.ts'
-
-tryQuickly(backendFaults)
