@@ -48,9 +48,7 @@ test('100,000 calls that time out, fail or are cancelled leave no timer, listene
     const stop = new AbortController()
     const cancelled = Array.from({ length: size }, () => gantry.run('test:stuck', {}, { signal: stop.signal }))
     const timedOut = Array.from({ length: size }, () => gantry.run('test:stuck', {}, { timeoutMs: 1 }))
-    const failed = Array.from({ length: size }, () =>
-      gantry.run('test:failing', {}, { signal: controller.signal }),
-    )
+    const failed = Array.from({ length: size }, () => gantry.run('test:failing', {}, { signal: controller.signal }))
     stop.abort()
     const statuses = (await Promise.all([...cancelled, ...timedOut, ...failed])).map(({ status }) => status)
     assert.deepEqual([...new Set(statuses)].sort(), ['cancelled', 'failed', 'timeout'])
