@@ -1,4 +1,5 @@
 export {
+  type ApprovalFile,
   type ApprovalNote,
   type ApprovalView,
   type ArtifactRef,

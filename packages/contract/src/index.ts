@@ -56,6 +56,7 @@ export type {
 } from './tool.ts'
 export { contractVersion } from './version.ts'
 export type {
+  ApprovalFile,
   ApprovalNote,
   ApprovalView,
   AuditFinding,

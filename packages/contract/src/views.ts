@@ -1,6 +1,6 @@
 import type { ChainResult } from './chain.ts'
 import type { Json } from './json.ts'
-import type { Result, ResultStatus, Warning } from './result.ts'
+import type { ArtifactRef, Result, ResultStatus, Warning } from './result.ts'
 import type { StreamEvent } from './stream.ts'
 
 /** Where a call is: on its way, or how it ended. */
@@ -74,7 +74,9 @@ export interface ApprovalView {
   readonly truncated?: readonly string[]
   /** What a reader of the arguments could miss. */
   readonly notes?: readonly ApprovalNote[]
-  /** Hash of the tool, its definition, the arguments and the caller: a decision is about these and nothing else. */
+  /** The files that the arguments name by their ids, as they were when the call asked; only when one is asked for by id. */
+  readonly files?: readonly ApprovalFile[]
+  /** Hash of the tool, its definition, the arguments with their files, and the caller: a decision is about these alone. */
   readonly fingerprint: string
   /** Roles that may decide, besides those who hold `gantry:approve`. */
   readonly approvers: readonly string[]
@@ -87,6 +89,12 @@ export interface ApprovalView {
     /** Of a decision on a call of one's own: by which right. */
     readonly as?: 'owner'
   }
+}
+
+/** A file that arguments name by its id. Only the content of this digest runs; without a digest there is no such file. */
+export interface ApprovalFile extends Pick<ArtifactRef, 'id'>, Partial<Omit<ArtifactRef, 'id'>> {
+  /** JSON Pointer to the id. */
+  readonly path: string
 }
 
 /** What a reader of arguments could miss: where a URL leads, and characters that do not show. */

@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { chmodSync, readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
-import type { ApprovalView, ChainStep, Json, JsonObject } from '@gantry/contract'
+import type { ApprovalView, ArtifactRef, ChainStep, Json, JsonObject } from '@gantry/contract'
 import { builtinTools } from '@gantry/core'
 import fc from 'fast-check'
 import { hostileCall, notingTools } from '../../core/src/tools/hostile-arguments.fixture.ts'
 import { approvalText } from '../src/cli/approval-text.ts'
 import { ada, asked, bob, questionOf, stateOf } from './approvals.fixture.ts'
+import { eventually } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { openServiceSite, type ServiceSite } from './service-site.fixture.ts'
 
@@ -14,9 +19,9 @@ const everythingAsks = { rules: [{ allow: '*' }, { ask: ['*'], reason: 'everythi
 
 /** Reads the arguments back out of what the command prints: texts with nothing but blanks between them are one. */
 function readBack(approval: ApprovalView): Json {
-  const text = approvalText(approval)
-  const from = text.indexOf('\n{') + 1
-  const json = text.slice(from, text.indexOf('\n}\n', from) + 2 || undefined)
+  const shown = approvalText(approval)
+  const from = shown.indexOf('\n{') + 1
+  const json = shown.slice(from, shown.indexOf('\n}\n', from) + 2 || undefined)
   assert.match(json, /^[\n\x20-\x7e\u00a1-\uffff]*$/, 'nothing in it moves a cursor')
   assert.doesNotMatch(json, /[\u200b\u202e\u2066\ufeff\u00a0\u00ad\u2800]/, 'and all of it shows')
   const pieces = [...json.matchAll(/"(?:[^"\\]|\\.)*"|\s+|[^"\s]+/g)].map(([piece]) => piece)
@@ -131,4 +136,59 @@ test('a URL is shown exactly and with the host that is dialled, and what does no
   assert.match(approvalText(cut), /\ntruncated: gantry approvals show ap_\S+ --full shows all/)
   assert.deepEqual((await site.service.approvals.get(question.id, bob, { full: true })).args, { script })
   await site.service.cancel(callId, ada)
+})
+
+test('a file that a program names by its id is shown with its digest and length, and only that content runs', async (t) => {
+  const policy = { rules: [{ allow: '*' }, { ask: ['shell:run'], reason: 'it runs code' }] }
+  const site = await openServiceSite(t, pgliteDatabase, { tools: builtinTools(), policy, runtimes: { pool: false } })
+  const put = async (content: string): Promise<ArtifactRef> => {
+    const { outcome } = await site.call('files:put', { name: 'job.sh', content, mimeType: 'text/x-sh' }, ada)
+    return outcome.output as unknown as ArtifactRef
+  }
+  const [harmless, evil] = [await put('echo harmless'), await put('echo evil')]
+  const args = { argv: ['sh', 'job.sh'], files: { 'job.sh': { artifact: harmless.id } } }
+  const ask = () => asked(site, 'shell:run', args)
+  const ended = async (callId: string) => {
+    await site.service.wait(callId, ada, 20_000, never)
+    return (await site.service.call(callId, ada)).result
+  }
+  const replace = (digest: string) =>
+    site.database.query('update artifacts set digest = $2 where id = $1', [harmless.id, digest])
+
+  const first = await ask()
+  const view = await site.service.approvals.get(first.question.id, bob)
+  const { name, mimeType, bytes, digest } = harmless
+  assert.equal(digest, `sha256:${hash('sha256', 'echo harmless')}`)
+  assert.deepEqual([name, mimeType, bytes], ['job.sh', 'text/x-sh', 13])
+  assert.deepEqual(view.files, [{ path: '/files/job.sh/artifact', id: harmless.id, name, mimeType, bytes, digest }])
+  const line = `\nfile: /files/job.sh/artifact is "job.sh", text/x-sh, 13 bytes, ${digest}\n`
+  assert.ok(approvalText(view).includes(line), approvalText(view))
+  const { content } = await site.service.artifact(harmless.id, undefined, bob, never)
+  assert.equal(await text(content), 'echo harmless', 'the approver can read it')
+
+  await approved(site, first.callId, first.question.id)
+  assert.partialDeepStrictEqual(await ended(first.callId), { output: { stdout: 'harmless\n' } })
+
+  const second = await ask()
+  await replace(evil.digest)
+  await site.service.approvals.decide(second.question.id, { decision: 'approve' }, bob)
+  const again = await eventually(async () => {
+    const question = await questionOf(site, second.callId)
+    return question.id === second.question.id ? undefined : question
+  }, 'another question')
+  const replaced = await site.service.approvals.get(again.id, bob)
+  assert.deepEqual(replaced.files?.[0]?.digest, evil.digest)
+  await site.service.approvals.decide(again.id, { decision: 'deny' }, bob)
+  assert.equal((await ended(second.callId))?.status, 'denied')
+
+  await replace(harmless.digest)
+  const third = await ask()
+  const [folder, file] = [join(site.data, 'artifacts'), digest.slice('sha256:'.length)]
+  const found = readdirSync(folder, { recursive: true, encoding: 'utf8' }).find((path) => path.endsWith(file))
+  assert.ok(found !== undefined)
+  chmodSync(join(folder, found), 0o600)
+  writeFileSync(join(folder, found), 'echo replaced')
+  await site.service.approvals.decide(third.question.id, { decision: 'approve' }, bob)
+  const spoilt = await ended(third.callId)
+  assert.deepEqual([spoilt?.status, spoilt?.error?.code], ['failed', 'STORE_UNAVAILABLE'])
 })

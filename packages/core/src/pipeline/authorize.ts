@@ -1,6 +1,7 @@
-import { type Identity, type JsonObject, type Tool, ToolError } from '@gantry/contract'
+import { type ApprovalFile, type Identity, type JsonObject, type Tool, ToolError } from '@gantry/contract'
 import type { Approval, ApprovalRequest, Decision, PolicyRequest } from '../policies/policy.ts'
 import { knownDecision } from '../policies/strictest.ts'
+import { approvedArtifacts, describeFiles, namedFiles } from './approved-files.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 import { shownArguments } from './shown-arguments.ts'
@@ -90,7 +91,12 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
       : new ToolError('APPROVAL_REQUIRED', `Nobody approved ${request.id} within ${withinMs} ms.`)
   const { args: shown, hidden } = shownArguments(request.tool, request.args, run.concealed(), run.ports.mark)
   const call = { callId: run.request.callId, digest: run.tool?.entry.digest ?? '', shown, hidden }
-  const asking = async (): Promise<Approval> => approver.approve({ ...request, ...call, ...need, withinMs }, run)
+  const named = namedFiles(request.args)
+  let files: readonly ApprovalFile[] = []
+  const asking = async (): Promise<Approval> => {
+    if (named.length > 0) files = await describeFiles(named, run)
+    return approver.approve({ ...request, ...call, files, ...need, withinMs }, run)
+  }
   const patienceMs = approver.pends === true ? limits.maxTimeoutMs : withinMs
   const answer = await run.aside(asking(), patienceMs, late).catch((error: unknown) => {
     if (run.stopped !== undefined) throw run.stopped
@@ -106,6 +112,7 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
   }
   run.approvedBy = answer.by ?? 'unnamed'
   run.approvedSelf = answer.self
+  if (files.length > 0) run.approvedArtifacts = approvedArtifacts(run.ports.artifacts, files)
 }
 
 /** What a tool asks for and the identity does not hold. */

@@ -117,7 +117,7 @@ export class CallContext implements Caller {
   }
 
   get artifacts(): BackendContext['artifacts'] {
-    return this.#run.ports.artifacts
+    return this.#run.approvedArtifacts ?? this.#run.ports.artifacts
   }
   get keepsFiles(): boolean {
     return keeperOf(this.#run) !== undefined

@@ -1,4 +1,5 @@
 import { type Content, type Isolation, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
+import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Backend, Measured } from '../backends/backend.ts'
 import type { CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
@@ -32,6 +33,8 @@ export class Run implements Waiter, Onlooker {
   approvedBy: string | undefined
   /** By which right the caller approved its own call. */
   approvedSelf: 'owner' | undefined
+  /** Files of callers in which those that the approved arguments name have the approved content, or none. */
+  approvedArtifacts: Artifacts | undefined
   /** The least isolation that the policy demands of a program. */
   floor: Isolation | undefined
   /** Where its stages are noted, when somebody traces. */

@@ -1,4 +1,4 @@
-import type { Identity, Isolation, JsonObject, Tool } from '@gantry/contract'
+import type { ApprovalFile, Identity, Isolation, JsonObject, Tool } from '@gantry/contract'
 import type { NamedTool } from '../ids/tool-pattern.ts'
 
 /** What of a decision is there to explain it, and to hold the call to. */
@@ -81,6 +81,8 @@ export interface ApprovalRequest extends PolicyRequest {
   readonly shown: JsonObject
   /** JSON Pointers to what is hidden in `shown`. */
   readonly hidden: readonly string[]
+  /** The files that the arguments name by their ids: an approval is of these contents. */
+  readonly files: readonly ApprovalFile[]
 }
 
 /** Asks a person. Without one, calls that need approval end with APPROVAL_REQUIRED. Same contract as Policy. */

@@ -1,4 +1,4 @@
-import type { ApprovalNote, ApprovalView } from '@gantry/client'
+import type { ApprovalFile, ApprovalNote, ApprovalView } from '@gantry/client'
 import { factsText } from './table.ts'
 import { safeLine } from './terminal.ts'
 
@@ -18,8 +18,9 @@ function decidedText({ at, by, why, as }: NonNullable<ApprovalView['decided']>):
   return `${at} by ${by}${as === undefined ? '' : `, the caller itself, as ${as}`}${why === undefined ? '' : `: ${why}`}`
 }
 
-function remarks({ id, args, truncated = [], hidden = [], notes = [] }: ApprovalView): string {
+function remarks({ id, args, truncated = [], hidden = [], notes = [], files = [] }: ApprovalView): string {
   const lines = [
+    ...files.map(fileText),
     ...notes.map(noteText),
     ...hidden.map((path) => `hidden: ${path} is not shown; its length and digest are`),
     ...truncated.filter((path) => path !== '').map((path) => `truncated: ${path} is shown in part`),
@@ -28,6 +29,11 @@ function remarks({ id, args, truncated = [], hidden = [], notes = [] }: Approval
       : []),
   ]
   return lines.map((line) => `${safeLine(line)}\n`).join('')
+}
+
+function fileText({ path, id, name, mimeType, bytes, digest }: ApprovalFile): string {
+  if (digest === undefined) return `file: ${path} names ${JSON.stringify(id)}, which is no file that the caller has`
+  return `file: ${path} is ${JSON.stringify(name)}, ${mimeType}, ${bytes} bytes, ${digest}`
 }
 
 function noteText(note: ApprovalNote): string {

@@ -5,7 +5,7 @@ import { createApprover } from './approver.ts'
 
 const request = {
   ...{ identity: { principal: 'ada', tenant: 'acme', permissions: [] }, id: 'test:it:1.0.0', digest: 'd' },
-  ...{ args: {}, callId: 'c-1', reason: 'always', withinMs: 1_000 },
+  ...{ args: {}, files: [], callId: 'c-1', reason: 'always', withinMs: 1_000 },
 } as unknown as ApprovalRequest
 const waiting = { signal: new AbortController().signal } as never
 

@@ -30,10 +30,10 @@ export function createApprover(
 }
 
 async function answer(request: ApprovalRequest, records: Pick<ApprovalRecords, 'ask'>, key: string): Promise<Approval> {
-  const { identity, id: tool, shown, hidden, callId: innerId, reason, approvers = [], withinMs } = request
+  const { identity, id: tool, shown, hidden, files, callId: innerId, reason, approvers = [], withinMs } = request
   const { tenant, principal } = identity
   const standing = await records.ask({
-    ...{ tenant, principal, tool, shown, hidden, innerId, reason, approvers, withinMs },
+    ...{ tenant, principal, tool, shown, hidden, files, innerId, reason, approvers, withinMs },
     // Ids that this service gives to calls have no dot; those of the calls inside one go on behind a dot.
     callId: innerId.split('.', 1)[0] ?? innerId,
     fingerprint: approvalFingerprint(request, key),
@@ -49,11 +49,13 @@ async function answer(request: ApprovalRequest, records: Pick<ApprovalRecords, '
 }
 
 /**
- * What an approval is bound to: another tool, definition, argument, tenant or caller is another question. It is keyed,
- * because approvers see it and could try out what is hidden from them.
+ * What an approval is bound to: another tool, definition, argument, tenant or caller is another question, and so is other
+ * content of a file that the arguments name. It is keyed, because approvers see it and could try out what is hidden from them.
  */
-function approvalFingerprint({ id, digest, args, identity }: ApprovalRequest, key: string): string {
+function approvalFingerprint({ id, digest, args, identity, files }: ApprovalRequest, key: string): string {
+  // Without files it is what earlier versions made of the same call, so that their open questions stay.
+  const contents = files.length === 0 ? [] : [files.map((file) => [file.id, file.digest ?? null])]
   return createHmac('sha256', key)
-    .update(canonicalJson([id, digest, args, identity.tenant, identity.principal]))
+    .update(canonicalJson([id, digest, args, identity.tenant, identity.principal, ...contents]))
     .digest('hex')
 }

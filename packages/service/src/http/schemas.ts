@@ -163,9 +163,20 @@ const approval = {
         required: ['kind', 'path'],
       },
     },
+    files: {
+      type: 'array',
+      description:
+        'The files that the arguments name by their ids, as they were when the call asked; a decision is about these digests. Without a digest there is no such file.',
+      items: {
+        type: 'object',
+        properties: { path: text, id: text, name: text, mimeType: text, bytes: count, digest: text },
+        required: ['path', 'id'],
+      },
+    },
     fingerprint: {
       ...text,
-      description: 'Hash of the tool, its definition, the arguments and the caller; a decision is about these alone.',
+      description:
+        'Hash of the tool, its definition, the arguments with their files, and the caller; a decision is about these alone.',
     },
     approvers: { ...texts, description: 'Roles that may decide, besides those who hold `gantry:approve`.' },
     askedAt: time,

@@ -57,7 +57,7 @@ export const listSql = {
 } as const
 
 export const getSql = `
-  select ${columns}, a.args, a.args_ref
+  select ${columns}, a.args, a.args_ref, a.files
   from approvals a left join queue q on q.call_id = a.call_id
   where a.tenant = $1 and a.id = $2`
 

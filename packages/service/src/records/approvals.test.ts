@@ -14,7 +14,7 @@ const eve: Identity = { principal: 'eve', tenant: 'other', permissions: ['*'] }
 function question(callId: string, given: Partial<AskedCall> = {}): AskedCall {
   return {
     ...{ tenant: 'acme', principal: 'alice', callId, innerId: callId, tool: 'math:add:1.0.0', shown: { a: 1 } },
-    ...{ hidden: [], fingerprint: 'f', reason: 'It costs.', approvers: [], withinMs: 60_000 },
+    ...{ hidden: [], files: [], fingerprint: 'f', reason: 'It costs.', approvers: [], withinMs: 60_000 },
     ...given,
   }
 }

@@ -1,6 +1,13 @@
 import { createHash, hash } from 'node:crypto'
 import { text as readText } from 'node:stream/consumers'
-import { type ApprovalView, type Identity, type JsonObject, type Paged, ToolError } from '@gantry/contract'
+import {
+  type ApprovalFile,
+  type ApprovalView,
+  type Identity,
+  type JsonObject,
+  type Paged,
+  ToolError,
+} from '@gantry/contract'
 import { holds } from '@gantry/core'
 import type { Database, Queries } from '../databases/database.ts'
 import { resume } from '../stores/sql/resume.ts'
@@ -26,6 +33,8 @@ export interface AskedCall {
   readonly shown: JsonObject
   /** JSON Pointers to what is hidden in them. */
   readonly hidden: readonly string[]
+  /** What the ids of files in them stand for. */
+  readonly files: readonly ApprovalFile[]
   /** Hash of all that the approval is bound to. */
   readonly fingerprint: string
   readonly reason: string
@@ -157,7 +166,8 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
       const row = await find(id, identity)
       if (row.principal !== identity.principal) refuseUnlessMay(row, identity)
       const text = await argsOf(row)
-      return { ...approvalOf(row), ...(text === undefined ? {} : shownArgs(text, full)) }
+      const files = row.files === '[]' ? {} : { files: JSON.parse(row.files) as ApprovalFile[] }
+      return { ...approvalOf(row), ...(text === undefined ? {} : shownArgs(text, full)), ...files }
     },
     async decide(id, { decision, reason }, by) {
       const row = await find(id, by)
@@ -187,7 +197,7 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
   }
 }
 
-type FoundRow = ApprovalRow & { args: string | null; args_ref: string | null }
+type FoundRow = ApprovalRow & { args: string | null; args_ref: string | null; files: string }
 type StandingRow = {
   id: string
   decision: 'approve' | 'deny' | 'expired' | null
@@ -220,10 +230,10 @@ function rowOf(
   asked: AskedCall,
   { text = null, ref = null, bytes, sha256 }: Nullable<KeptArgs>,
 ): unknown[] {
-  const { tenant, callId, innerId, tool, fingerprint, withinMs, principal, reason, approvers, hidden } = asked
+  const { tenant, callId, innerId, tool, fingerprint, withinMs, principal, reason, approvers, hidden, files } = asked
   return [
     ...[id, tenant, callId, innerId, tool, fingerprint, withinMs, principal, storable(reason)],
-    ...[JSON.stringify(approvers), text, bytes, ref, sha256, JSON.stringify(hidden)],
+    ...[JSON.stringify(approvers), text, bytes, ref, sha256, JSON.stringify(hidden), JSON.stringify(files)],
   ]
 }
 
@@ -275,10 +285,10 @@ const standingSql = `
 const askSql = `
   insert into approvals (
     id, tenant, call_id, inner_id, tool, fingerprint, expires_at, principal, reason, approvers, args, args_bytes,
-    args_ref, args_sha256, hidden)
+    args_ref, args_sha256, hidden, files)
   values (
     $1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond', $8, $9, $10::jsonb, $11, $12, $13, $14,
-    $15)
+    $15, $16)
   on conflict (id) do nothing returning id`
 
 // The clock, and not the time at which the transaction began: it may have waited for the row in between.

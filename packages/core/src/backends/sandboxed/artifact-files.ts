@@ -1,4 +1,4 @@
-import { type Issue, type SandboxFile, ToolError } from '@gantry/contract'
+import { type ArtifactRef, type Issue, type SandboxFile, ToolError } from '@gantry/contract'
 import { escapeSegment } from '../../json/pointer.ts'
 import { defaultFileLimits, type HandedFile } from '../../runtimes/file-path.ts'
 import type { BackendContext } from '../backend.ts'
@@ -19,21 +19,35 @@ export async function withArtifacts(
   if (named.length === 0) return files
   const { files: most, bytes: mostBytes } = defaultFileLimits
   if (named.length > most) throw invalid({ path: '/files', message: `names more than ${most} artifacts` })
-  const sizes: number[] = []
+  const found: Pick<ArtifactRef, 'bytes' | 'digest'>[] = []
   let left = mostBytes
   // All are looked at before one is read, so that what is too much is refused and not half loaded.
   for (const { path, id } of named) {
-    const { bytes } = await artifacts.info(id, identity, signal)
+    const { bytes, digest } = await artifacts.info(id, identity, signal)
     left -= bytes
     if (left < 0) throw invalid({ path: pointerTo(path), message: `takes the artifacts over ${mostBytes} bytes` })
-    sizes.push(bytes)
+    found.push({ bytes, digest })
   }
   const resolved: { [path: string]: HandedFile } = Object.assign(Object.create(null), files)
   for (const [index, { path, id }] of named.entries()) {
-    const range = { start: 0, end: sizes[index] ?? 0 }
-    resolved[path] = (await artifacts.read(id, identity, range, signal)).content
+    const { bytes = 0, digest = '' } = found[index] ?? {}
+    const { content } = await artifacts.read(id, identity, { start: 0, end: bytes }, signal)
+    if ((await digestOf(content)) !== digest) throw altered(id, digest)
+    resolved[path] = content
   }
   return resolved
+}
+
+/** Off the main thread, because files may be large. */
+async function digestOf(content: Uint8Array): Promise<string> {
+  const bytes = await crypto.subtle.digest('SHA-256', Uint8Array.from(content))
+  return `sha256:${Buffer.from(bytes).toString('hex')}`
+}
+
+/** What was approved is a digest, so that other bytes under it must not run. */
+function altered(id: string, digest: string): ToolError {
+  const message = `The artifact ${id} holds other bytes than its digest ${digest} says; store the file again.`
+  return new ToolError('STORE_UNAVAILABLE', message, { retryable: false })
 }
 
 function pointerTo(path: string): string {
