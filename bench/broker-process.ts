@@ -1,7 +1,7 @@
 // What works on a broker beside the service, in a process of its own, until it is ended.
 import { randomUUID } from 'node:crypto'
 import { Consumer, Producer } from '@platformatic/kafka'
-import { createBatch } from '../packages/service/src/stores/batch.ts'
+import { createBatch } from '../packages/service/src/storage/batch.ts'
 import { bullmqWorker } from './queue-peers.ts'
 
 export type BrokerOrder =

@@ -2,7 +2,7 @@ import { fork } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { openPostgres } from '../packages/service/src/databases/postgres.ts'
+import { openPostgres } from '../packages/service/src/storage/databases/postgres.ts'
 import { progress } from './progress.ts'
 import type { ServiceAnswer, ServiceOrder, TurnFigures } from './service-process.ts'
 

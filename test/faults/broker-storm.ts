@@ -1,6 +1,6 @@
 import type { TestContext } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { openPostgres } from '../../packages/service/src/databases/postgres.ts'
+import { openPostgres } from '../../packages/service/src/storage/databases/postgres.ts'
 import { createRandom } from '../../packages/service/test/simulator/world.ts'
 import { driveGate, type Gate } from './brokers-gates.ts'
 import { type BrokerKind, openBrokerSite, type Place, placeOf } from './brokers-places.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Answers, type AnswersOptions, createAnswers as sound } from '../../packages/service/src/reply/answers.ts'
+import { type Answers, type AnswersOptions, createAnswers as sound } from '../../packages/service/src/reply/broker-replies.ts'
 
 /** Long enough to be killed in. */
 const lateMs = 3_000

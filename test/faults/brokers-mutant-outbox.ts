@@ -1,5 +1,5 @@
-import type { Queries } from '../../packages/service/src/databases/database.ts'
-import { letterPrefix, type Outbox, outboxRecords as sound } from '../../packages/service/src/records/outbox.ts'
+import type { Queries } from '../../packages/service/src/storage/databases/database.ts'
+import { letterPrefix, type Outbox, outboxRecords as sound } from '../../packages/service/src/storage/outbox/outbox.ts'
 
 export { letterPrefix }
 

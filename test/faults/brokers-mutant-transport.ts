@@ -1,5 +1,5 @@
-import { type RedisTransportOptions, redisTransport as sound } from '../../packages/service/src/transports/redis.ts'
-import type { Transport } from '../../packages/service/src/transports/transport.ts'
+import { type RedisTransportOptions, redisTransport as sound } from '../../packages/service/src/brokers/transports/redis.ts'
+import type { Transport } from '../../packages/service/src/brokers/transports/transport.ts'
 
 /** Settles what it hands over, as if that were safe. */
 export async function redisTransport(options: RedisTransportOptions): Promise<Transport> {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { openPostgres } from '../../packages/service/src/databases/postgres.ts'
+import { openPostgres } from '../../packages/service/src/storage/databases/postgres.ts'
 import { createRandom } from '../../packages/service/test/simulator/world.ts'
 import { handTo } from './crash.ts'
 import { type Fault, seed } from './fault.ts'

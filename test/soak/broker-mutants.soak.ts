@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { openPostgres } from '../../packages/service/src/databases/postgres.ts'
+import { openPostgres } from '../../packages/service/src/storage/databases/postgres.ts'
 import { openGate } from '../faults/brokers-away.ts'
 import { client, stopKeeping } from '../faults/brokers-kept.ts'
 import { missingEngines, openBrokerSite, redisPlace } from '../faults/brokers-places.ts'

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import type * as client from '@gantry/client'
 import type { CircuitSummary, FoundTool, RuntimeInfo, ToolDoc } from '@gantry/core'
-import type { PolicyAnswer, PolicyView } from '../../service/src/http/policy-control.ts'
+import type { PolicyAnswer, PolicyView } from '../../service/src/admission/policy/policy-views.ts'
 import type { CatalogTool, ListedTool } from '../../service/src/http/schemas.ts'
 
 /** Whether each fits where the other is wanted. */

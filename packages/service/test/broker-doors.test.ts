@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { buffer } from 'node:stream/consumers'
 import { test } from 'node:test'
-import { redisForFile } from '../src/transports/redis/redis.fixture.ts'
-import { listOf, numberOf } from '../src/transports/redis/reply.ts'
+import { redisForFile } from '../src/brokers/transports/redis/redis.fixture.ts'
+import { listOf, numberOf } from '../src/brokers/transports/redis/reply.ts'
 import { answersTo, eventually, jobs, native, openBrokerSite } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
 

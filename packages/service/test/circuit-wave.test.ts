@@ -11,7 +11,7 @@ import { defaultSettings, type ServiceSettings } from '../src/config/service-set
 import { createSnapshot } from '../src/serve/snapshot.ts'
 import { type RunningService, startService } from '../src/serve/start.ts'
 import { openStorage } from '../src/serve/storage.ts'
-import { type Bus, createBus } from '../src/stores/bus.ts'
+import { type Bus, createBus } from '../src/observe/bus.ts'
 import { postgresDatabase } from './databases.fixture.ts'
 
 const identity = { principal: 'test', tenant: 'test', permissions: ['*'] }

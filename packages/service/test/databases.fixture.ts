@@ -19,10 +19,10 @@ import { engineFolder } from '../../../scripts/engines/folder.ts'
 import { hasProgram, installPrograms } from '../../../scripts/engines/packages.ts'
 import { startPostgres } from '../../../scripts/engines/postgres.ts'
 import { webAssembly } from '../../core/src/runtimes/wasm/web-assembly.ts'
-import type { Database } from '../src/databases/database.ts'
-import { migrate, ownMigrations } from '../src/databases/migrate.ts'
-import { openPglite } from '../src/databases/pglite.ts'
-import { openPostgres, type PostgresOptions } from '../src/databases/postgres.ts'
+import type { Database } from '../src/storage/databases/database.ts'
+import { migrate, ownMigrations } from '../src/storage/databases/migrate.ts'
+import { openPglite } from '../src/storage/databases/pglite.ts'
+import { openPostgres, type PostgresOptions } from '../src/storage/databases/postgres.ts'
 
 /** What the templates were made from: another version of the tables or of the engine is another template. */
 const engine = readFileSync(findPackageJSON('@electric-sql/pglite', import.meta.url) ?? '')

@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
-import type { Database, Queries } from '../src/databases/database.ts'
+import type { Database, Queries } from '../src/storage/databases/database.ts'
 
 /** A database that can be made to refuse everything, or what writes, as one on a full disk or behind a cut line does. */
 export interface FailingDatabase {

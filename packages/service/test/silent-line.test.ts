@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { defineTool } from '@gantry/core'
-import { openPostgres } from '../src/databases/postgres.ts'
+import { openPostgres } from '../src/storage/databases/postgres.ts'
 import { postgresDatabase } from './databases.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { builtinTools, ToolError } from '@gantry/core'
 import { fakeRuntime, printed } from '../../core/src/runtimes/fake.fixture.ts'
-import type { Database } from '../src/databases/database.ts'
+import type { Database } from '../src/storage/databases/database.ts'
 import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { addressFile, writeAddress } from '../serve/address.ts'
+import { addressFile, writeAddress } from '../config/service-address.ts'
 import { startServiceRig } from './service.fixture.ts'
 
 const line = ['run', 'demo:add', '{"a":5,"b":3}', '--verbose']

@@ -4,7 +4,7 @@ import type { Client } from '@gantry/client'
 import { ToolError } from '@gantry/contract'
 import { findConfig } from '../config/discover.ts'
 import { dataFolder } from '../config/service-settings.ts'
-import { addressFile, readAddress } from '../serve/address.ts'
+import { addressFile, readAddress } from '../config/service-address.ts'
 import type { Io } from './io.ts'
 import type { OptionValues } from './option-table.ts'
 
@@ -80,7 +80,7 @@ async function clientOf(url: string, key: string | undefined): Promise<Client> {
 }
 
 async function keyIn(place: string): Promise<string | undefined> {
-  const { readApiKey } = await import('../http/api-key.ts')
+  const { readApiKey } = await import('../config/key-file.ts')
   return readApiKey(join(place, 'key'))
 }
 

@@ -1,6 +1,6 @@
 import type { Executor } from '@gantry/core'
 import type { LoadedConfig } from '../config/config.ts'
-import { watchConfig } from '../serve/watch-config.ts'
+import { watchConfig } from '../config/watch-config.ts'
 
 /**
  * Keeps the tools that an executor has of the folder of tools those that are in it; all else stays as it was made. What

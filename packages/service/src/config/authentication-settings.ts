@@ -1,8 +1,8 @@
 import { resolve } from 'node:path'
 import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
 import { JsonError, parseJson } from '@gantry/core'
-import type { IssuerKeys } from '../authenticators/issuer-keys.ts'
-import type { TokenIssuer } from '../authenticators/token.ts'
+import type { IssuerKeys } from '../http/authentication/issuer-keys.ts'
+import type { TokenIssuer } from '../http/authentication/token.ts'
 import { readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 

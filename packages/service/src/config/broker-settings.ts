@@ -1,6 +1,6 @@
 import type { Identity, Issue, JsonObject } from '@gantry/contract'
-import type { S3Options } from '../artifacts/s3/options.ts'
-import { isRedisUrl, redisUrlRule } from '../transports/redis/settings.ts'
+import type { S3Options } from '../storage/artifacts/s3/options.ts'
+import { isRedisUrl, redisUrlRule } from '../brokers/transports/redis/settings.ts'
 import { withFiles } from './files.ts'
 
 export type Broker = 'kafka' | 'redis'

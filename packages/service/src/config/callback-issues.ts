@@ -1,6 +1,6 @@
 import type { Issue, JsonObject } from '@gantry/contract'
 import { createEgress, type EgressAllow } from '@gantry/core'
-import { checkCallback } from '../reply/callback-target.ts'
+import { checkCallback } from './callback-target.ts'
 import { isToolError } from './problem.ts'
 
 /**

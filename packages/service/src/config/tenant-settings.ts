@@ -1,5 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
-import type { TenantLimits } from '../admit/tenant-limits.ts'
+import type { TenantLimits } from './tenant-limits.ts'
 
 /** What is set for one tenant, or under `*` for all those that are not named. */
 export interface TenantSettings extends TenantLimits {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
-import type { ArtifactStore } from '../artifacts/artifact-store.ts'
+import type { ArtifactStore } from '../storage/artifacts/artifact-store.ts'
 
 /** A store to test, and a way to spoil what it holds. */
 export interface ArtifactStoreFixture {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { type Identity, ToolError } from '@gantry/contract'
-import { type Authenticator, type Presented, unauthenticated } from '../authenticators/authenticator.ts'
+import { type Authenticator, type Presented, unauthenticated } from '../http/authentication/authenticator.ts'
 
 /** An authenticator with credentials of its kind. */
 export interface AuthenticatorFixture {

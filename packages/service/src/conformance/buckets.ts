@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import type { Buckets, Draw, Drawn } from '../buckets/bucket.ts'
+import type { Buckets, Draw, Drawn } from '../admission/buckets/bucket.ts'
 
 /** Buckets, and what a test needs to know of them. */
 export interface BucketsFixture {

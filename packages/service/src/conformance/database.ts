@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import type { Database } from '../databases/database.ts'
+import type { Database } from '../storage/databases/database.ts'
 
 /** The error that work ends with. */
 export async function failure(work: Promise<unknown>): Promise<ToolError> {

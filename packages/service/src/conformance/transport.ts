@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Delivery, Transport } from '../transports/transport.ts'
+import type { Delivery, Transport } from '../brokers/transports/transport.ts'
 
 /** A broker with calls in it, as the suite needs it. */
 export interface TransportFixture {

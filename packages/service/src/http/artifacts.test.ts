@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
 import type { ArtifactRef } from '@gantry/contract'
-import { unauthenticated } from '../authenticators/authenticator.ts'
+import { unauthenticated } from './authentication/authenticator.ts'
 import { owner, type Rig, startRig } from './http.fixture.ts'
 import { fakeService } from './service.fixture.ts'
 

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { type Identity, type StreamEvent, ToolError } from '@gantry/contract'
 import { defineTool } from '@gantry/core'
-import { type Presented, unauthenticated } from '../authenticators/authenticator.ts'
+import { type Presented, unauthenticated } from './authentication/authenticator.ts'
 import { exchange, owner, partsOf, type Rig, startRig } from './http.fixture.ts'
 import { fakeService } from './service.fixture.ts'
 

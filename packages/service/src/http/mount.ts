@@ -1,5 +1,5 @@
 import type { Answer } from './answer.ts'
-import type { Visit } from './door.ts'
+import type { Visit } from './request-scope.ts'
 import type { Arrival, House } from './serve.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
-import type { PolicyAnswer, PolicyView } from './policy-control.ts'
+import type { PolicyAnswer, PolicyView } from '../admission/policy/policy-views.ts'
 import type { ObjectSchema } from './schemas.ts'
 
 const text = { type: 'string' } as const

@@ -1,6 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import { canonicalJson } from '@gantry/core'
-import type { Visit } from './door.ts'
+import type { Visit } from './request-scope.ts'
 import type { Arrival, House } from './serve.ts'
 
 /** So many looks in a row may find out nothing, as when the database is away for a moment. */

@@ -14,11 +14,11 @@ import type {
   WorkerView,
 } from '@gantry/contract'
 import type { CircuitSummary, Executor, RuntimeInfo } from '@gantry/core'
-import type { KeyControl } from '../authenticators/key-control.ts'
-import type { ApprovalRecords } from '../records/approvals.ts'
-import type { AuditControl } from '../records/audit-control.ts'
-import type { CallInput, PageQuery } from '../stores/views.ts'
-import type { PolicyControl } from './policy-control.ts'
+import type { KeyControl } from './authentication/key-control.ts'
+import type { ApprovalRecords } from '../storage/approvals/approvals.ts'
+import type { AuditControl } from '../storage/audit/audit-control.ts'
+import type { CallInput, PageQuery } from '../storage/call-input.ts'
+import type { PolicyControl } from '../admission/policy/policy-views.ts'
 
 /** Whether the parts work, from what they did last rather than from what they say. */
 export interface Readiness {

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions, type Server, type TLSSocket, type TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import type { Connections } from './connections.ts'
-import type { Door } from './door.ts'
+import type { Door } from './request-scope.ts'
 import type { HttpLog } from './log.ts'
 
 /** Files in PEM that a server shows itself with. */

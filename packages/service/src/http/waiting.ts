@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Visit } from './door.ts'
+import type { Visit } from './request-scope.ts'
 import type { HttpLimits } from './limits.ts'
 
 /**

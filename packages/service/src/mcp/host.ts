@@ -1,7 +1,7 @@
 import { type ChainResult, type Identity, type Report, type Result, ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import type { Service } from '../http/service.ts'
-import type { CallInput } from '../stores/views.ts'
+import type { CallInput } from '../storage/call-input.ts'
 
 export type Outcome = Result | ChainResult
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
-import { type Presented, unauthenticated } from '../authenticators/authenticator.ts'
+import { type Presented, unauthenticated } from '../http/authentication/authenticator.ts'
 import { owner } from '../http/http.fixture.ts'
 import { fakeService } from '../http/service.fixture.ts'
 import { accept, envelope, openMcp, revision } from './mcp.fixture.ts'

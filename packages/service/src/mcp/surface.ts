@@ -1,6 +1,6 @@
 import type { Identity, JsonObject, ResultTool } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core'
-import type { CallInput } from '../stores/views.ts'
+import type { CallInput } from '../storage/call-input.ts'
 import { compactSurface } from './compact.ts'
 import type { McpHost } from './host.ts'
 import { createToolWriter, type McpTool, type Revision } from './tool-list.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Presented } from '../authenticators/authenticator.ts'
+import type { Presented } from '../http/authentication/authenticator.ts'
 import { fakeService } from '../http/service.fixture.ts'
 import { openMcp } from './mcp.fixture.ts'
 

@@ -11,7 +11,7 @@ import {
 } from '@gantry/contract'
 import { mcp } from '@gantry/core/adapters'
 import { compileSchema, type Validator } from '@gantry/core/schema'
-import { restoreOutput } from '../record/restore-output.ts'
+import { restoreOutput } from '../worker/record/restore-output.ts'
 import { artifactUri } from './artifact-uri.ts'
 import type { McpHost, Outcome } from './host.ts'
 import type { Surface } from './surface.ts'

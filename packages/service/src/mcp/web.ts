@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { type Answer, safeHeaders } from '../http/answer.ts'
-import type { Visit } from '../http/door.ts'
+import type { Visit } from '../http/request-scope.ts'
 
 /** A request as the SDK reads it; the body was read before and goes beside it. */
 export function webRequest(request: IncomingMessage, signal: AbortSignal): Request {

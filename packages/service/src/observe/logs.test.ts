@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createBus, type Subject } from '../stores/bus.ts'
+import { createBus, type Subject } from './bus.ts'
 import { createLog, logEvents } from './logs.ts'
 
 function heard() {

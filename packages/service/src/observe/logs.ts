@@ -1,6 +1,6 @@
 import { createRedactor, traceIdOf } from '@gantry/core'
 import { type DestinationStream, type Logger, pino } from 'pino'
-import type { Bus, Subject } from '../stores/bus.ts'
+import type { Bus, Subject } from './bus.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { hasProgram } from '../../../../scripts/engines/packages.ts'
-import { createBus, type Subject, type WorkerEvent, type WorkerEvents } from '../stores/bus.ts'
+import { createBus, type Subject, type WorkerEvent, type WorkerEvents } from './bus.ts'
 import { createMetrics, type Gauges } from './metrics.ts'
 
 const gauges: Gauges = {

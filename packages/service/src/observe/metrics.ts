@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import type { Bus } from '../stores/bus.ts'
+import type { Bus } from './bus.ts'
 import { foldLabels } from './fold.ts'
 import { createHistogram } from './histogram.ts'
 

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { makeAuthority } from '../../../../scripts/engines/certificates.ts'
 import { eventually } from '../../test/broker-site.fixture.ts'
 import { startCollector } from '../../test/collector.fixture.ts'
-import { createBus } from '../stores/bus.ts'
+import { createBus } from './bus.ts'
 import { openTracing, type TracingOptions } from './tracing.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'

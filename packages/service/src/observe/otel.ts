@@ -11,7 +11,7 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
-import type { Bus } from '../stores/bus.ts'
+import type { Bus } from './bus.ts'
 import { otelTracer } from './otel-tracer.ts'
 import type { Tracing, TracingOptions } from './tracing.ts'
 

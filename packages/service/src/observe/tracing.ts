@@ -1,5 +1,5 @@
 import type { Tracer } from '@gantry/core'
-import type { Bus } from '../stores/bus.ts'
+import type { Bus } from './bus.ts'
 
 export interface TracingOptions {
   /** Where the collector is, with or without the `/v1/traces` of OTLP. */

@@ -2,7 +2,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo, Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import type { Result } from '@gantry/contract'
-import type { CallViews } from '../records/call-views.ts'
+import type { CallViews } from '../storage/call-views.ts'
 import { parseWebhookKey } from './signature.ts'
 
 /** A callback as its receiver got it. */

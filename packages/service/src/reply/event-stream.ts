@@ -1,8 +1,8 @@
 import { type Result, type StreamEnd, type StreamEvent, ToolError } from '@gantry/contract'
-import type { CallViews } from '../records/call-views.ts'
-import type { EventRecords } from '../records/events.ts'
-import { createBell } from '../stores/bell.ts'
-import type { CallNews } from './call-news.ts'
+import type { CallViews } from '../storage/call-views.ts'
+import type { EventRecords } from '../storage/events.ts'
+import { createBell } from '../storage/wake-signal.ts'
+import type { CallNews } from './call-notifications.ts'
 
 export interface CallEventsOptions {
   readonly records: Pick<EventRecords, 'after'>

@@ -1,8 +1,8 @@
 import { type Report, ToolError } from '@gantry/contract'
-import type { Codec, TaskRecord } from '../codecs/codec.ts'
-import { createBatch } from '../stores/batch.ts'
-import type { Claim, ReplyAddress } from '../stores/call-store.ts'
-import type { Outgoing, Publisher, Sent } from '../transports/message.ts'
+import type { Codec, TaskRecord } from '../brokers/codecs/codec.ts'
+import { createBatch } from '../storage/batch.ts'
+import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
+import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
 
 /** The records of background tasks, where gateways look for them. */
 export interface TaskRecords {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import type { Database } from '../databases/database.ts'
-import { addRows, someCall, someEnd, testOnDatabases } from '../records/calls.fixture.ts'
-import { type Outbox, type OutboxItem, outboxRecords } from '../records/outbox.ts'
-import { openCallNews } from './call-news.ts'
+import type { Database } from '../storage/databases/database.ts'
+import { addRows, someCall, someEnd, testOnDatabases } from '../storage/calls.fixture.ts'
+import { type Outbox, type OutboxItem, outboxRecords } from '../storage/outbox/outbox.ts'
+import { openCallNews } from './call-notifications.ts'
 import { pauseAfter, type RelayOptions, type Send, startRelay } from './relay.ts'
 
 /** So that a relay which is not woken is noticed. */

@@ -1,9 +1,9 @@
 import { ToolError } from '@gantry/contract'
 import { retry } from '@gantry/core'
-import type { Outbox, OutboxItem } from '../records/outbox.ts'
-import { createBatch } from '../stores/batch.ts'
-import { createBell } from '../stores/bell.ts'
-import type { CallNews } from './call-news.ts'
+import type { Outbox, OutboxItem } from '../storage/outbox/outbox.ts'
+import { createBatch } from '../storage/batch.ts'
+import { createBell } from '../storage/wake-signal.ts'
+import type { CallNews } from './call-notifications.ts'
 
 /** What came of one try to send an item. `error` is a sentence for people. */
 export type Sending =

@@ -1,5 +1,5 @@
 import type { Approver, Artifacts, Audit, DefinedTool, Knowledge, SafeguardOptions, Tracer } from '@gantry/core'
-import type { KnowledgeOptions } from '../records/knowledge.ts'
+import type { KnowledgeOptions } from '../storage/knowledge/knowledge.ts'
 
 /** What the service adds to the executor of a configuration. */
 export interface Additions {

@@ -1,14 +1,14 @@
 import type { ServiceSettings } from '../config/service-settings.ts'
-import type { Database } from '../databases/database.ts'
-import type { Snapshots } from '../execute/snapshots.ts'
+import type { Database } from '../storage/databases/database.ts'
+import type { Snapshots } from '../config/snapshots.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
-import type { Recorder } from '../record/recorder.ts'
-import { readFigures, readStored } from '../records/figures.ts'
-import type { Bus } from '../stores/bus.ts'
+import type { Recorder } from '../worker/record/recorder.ts'
+import { readFigures, readStored } from '../storage/figures.ts'
+import type { Bus } from '../observe/bus.ts'
 import type { Worker } from '../worker/worker.ts'
-import type { Brokers } from './brokers/open.ts'
-import type { DependencyHealth } from './dependency-health.ts'
-import type { DepthGauge } from './depth.ts'
+import type { Brokers } from '../brokers/open-brokers.ts'
+import type { DependencyHealth } from '../observe/dependency-health.ts'
+import type { DepthGauge } from '../admission/queue-depth.ts'
 
 export interface MetricsParts {
   readonly bus: Bus

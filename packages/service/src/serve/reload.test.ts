@@ -3,9 +3,9 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { type ServiceSettings, serviceSettings } from '../config/service-settings.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { createBus } from '../stores/bus.ts'
-import { liveSettings } from './live-settings.ts'
-import { createWatch } from './readiness.ts'
+import { createBus } from '../observe/bus.ts'
+import { liveSettings } from '../config/live-settings.ts'
+import { createWatch } from '../observe/readiness.ts'
 import { createReload } from './reload.ts'
 
 const settingsOf = (document: Parameters<typeof serviceSettings>[0] = {}): ServiceSettings =>

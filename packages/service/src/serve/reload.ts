@@ -1,5 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import type { Bus } from '../stores/bus.ts'
+import type { Bus } from '../observe/bus.ts'
 
 const mostIssues = 20
 

@@ -1,17 +1,17 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
-import type { ArtifactStore } from '../artifacts/artifact-store.ts'
-import type { SpooledArtifacts } from '../artifacts/fallback.ts'
-import { folderArtifacts } from '../artifacts/folder.ts'
+import type { ArtifactStore } from '../storage/artifacts/artifact-store.ts'
+import type { SpooledArtifacts } from '../storage/artifacts/fallback.ts'
+import { folderArtifacts } from '../storage/artifacts/folder.ts'
 import type { S3Settings } from '../config/broker-settings.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
-import type { Database } from '../databases/database.ts'
-import { migrate } from '../databases/migrate.ts'
+import type { Database } from '../storage/databases/database.ts'
+import { migrate } from '../storage/databases/migrate.ts'
 import { isLoopback } from '../http/foreign.ts'
-import type { Bus } from '../stores/bus.ts'
-import { resolveText } from './secret-text.ts'
-import { readTlsFiles } from './tls-files.ts'
+import type { Bus } from '../observe/bus.ts'
+import { resolveText } from '../config/secret-text.ts'
+import { readTlsFiles } from '../config/tls-files.ts'
 
 export interface Storage {
   readonly database: Database
@@ -48,8 +48,8 @@ async function openS3(
   secrets: unknown,
 ): Promise<Files> {
   say(`keeping artifacts in the bucket ${s3.bucket} of ${s3.endpoint ?? 'Amazon S3'}`)
-  const { s3Artifacts } = await import('../artifacts/s3.ts')
-  const { spooledArtifacts } = await import('../artifacts/fallback.ts')
+  const { s3Artifacts } = await import('../storage/artifacts/s3.ts')
+  const { spooledArtifacts } = await import('../storage/artifacts/fallback.ts')
   const secretAccessKey = await resolveText(s3.secretAccessKey, secrets, '/s3/secretAccessKey names')
   const tls = await readTlsFiles(caFile === undefined ? {} : { caFile }, '/s3')
   return spooledArtifacts(s3Artifacts({ ...s3, ...tls, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
@@ -59,7 +59,7 @@ async function openS3(
 async function openEmbedded(data: string, say: (line: string) => void): Promise<Database> {
   const first = existsSync(join(data, 'db')) ? '' : '; the first time it is made, which takes some seconds'
   say(`opening the embedded database in ${data}${first}`)
-  const { openPglite } = await import('../databases/pglite.ts')
+  const { openPglite } = await import('../storage/databases/pglite.ts')
   const database = await openPglite({ folder: data })
   return (await migrated(database)).asService()
 }
@@ -68,7 +68,7 @@ async function openReal(url: string, say: (line: string) => void): Promise<Datab
   const { host, hostname, pathname, search } = new URL(url)
   const open = !isLoopback(hostname) && !/[?&]ssl/.test(search) && process.env.PGSSLMODE === undefined
   say(`connecting to PostgreSQL at ${host}${pathname}${open ? ', without TLS: sslmode=verify-full asks for it' : ''}`)
-  const { openPostgres } = await import('../databases/postgres.ts')
+  const { openPostgres } = await import('../storage/databases/postgres.ts')
   // A migration of large tables, or behind another one, takes longer than any other statement may.
   const patient = await openPostgres({ url, connections: 1, statementMs: 0 })
   await (await migrated(patient)).close()

@@ -1,9 +1,9 @@
 import { type AuditVerdict, ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
-import { readAuditFile } from '../records/audit-file.ts'
-import { readAudit } from '../records/audit-reader.ts'
-import { verifyAudit } from '../records/audit-verify.ts'
-import { auditKeys } from './auditing.ts'
+import { readAuditFile } from '../storage/audit/audit-file.ts'
+import { readAudit } from '../storage/audit/audit-reader.ts'
+import { verifyAudit } from '../storage/audit/verify.ts'
+import { auditKeys } from '../storage/audit/auditing.ts'
 import { openStorage } from './storage.ts'
 
 export interface VerifyRequest {

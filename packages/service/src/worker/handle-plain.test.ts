@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { AdmittedCall, Ending } from '../stores/call-store.ts'
-import type { Task } from './desk.ts'
-import { handle } from './handle.ts'
+import type { AdmittedCall, Ending } from '../storage/calls/call-store.ts'
+import type { Task } from './slot-scheduler.ts'
+import { handle } from './handle-call.ts'
 import type { WorkerPorts } from './ports.ts'
 import { memoryBus, someClaim, someResult } from './worker.fixture.ts'
 

@@ -1,6 +1,6 @@
 import type { Span, Tracer } from '@gantry/core'
-import { timeOfCallId } from '../admit/call-id.ts'
-import type { Task } from './desk.ts'
+import { timeOfCallId } from '../storage/calls/call-id.ts'
+import type { Task } from './slot-scheduler.ts'
 
 /**
  * Begins the trace of one task, below where its caller said that it belongs. The time in the queue stands beside it,

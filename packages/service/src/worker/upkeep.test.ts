@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, type TestContext, test } from 'node:test'
-import type { CallStore, Reclaimed, ReclaimOptions } from '../stores/call-store.ts'
+import type { CallStore, Reclaimed, ReclaimOptions } from '../storage/calls/call-store.ts'
 import { createUpkeep } from './upkeep.ts'
 import { memoryBus } from './worker.fixture.ts'
 

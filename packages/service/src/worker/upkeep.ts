@@ -1,5 +1,5 @@
-import type { Bus } from '../stores/bus.ts'
-import type { CallStore } from '../stores/call-store.ts'
+import type { Bus } from '../observe/bus.ts'
+import type { CallStore } from '../storage/calls/call-store.ts'
 
 export interface UpkeepOptions {
   readonly store: CallStore

@@ -1,6 +1,6 @@
 import type { ChainResult, ErrorInfo, Result } from '@gantry/contract'
-import type { Bus, WorkerEvent, WorkerEvents } from '../stores/bus.ts'
-import type { AdmittedCall, Claim } from '../stores/call-store.ts'
+import type { Bus, WorkerEvent, WorkerEvents } from '../observe/bus.ts'
+import type { AdmittedCall, Claim } from '../storage/calls/call-store.ts'
 
 /** A call as admission leaves it. */
 export function someCall(given: Partial<AdmittedCall> = {}): AdmittedCall {

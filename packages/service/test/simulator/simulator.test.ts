@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { CallStore } from '../../src/stores/call-store.ts'
-import type { Task } from '../../src/worker/desk.ts'
+import type { CallStore } from '../../src/storage/calls/call-store.ts'
+import type { Task } from '../../src/worker/slot-scheduler.ts'
 import type { Outcome } from '../../src/worker/ports.ts'
 import { type Mutation, simulate } from './simulate.ts'
 

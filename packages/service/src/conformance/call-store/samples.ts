@@ -1,6 +1,6 @@
 import type { Result } from '@gantry/contract'
-import type { CallRecords } from '../../stores/call-records.ts'
-import type { AdmittedCall, CallStore, Claim, Ending, Holder } from '../../stores/call-store.ts'
+import type { CallRecords } from '../../storage/calls/call-records.ts'
+import type { AdmittedCall, CallStore, Claim, Ending, Holder } from '../../storage/calls/call-store.ts'
 
 /** An empty store, and what a test needs to know of it. */
 export interface StoreFixture {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { AdmittedCall, CallStore } from '../../stores/call-store.ts'
+import type { AdmittedCall, CallStore } from '../../storage/calls/call-store.ts'
 import { type Cases, claimOne, idsOf, loseOne, manyCalls, mine, someCall, someEnding, theirs } from './samples.ts'
 
 const one = { key: 's', limit: 1 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { AdmittedCall, CallStore, Claim } from '../../stores/call-store.ts'
+import type { AdmittedCall, CallStore, Claim } from '../../storage/calls/call-store.ts'
 import { type Cases, idsOf, loseOne, manyCalls, mine, someCall, someEnding, theirs } from './samples.ts'
 
 /** Calls of a tenant, named after it. */

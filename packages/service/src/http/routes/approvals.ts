@@ -1,4 +1,4 @@
-import type { Verdict } from '../../records/approvals.ts'
+import type { Verdict } from '../../storage/approvals/approvals.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'

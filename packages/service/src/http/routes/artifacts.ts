@@ -1,5 +1,5 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import { attachment } from '../../artifacts/download-headers.ts'
+import { attachment } from '../../storage/artifacts/download-headers.ts'
 import { type Answer, json } from '../answer.ts'
 import { problem } from '../problems.ts'
 import type { Asked, Route } from '../route.ts'

@@ -1,6 +1,6 @@
 import { type ErrorInfo, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
 import { readTraceparent } from '@gantry/core'
-import type { CallInput } from '../../stores/views.ts'
+import type { CallInput } from '../../storage/call-input.ts'
 import { type Answer, type AnswerHeaders, json } from '../answer.ts'
 import { retryAfterText } from '../problems.ts'
 import type { Asked } from '../route.ts'

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Identity, ToolError } from '@gantry/contract'
+import { createExecutor, defineTool } from '@gantry/core'
+import type { AdmittedCall } from '../storage/calls/call-store.ts'
+import type { CallInput } from '../storage/call-input.ts'
+import { admit } from './admit.ts'
+
+const executor = createExecutor({
+  tools: [
+    defineTool({
+      namespace: 'bank',
+      name: 'pay',
+      version: '2.1.0',
+      description: 'Pays.',
+      effect: 'once',
+      concurrency: 1,
+      concurrencyKey: 'bank',
+      inputSchema: { type: 'object', properties: { sum: { type: 'number' } }, required: ['sum'] },
+      run: () => assert.fail('nothing runs at admission'),
+    }),
+    defineTool({
+      namespace: 'bank',
+      name: 'close',
+      version: '1.0.0',
+      description: 'Closes.',
+      permissions: ['bank:close'],
+      inputSchema: { type: 'object' },
+      run: () => assert.fail('nothing runs at admission'),
+    }),
+    ...(['zone', 'zone2', 'gpu'] as const).map((name) =>
+      defineTool({
+        namespace: 'at',
+        name,
+        description: 'Runs somewhere.',
+        inputSchema: { type: 'object' },
+        placement: name === 'gpu' ? { gpu: 'a100' } : { zone: name },
+        run: () => assert.fail('nothing runs at admission'),
+      }),
+    ),
+  ],
+})
+const ada = { principal: 'ada', tenant: 'acme', permissions: [] }
+
+function take(input: Partial<CallInput>): Promise<AdmittedCall> {
+  return admit({ kind: 'call', tool: 'bank:pay', args: { sum: 1 }, ...input }, ada, {
+    executor,
+    newId: () => 'c-1',
+    now: () => Date.parse('2026-01-01T00:00:00Z'),
+    keep: async (payload) => ({ payload, payloadBytes: payload.length }),
+  })
+}
+
+test('a call is pinned to the tool as it is, with its effect class and its slot', async () => {
+  const call = await take({ idempotencyKey: 'k', priority: 5, timeoutMs: 100, delayMs: 10 })
+  const { fingerprint, digest, ...plain } = call
+  assert.match(fingerprint, /^[0-9a-f]{64}$/)
+  const entry = executor.catalog.find('bank:pay')
+  assert.equal(digest, entry.callDigest)
+  assert.equal((await take({ schemaDigest: entry.digest })).digest, entry.digest, 'what the caller pinned')
+  assert.deepEqual(plain, {
+    callId: 'c-1',
+    kind: 'call',
+    identity: ada,
+    tool: 'bank:pay:2.1.0',
+    effect: 'once',
+    slot: { key: 'bank', limit: 1 },
+    payload: '{"sum":1}',
+    payloadBytes: 9,
+    key: 'k',
+    priority: 5,
+    timeoutMs: 100,
+    delayMs: 10,
+  })
+})
+
+test('the fingerprint is of what is asked for, whatever the order of its keys', async () => {
+  const prints = await Promise.all([
+    take({ args: { sum: 1, note: 'x' }, idempotencyKey: 'k' }),
+    take({ args: { note: 'x', sum: 1 }, idempotencyKey: 'other', priority: 9 }),
+    take({ args: { sum: 2, note: 'x' }, idempotencyKey: 'k' }),
+    take({ args: { sum: 1, note: 'x' }, tool: 'bank:pay:2.1.0', idempotencyKey: 'k' }),
+  ])
+  const [one, same, args, tool] = prints.map(({ fingerprint }) => fingerprint)
+  assert.equal(same, one)
+  assert.notEqual(args, one)
+  assert.notEqual(tool, one)
+})
+
+const refused: readonly (readonly [string, Partial<CallInput>, string, string?])[] = [
+  ['a tool that there is not', { tool: 'bank:stea1' }, 'TOOL_NOT_FOUND'],
+  ['arguments that do not fit', { args: {} }, 'INPUT_INVALID'],
+  ['a caller without the permission', { tool: 'bank:close', args: {} }, 'DENIED'],
+  ['a definition that the caller did not see', { schemaDigest: 'old' }, 'CATALOG_STALE'],
+  ['a key with a NUL in it', { idempotencyKey: 'a\u0000b' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['a key that is too long', { idempotencyKey: 'a'.repeat(201) }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['half a character in a key', { idempotencyKey: '\ud800' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['a priority that is none', { priority: 1.5 }, 'PAYLOAD_INVALID', '/priority'],
+  ['a time that is none', { timeoutMs: 0 }, 'PAYLOAD_INVALID', '/timeoutMs'],
+  ['a delay without end', { delayMs: 1e12 }, 'PAYLOAD_INVALID', '/delayMs'],
+  ['a deadline that is none', { deadline: 'tomorrow' }, 'PAYLOAD_INVALID', '/deadline'],
+  ['a deadline that has passed', { deadline: '2025-12-31T00:00:00Z' }, 'PAYLOAD_INVALID', '/deadline'],
+  ['a chain without steps', { kind: 'chain', args: { steps: [{}] } }, 'CHAIN_INVALID'],
+]
+
+for (const [what, input, code, path] of refused) {
+  test(`refused before anything is kept: ${what}`, async () => {
+    await assert.rejects(take(input), (error: ToolError) => {
+      assert.equal(error.code, code)
+      if (path !== undefined) assert.equal(error.details?.issues?.[0]?.path, path)
+      return true
+    })
+  })
+}
+
+test('a chain may always be taken up again, because its steps are recorded', async () => {
+  const { tool, effect, payload } = await take({ kind: 'chain', args: { steps: [{ tool: 'bank:pay', args: {} }] } })
+  assert.deepEqual([tool, effect], ['chain', 'repeatable'])
+  assert.deepEqual(JSON.parse(payload ?? ''), { steps: [{ tool: 'bank:pay', args: {} }], input: null })
+})
+
+test('a call may run where its tool says, and a chain where all of its tools may', async () => {
+  const placed = async (input: Partial<CallInput>) => (await take(input)).placement
+  const chain = (...steps: readonly object[]) => placed({ kind: 'chain', args: { steps } })
+  assert.deepEqual(await placed({ tool: 'at:zone', args: {} }), { zone: 'zone' })
+  assert.equal(await placed({}), undefined)
+  const group = { parallel: [{ tool: 'bank:pay' }, { tool: 'at:gpu' }] }
+  assert.deepEqual(await chain({ tool: 'at:zone' }, group, { tool: 'at:zone' }), { zone: 'zone', gpu: 'a100' })
+  assert.equal(await chain({ tool: 'bank:pay' }, { tool: 'not:there' }), undefined)
+  await assert.rejects(chain({ tool: 'at:zone' }, { tool: 'at:zone2' }), (error: ToolError) => {
+    assert.deepEqual([error.code, error.details?.issues?.[0]?.path], ['CHAIN_INVALID', '/1'])
+    return true
+  })
+})
+
+test('a chain costs what its steps cost, and nothing of tools that are not there for its caller', async () => {
+  const costly = (namespace: string) =>
+    defineTool({
+      ...{ namespace, name: 'dear', description: 'Costs.', inputSchema: { type: 'object' }, cost: 5 },
+      run: () => assert.fail('nothing runs at admission'),
+    })
+  const charged: number[] = []
+  const spend = (tool: string, identity: Identity) =>
+    admit(
+      {
+        kind: 'chain',
+        args: {
+          steps: [
+            { tool, args: {} },
+            { tool: 'own:dear', args: {} },
+          ],
+        },
+      },
+      identity,
+      {
+        executor: createExecutor({ tools: [costly('own'), costly('hidden')] }),
+        newId: () => 'c-1',
+        now: () => 0,
+        charge: async (cost) => void charged.push(cost),
+        keep: async (payload) => ({ payload, payloadBytes: payload.length }),
+      },
+    )
+  await spend('hidden:dear', { ...ada, tools: ['own:*'] })
+  await spend('not:there', { ...ada, tools: ['own:*'] })
+  await spend('hidden:dear', ada)
+  assert.deepEqual(charged, [5, 5, 10])
+})
+
+test('a deadline becomes the time that is left', async () => {
+  assert.equal((await take({ deadline: '2026-01-01T00:01:00Z' })).deadlineMs, 60_000)
+})

@@ -1,0 +1,257 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Place } from './counted-slots.ts'
+import { admit, type IntakeOptions } from './admit.ts'
+import type { TenantGate } from './limits.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Snapshots } from '../config/snapshots.ts'
+import type { Refusals } from '../storage/audit/refusals.ts'
+import { checkCallback } from '../config/callback-target.ts'
+import { createBatch } from '../storage/batch.ts'
+import type { Bus } from '../observe/bus.ts'
+import type { AdmittedCall, CallStore, ClaimOptions, ReplyAddress, Submitted } from '../storage/calls/call-store.ts'
+import { stillHeld } from '../storage/calls/still-held.ts'
+import type { CallInput } from '../storage/call-input.ts'
+import type { Worker } from '../worker/worker.ts'
+import type { DepthGauge } from './queue-depth.ts'
+
+export interface IntakeParts {
+  readonly store: CallStore
+  readonly snapshots: Snapshots
+  readonly depth: DepthGauge
+  readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks' | 'callbackOrigins'>
+  readonly bus: Bus
+  /** Puts what was refused on the audit record. */
+  readonly refusals?: Pick<Refusals, 'add'>
+  /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
+  readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take' | 'unrecorded'> | undefined
+  readonly claim: ClaimOptions
+  readonly keep: IntakeOptions['keep']
+  readonly present?: IntakeOptions['present']
+  /** The limits of tenants and principals. */
+  readonly gate: TenantGate
+  /** Makes place for the answer of a call that somebody here will wait for. */
+  readonly expect: (callId: string, caller: Identity) => void
+  readonly newId: () => string
+  /** Whether the store can do nothing but wait for the disk. */
+  readonly flushes: boolean
+}
+
+/** Takes calls in: refused, or kept durably and on their way. */
+export interface Intake {
+  submit(
+    input: CallInput,
+    identity: Identity,
+    origin?: Origin,
+  ): Promise<{ readonly callId: string; readonly repeated: boolean }>
+  /** From now on every call is refused. */
+  close(): void
+}
+
+interface Checked {
+  readonly call: AdmittedCall
+  /** Gives back what the call cost, when it is not going to be one. */
+  readonly refund: () => void
+}
+
+/** Where a call comes from. */
+export type Origin =
+  /** Its caller is told that it is kept, and where; the usual one. */
+  | { readonly kind: 'handed-in' }
+  /** Its caller hears nothing until it has ended, or whoever waits for it in his place has seen to it that it lasts. */
+  | {
+      readonly kind: 'waited-for'
+      /** Takes the place where he waits; throws RATE_LIMITED when there is none. */
+      readonly hold?: (() => void) | undefined
+    }
+  /** Nobody here waits for it. */
+  | { readonly kind: 'broker'; readonly reply: ReplyAddress | undefined }
+
+export function createIntake(parts: IntakeParts): Intake {
+  const { store, snapshots, depth, bus, worker, claim, gate } = parts
+  const { settings } = parts
+  let closed = false
+  const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
+  /** All of a batch are taken together: the first may block this thread, and then nobody would hold the others. */
+  const claiming = createBatch<{ readonly call: AdmittedCall; readonly lasting: boolean }, Submitted>(
+    async (items) => {
+      const askedAt = performance.now()
+      const calls = items.map(({ call }) => call)
+      const unflushed = items.every(({ lasting }) => !lasting)
+      const submitted = await store.submit(calls, claim, { unflushed })
+      const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
+      worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs }))
+      return submitted
+    },
+    { atOnce: 2 },
+  )
+  /** Those before them are not waited for, and nobody waits for them; where they cannot go ahead they go the usual way. */
+  const goingAhead = createBatch<AdmittedCall, Submitted>(
+    async (calls) => {
+      const ahead = calls.length > mostAhead ? undefined : store.submitAhead?.(calls, claim)
+      if (ahead === undefined) return Promise.all(calls.map((call) => claiming.add({ call, lasting: false })))
+      worker?.take(ahead.claims)
+      return ahead.submitted
+    },
+    { atOnce: Number.POSITIVE_INFINITY },
+  )
+  const claimed = (call: AdmittedCall, lasting: boolean): Promise<Submitted> =>
+    lasting || store.submitAhead === undefined ? claiming.add({ call, lasting }) : goingAhead.add(call)
+
+  const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
+    if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+    if ((worker?.unrecorded.length ?? 0) > 0) throw holding()
+    if (origin.kind === 'waited-for') origin.hold?.()
+    const { maxQueued, callbacks, callbackOrigins } = settings
+    const crowded = depth.full()
+    if (crowded !== undefined && (await crowded)) throw full(maxQueued)
+    const entering = gate.enter(identity)
+    if (entering !== undefined) await entering
+    const usual = Object.hasOwn(callbacks, identity.tenant) ? callbacks[identity.tenant] : undefined
+    const callback = input.callback ?? usual
+    if (callback !== undefined) await checkCallback(callback, callbackOrigins, snapshots.current.executor.egress)
+    const asked = callback === undefined ? input : { ...input, callback }
+    let refund = (): void => undefined
+    const charge = async (cost: number): Promise<void> => {
+      refund = await gate.spend(identity, cost)
+    }
+    const call = await snapshots
+      .use(({ executor }) =>
+        admit(asked, identity, {
+          executor,
+          newId: parts.newId,
+          now: Date.now,
+          keep: parts.keep,
+          charge,
+          present: parts.present,
+        }),
+      )
+      .catch((error: unknown) => {
+        refund()
+        throw error
+      })
+    return { call, refund: () => refund() }
+  }
+  /** Whether the worker of this process gets a call at once. */
+  const goesDirect = (call: AdmittedCall, fromBroker: boolean): boolean => {
+    const { identity, delayMs, slot, placement = {} } = call
+    if (worker === undefined || delayMs !== undefined || slot !== undefined) return false
+    if (Number.isFinite(gate.mostAtOnce(identity))) return false
+    if (Object.entries(placement).some(([label, value]) => claim.labels?.[label] !== value)) return false
+    // Where calls that wait are counted, a crowd does not wait inside of the worker instead, which knows of none of it yet.
+    if (gate.counts(identity) && claiming.size + goingAhead.size >= Math.max(1, worker.claimable)) return false
+    // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
+    return fromBroker ? worker.room > 0 : worker.accepts(identity.tenant)
+  }
+  /** Places for a call that is going to wait, among those of its caller and, unless it is delayed, among all. */
+  const placesFor = async ({ identity, delayMs = 0 }: AdmittedCall): Promise<readonly Place[]> => {
+    const own = await gate.place(identity)
+    const places = own === undefined ? [] : [own]
+    if (delayMs > 0) return places
+    const among = await depth.take().catch((error: unknown) => {
+      own?.leave()
+      throw error
+    })
+    if (among !== undefined) return [...places, among]
+    own?.leave()
+    throw full(settings.maxQueued)
+  }
+  /** Of a call that a limit refuses: the one that was taken in under its key before, so that no answer is lost to it. */
+  const knownBefore = async (input: CallInput, identity: Identity, refusal: unknown): Promise<string | undefined> => {
+    const limited = ToolError.is(refusal) && refusal.code === 'RATE_LIMITED'
+    if (!limited || input.idempotencyKey === undefined) return undefined
+    const keep = async () => ({ payloadBytes: 0 })
+    const found = await snapshots
+      .use(({ executor }) => admit(input, identity, { executor, newId: parts.newId, now: Date.now, keep }))
+      .then((call) => store.known(call))
+      .catch(() => undefined)
+    return found?.kind === 'duplicate' ? found.callId : undefined
+  }
+  /** Of a call that is there already, which may not be on the disk yet. */
+  const repeatOf = async (callId: string) => {
+    if (!parts.flushes) await store.flush(callId)
+    return { callId, repeated: true }
+  }
+  const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
+    const code = ToolError.is(error) ? error.code : 'INTERNAL'
+    const tool = String(input.tool ?? input.kind).slice(0, 200)
+    bus.emit('call:refused', { tool, code, tenant: identity.tenant })
+    const { tenant, principal } = identity
+    const reason = ToolError.is(error) ? error.message : undefined
+    parts.refusals?.add({ tenant, principal, tool, code, config, reason })
+  }
+  return {
+    async submit(input, identity, origin = { kind: 'handed-in' }) {
+      // The check begins with the snapshot that is current now, so that this is the one that refuses.
+      const { version } = snapshots.current
+      const orKnown = async (error: unknown): Promise<string> => {
+        const callId = await knownBefore(input, identity, error)
+        if (callId !== undefined) return callId
+        refused(input, identity, error, version)
+        throw error
+      }
+      const checked = await check(input, identity, origin).catch(orKnown)
+      if (typeof checked === 'string') return repeatOf(checked)
+      const fromBroker = origin.kind === 'broker'
+      const reply = fromBroker ? origin.reply : undefined
+      const call = reply === undefined ? checked.call : { ...checked.call, reply }
+      const direct = goesDirect(call, fromBroker)
+      const places = direct
+        ? []
+        : await placesFor(call).catch((error: unknown) => {
+            checked.refund()
+            return orKnown(error)
+          })
+      if (typeof places === 'string') return repeatOf(places)
+      if (!fromBroker) parts.expect(call.callId, identity)
+      const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
+      const kept = direct ? claimed(call, lasting) : queueing.add(call)
+      const submitted = await kept.catch((error: unknown) => {
+        if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') {
+          bus.emit('dependency:failed', { ...submission, reason: error.message })
+        }
+        checked.refund()
+        // It may be in the store all the same, which the next count tells.
+        for (const place of places) place.keep()
+        throw error
+      })
+      bus.emit('dependency:worked', submission)
+      for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
+      // What was there already was paid for when it came first.
+      if (submitted.kind !== 'new') checked.refund()
+      if (submitted.kind === 'conflict') throw conflict(call)
+      if (submitted.kind === 'duplicate') return repeatOf(submitted.callId)
+      bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
+      return { callId: submitted.callId, repeated: false }
+    },
+    close() {
+      closed = true
+    },
+  }
+}
+
+/** What changes nothing may run while it is being submitted; in a crowd that would make outcomes wait for submissions. */
+const mostAhead = 4
+
+/** Whether nothing is lost with a call but what its caller can ask for again. */
+function onlyReads({ kind, effect, callback }: AdmittedCall): boolean {
+  return kind === 'call' && effect === 'read' && callback === undefined
+}
+
+/** What is asked of the database for each call that comes in. */
+const submission = { dependency: 'database', operation: 'submit' } as const
+
+function holding(): ToolError {
+  const text = 'The service takes no calls while it holds outcomes that cannot be recorded; /readyz names them.'
+  return new ToolError('SERVICE_UNAVAILABLE', text, { stage: 'admit', details: { retryAfterMs: 1_000 } })
+}
+
+function full(maxQueued: number): ToolError {
+  return new ToolError('RATE_LIMITED', `${maxQueued} calls wait already.`, {
+    stage: 'admit',
+    details: { retryAfterMs: 1_000 },
+  })
+}
+
+function conflict({ key }: AdmittedCall): ToolError {
+  return new ToolError('IDEMPOTENCY_CONFLICT', `The idempotency key ${key} was used before for another call.`)
+}

@@ -1,0 +1,233 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Buckets } from './buckets/bucket.ts'
+import type { CallStore, ClaimOptions } from '../storage/calls/call-store.ts'
+import { type Allowance, createAdvances } from './bucket-advances.ts'
+import type { Bound, Place } from './counted-slots.ts'
+import { createQueueRoom } from './queue-slots.ts'
+import { sharesOf } from './shares.ts'
+import { type Limits, limitsOf, principalLimits, type TenantLimits, type TenantsLimits } from '../config/tenant-limits.ts'
+
+/**
+ * The limits of tenants and their principals. They go by who somebody is, never by where he comes from or which of his
+ * keys he uses. Where they cannot be looked up, calls of those who have limits are refused.
+ * - Errors: RATE_LIMITED with `details.retryAfterMs`, LIMIT_EXCEEDED for a call that costs more than the whole budget,
+ *   STORE_UNAVAILABLE when nobody can tell.
+ */
+export interface TenantGate {
+  /** Counts a call that comes in, whatever becomes of it; undefined when nothing limits its caller. */
+  enter(identity: Identity): Promise<void> | undefined
+  /** Spends what a call costs; what it resolves with gives that back. */
+  spend(identity: Identity, cost: number): Promise<() => void>
+  /**
+   * Counts a call that a chain or a program makes inside, and spends what it costs; what it resolves with gives the cost
+   * back. Undefined when nothing limits its caller.
+   */
+  inside(identity: Identity, cost: number): Promise<() => void> | undefined
+  /** Whether calls of this one that wait are counted. */
+  counts(identity: Identity): boolean
+  /** Takes a place for a call that is going to wait; undefined when nobody counts those. */
+  place(identity: Identity): Promise<Place> | undefined
+  /** How many calls of this one may be held at a time; infinite when nobody has to count them. */
+  mostAtOnce(identity: Identity): number
+  /** For those who claim. */
+  shares(): ClaimOptions['shares']
+}
+
+export interface TenantGateOptions {
+  /** As they are now; another object when they have changed. */
+  readonly tenants: () => TenantsLimits
+  readonly buckets: Pick<Buckets, 'draw' | 'give'>
+  readonly store: Pick<CallStore, 'waiting'>
+  /** The most calls that may wait in all. */
+  readonly mostQueued: () => number
+}
+
+/** One whose limits count: the tenant, or a principal of it. */
+interface Holder {
+  readonly name: string
+  readonly principal: string | undefined
+  readonly limits: Limits
+  readonly rate: Allowance | undefined
+  readonly cost: Allowance | undefined
+}
+
+const mostKnown = 10_000
+const queueHintMs = 1_000
+
+export function createTenantGate(options: TenantGateOptions): TenantGate {
+  const advances = createAdvances(options.buckets)
+  const room = createQueueRoom(options.store, () => Math.max(options.mostQueued(), current().mostQueued))
+  let compiled = compile(options.tenants())
+  const current = (): Compiled => {
+    const tenants = options.tenants()
+    if (tenants !== compiled.tenants) compiled = compile(tenants)
+    return compiled
+  }
+  /** All of it or none: what was taken before a refusal goes back. Resolves with the way to give all of it back. */
+  const take = async (
+    holders: readonly Holder[],
+    what: 'rate' | 'cost',
+    tokens: number,
+    refusal: (name: string) => string,
+  ): Promise<() => void> => {
+    const taken: Allowance[] = []
+    const giveBack = (): void => {
+      for (const allowance of taken) advances.giveBack(allowance, tokens)
+    }
+    const asked = holders.flatMap(({ name, [what]: allowance }) =>
+      allowance === undefined ? [] : [{ name, allowance }],
+    )
+    // Where one is known to be empty nothing is taken of the others, or a flood would carry theirs to and fro.
+    for (const { name, allowance } of asked) {
+      const waitMs = advances.refusal(allowance, tokens)
+      if (waitMs > 0) throw limited(refusal(name), waitMs)
+    }
+    for (const { name, allowance } of asked) {
+      const waitMs = await advances.take(allowance, tokens).catch((error: unknown) => {
+        giveBack()
+        throw error
+      })
+      if (waitMs === 0) taken.push(allowance)
+      else {
+        giveBack()
+        throw limited(refusal(name), waitMs)
+      }
+    }
+    return giveBack
+  }
+  const count = (holders: readonly Holder[]) => take(holders, 'rate', 1, (name) => `${name} made too many calls`)
+  const enter = async ({ tenant }: Identity, holders: readonly Holder[]): Promise<void> => {
+    const bounds = boundsOf(holders)
+    const full = bounds.length === 0 ? undefined : await room.of(tenant).reached(bounds)
+    if (full !== undefined) throw crowded(full, holders)
+    await count(holders)
+  }
+  const place = async ({ tenant, principal }: Identity, holders: readonly Holder[]): Promise<Place> => {
+    const taken = await room.of(tenant).take(principal, boundsOf(holders))
+    if (taken.kind === 'full') throw crowded(taken.bound, holders)
+    return taken.place
+  }
+  const spend = async (holders: readonly Holder[], cost: number): Promise<() => void> => {
+    const small = holders.find(({ limits }) => (limits.cost?.budget ?? cost) < cost)
+    if (small !== undefined) throw dear(cost, small)
+    return take(holders, 'cost', cost, (name) => `${name} has less than the ${cost} units left that the call costs`)
+  }
+  const inside = async (holders: readonly Holder[], cost: number): Promise<() => void> => {
+    const uncount = await count(holders)
+    if (cost === 0) return () => undefined
+    return spend(holders, cost).catch((error: unknown) => {
+      uncount()
+      throw error
+    })
+  }
+  return {
+    enter(identity) {
+      const holders = current().holdersOf(identity)
+      return holders.length === 0 ? undefined : enter(identity, holders)
+    },
+    spend: (identity, cost) => spend(current().holdersOf(identity), cost),
+    inside(identity, cost) {
+      const holders = current().holdersOf(identity)
+      return holders.length === 0 ? undefined : inside(holders, cost)
+    },
+    counts: (identity) => hasQueue(current().holdersOf(identity)),
+    place(identity) {
+      const holders = current().holdersOf(identity)
+      return hasQueue(holders) ? place(identity, holders) : undefined
+    },
+    mostAtOnce(identity) {
+      const holders = current().holdersOf(identity)
+      return Math.min(...holders.map(({ limits }) => limits.concurrency ?? Number.POSITIVE_INFINITY))
+    },
+    shares: () => current().shares,
+  }
+}
+
+interface Compiled {
+  readonly tenants: TenantsLimits
+  readonly shares: ClaimOptions['shares']
+  /** The most calls that anybody may have waiting, of whom that is said. */
+  readonly mostQueued: number
+  holdersOf(identity: Identity): readonly Holder[]
+}
+
+const none: readonly Holder[] = []
+
+function compile(tenants: TenantsLimits): Compiled {
+  const nobody = Object.values(tenants).every((limits) => Object.keys(limits).every((key) => key === 'tools'))
+  const known = new Map<string, readonly Holder[]>()
+  return {
+    tenants,
+    shares: sharesOf(tenants),
+    mostQueued: Math.max(0, ...Object.values(tenants).flatMap(queuedIn)),
+    holdersOf({ tenant, principal }) {
+      if (nobody) return none
+      const key = JSON.stringify([tenant, principal])
+      const found = known.get(key) ?? holders(tenants, tenant, principal)
+      if (known.size >= mostKnown) known.clear()
+      known.set(key, found)
+      return found
+    },
+  }
+}
+
+function holders(tenants: TenantsLimits, tenant: string, principal: string): readonly Holder[] {
+  const whole = limitsOf(tenants, tenant)
+  const own = principalLimits(whole, principal)
+  // The principal first: one that is over its limit then takes nothing of what all of its tenant share.
+  return [
+    holder(`${principal} of the tenant ${tenant}`, [tenant, principal], principal, own),
+    holder(`The tenant ${tenant}`, [tenant], undefined, whole),
+  ].filter(({ limits: { rate, concurrency, queued, cost } }) => (rate ?? concurrency ?? queued ?? cost) !== undefined)
+}
+
+function holder(name: string, key: readonly string[], principal: string | undefined, limits: Limits): Holder {
+  const { rate, cost } = limits
+  return {
+    ...{ name, principal, limits },
+    rate: rate && {
+      key: JSON.stringify(['rate', ...key]),
+      capacity: rate.burst ?? Math.max(1, rate.perSecond),
+      perMs: rate.perSecond / 1_000,
+    },
+    cost: cost && {
+      key: JSON.stringify(['cost', ...key]),
+      capacity: cost.budget,
+      perMs: cost.budget / cost.everyMs,
+    },
+  }
+}
+
+function queuedIn({ queued = 0, principals = {} }: TenantLimits): readonly number[] {
+  return [queued, ...Object.values(principals).map((own) => own.queued ?? 0)]
+}
+
+function hasQueue(holders: readonly Holder[]): boolean {
+  return holders.some(({ limits }) => limits.queued !== undefined)
+}
+
+function boundsOf(holders: readonly Holder[]): readonly Bound[] {
+  return holders.flatMap(({ principal: name, limits: { queued: most } }) =>
+    most === undefined ? [] : [{ name, most }],
+  )
+}
+
+function crowded({ name, most }: Bound, holders: readonly Holder[]): ToolError {
+  const whose = holders.find(({ principal }) => principal === name)?.name
+  return limited(`${whose} has ${most} calls waiting, which is the most`, queueHintMs)
+}
+
+function limited(what: string, waitMs: number): ToolError {
+  const retryAfterMs = Math.ceil(waitMs)
+  const text = `${what}; try again in ${retryAfterMs} ms.`
+  return new ToolError('RATE_LIMITED', text, { stage: 'admit', details: { retryAfterMs, scope: 'caller' } })
+}
+
+function dear(cost: number, { name, limits }: Holder): ToolError {
+  const text = `The call costs ${cost} units, and the whole budget of ${lowered(name)} is ${limits.cost?.budget}.`
+  return new ToolError('LIMIT_EXCEEDED', text, { stage: 'admit', effect: 'none' })
+}
+
+function lowered(name: string): string {
+  return name.startsWith('The ') ? `the ${name.slice(4)}` : name
+}

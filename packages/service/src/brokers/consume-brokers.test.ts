@@ -1,0 +1,182 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Identity } from '@gantry/contract'
+import { ToolError } from '@gantry/contract'
+import type { Codec } from './codecs/codec.ts'
+import { nativeCodec } from './codecs/native.ts'
+import { somastackCodec } from './codecs/somastack.ts'
+import type { Refusal } from './inbound.ts'
+import { type Bus, createBus } from '../observe/bus.ts'
+import type { Delivery, Transport } from './transports/transport.ts'
+import { type DoorsOptions, openDoors } from './consume-brokers.ts'
+
+const kafka: Identity = { principal: 'kafka:tools', tenant: 'acme', permissions: ['*'] }
+
+/** A broker whose messages a test hands over; what is settled and handed back is written down. */
+function memoryBroker() {
+  const [settled, released]: [string[], string[]] = [[], []]
+  const asked: number[] = []
+  let waiting: ((deliveries: readonly Delivery[]) => void) | undefined
+  let failing: ToolError | undefined
+  const transport: Transport = {
+    kind: 'kafka',
+    receive(max, signal) {
+      asked.push(max)
+      if (failing !== undefined) return Promise.reject(failing)
+      return new Promise((resolve) => {
+        waiting = resolve
+        signal.addEventListener('abort', () => resolve([]), { once: true })
+      })
+    },
+    settle: async (those) => void settled.push(...those.map(({ id }) => id)),
+    release: async (those) => void released.push(...those.map(({ id }) => id)),
+    wake: () => undefined,
+    close: async () => undefined,
+  }
+  return {
+    ...{ transport, settled, released, asked },
+    fail: (error?: ToolError): void => {
+      failing = error
+      waiting?.([])
+    },
+    async hand(id: string, body: object): Promise<void> {
+      while (waiting === undefined) await turn()
+      const resolve = waiting
+      waiting = undefined
+      const bytes = Buffer.from(JSON.stringify(body))
+      const message = { bytes, headers: new Map([['tenant_id', Buffer.from('evil')]]), source: 'tools', position: id }
+      resolve([{ id, body: { kind: 'message', message }, deliveries: 1 }])
+    },
+  }
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+function open(
+  broker: ReturnType<typeof memoryBroker>,
+  given: Partial<DoorsOptions> & { readonly identity?: Identity } = {},
+) {
+  const codecs: Codec[] = [
+    somastackCodec(),
+    nativeCodec({ transport: 'kafka', mayReplyTo: () => false, deadLettersTo: 'dead' }),
+  ]
+  const submitted: Identity[] = []
+  const refused: Refusal[] = []
+  const doors = openDoors({
+    doors: [
+      { kind: 'kafka', transport: broker.transport, codecs, identity: 'identity' in given ? given.identity : kafka },
+    ],
+    worker: { room: 10, onRoom: () => () => undefined },
+    session: async () => assert.fail('there are no sessions in these messages'),
+    understand: async ({ input }) => input,
+    async submit(_input, identity) {
+      submitted.push(identity)
+      return { callId: 'c', repeated: false }
+    },
+    attach: async () => undefined,
+    refuse: async (refusal) => void refused.push(refusal),
+    bus: createBus(),
+    ...given,
+  })
+  return { doors, submitted, refused }
+}
+
+const request = { event_id: 'e', session_id: 's', tool_name: 'demo:add', args: {}, metadata: {} }
+
+test('whoever writes to a topic is its identity, whatever the event and its headers say', async () => {
+  const broker = memoryBroker()
+  const { doors, submitted } = open(broker)
+  const forged = { tenant: 'evil', tenant_id: 'evil', roles: ['admin'], requeue_override: true, user_id: 'root' }
+  await broker.hand('1', { ...request, ...forged, metadata: forged, persona_id: 'root' })
+  await doors.stop()
+  assert.deepEqual(submitted, [kafka])
+  assert.deepEqual(broker.settled, ['1'])
+  // Another identity of the topic is another caller.
+  const other = { ...kafka, tenant: 'other' }
+  const again = memoryBroker()
+  const second = open(again, { identity: other })
+  await again.hand('1', request)
+  await second.doors.stop()
+  assert.deepEqual(second.submitted, [other])
+})
+
+test('without an identity for those who have no session they are refused, with the setting that is missing', async () => {
+  const broker = memoryBroker()
+  const { doors, submitted, refused } = open(broker, { identity: undefined as unknown as Identity })
+  await broker.hand('1', request)
+  await doors.stop()
+  assert.deepEqual(submitted, [])
+  assert.equal(refused[0]?.error.code, 'UNAUTHENTICATED')
+  assert.match(refused[0]?.error.message ?? '', /kafka\.identity/)
+})
+
+test('what is refused to the identity of a topic is told of as its own', async () => {
+  const broker = memoryBroker()
+  const denied = async (): Promise<never> => {
+    throw new ToolError('DENIED', 'No.')
+  }
+  const { doors, refused } = open(broker, { submit: denied })
+  await broker.hand('1', request)
+  await doors.stop()
+  assert.deepEqual([refused[0]?.error.code, refused[0]?.sender], ['DENIED', kafka])
+})
+
+test('what no codec reads is given to the dead letters in the words of the first', async () => {
+  const broker = memoryBroker()
+  const { doors, refused } = open(broker)
+  await broker.hand('1', ['neither'])
+  await doors.stop()
+  assert.deepEqual([refused[0]?.dead, refused[0]?.codec?.kind], [true, 'somastack'])
+})
+
+test('a stop waits for what is in hand, and takes no more', async () => {
+  const broker = memoryBroker()
+  const gate = Promise.withResolvers<{ callId: string; repeated: boolean }>()
+  const { doors } = open(broker, { submit: () => gate.promise })
+  await broker.hand('1', request)
+  let stopped = false
+  const stopping = doors.stop().then(() => {
+    stopped = true
+  })
+  for (let n = 0; n < 20; n++) await turn()
+  assert.equal(stopped, false)
+  assert.deepEqual(broker.settled, [])
+  const asked = broker.asked.length
+  gate.resolve({ callId: 'c', repeated: false })
+  await stopping
+  assert.deepEqual(broker.settled, ['1'])
+  assert.equal(broker.asked.length, asked)
+})
+
+test('no more is asked for than the worker has room for, less what is in hand', async () => {
+  const broker = memoryBroker()
+  const gate = Promise.withResolvers<{ callId: string; repeated: boolean }>()
+  const { doors } = open(broker, { submit: () => gate.promise })
+  await broker.hand('1', request)
+  while (broker.asked.length < 2) await turn()
+  assert.deepEqual(broker.asked, [10, 9])
+  gate.resolve({ callId: 'c', repeated: false })
+  await doors.stop()
+})
+
+test('what the broker answers, and what fails, is told as of that dependency', async () => {
+  const broker = memoryBroker()
+  const bus: Bus = createBus()
+  const told: string[] = []
+  const back = new Promise<void>((resolve) => {
+    bus.on('dependency:failed', ({ dependency, reason }) => {
+      told.push(`${dependency} failed: ${reason}`)
+      broker.fail()
+    })
+    bus.on('dependency:worked', ({ dependency }) => {
+      told.push(`${dependency} worked`)
+      resolve()
+    })
+  })
+  broker.fail(new ToolError('STORE_UNAVAILABLE', 'It is away.'))
+  const { doors } = open(broker, { bus })
+  await broker.hand('1', request)
+  await back
+  await doors.stop()
+  assert.deepEqual(told.slice(0, 2), ['kafka failed: It is away.', 'kafka worked'])
+})

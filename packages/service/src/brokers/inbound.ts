@@ -1,0 +1,188 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Codec, Decoded } from './codecs/codec.ts'
+import { createBatch } from '../storage/batch.ts'
+import type { Bus } from '../observe/bus.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { CallInput } from '../storage/call-input.ts'
+import type { Message } from './transports/message.ts'
+import type { Delivery, Transport } from './transports/transport.ts'
+
+/** A message that cannot become a call. */
+export interface Refusal {
+  readonly error: ToolError
+  /** Whose it is; absent when it was refused before anybody knew. */
+  readonly sender?: Identity | undefined
+  /** Who is to be told. */
+  readonly address?: ReplyAddress | undefined
+  /** Also a dead letter: it could not be read, or there is nobody to tell. */
+  readonly dead: boolean
+  readonly deliveries: number
+  readonly source: string
+  readonly position: string
+  /** Absent when it was removed before anybody read it. */
+  readonly message?: Message
+  readonly codec?: Codec | undefined
+  readonly tool?: string | undefined
+}
+
+/** What a broker's door needs of the service; each is durable when it resolves. */
+export interface InboundPorts {
+  readonly transport: Transport
+  /** The codec that speaks the language of a message. */
+  readonly codecOf: (message: Message) => Codec | undefined
+  /** Who sent it, as the host knows; UNAUTHENTICATED when nobody does. */
+  readonly identify: (decoded: Decoded & { kind: 'call' }, message: Message) => Promise<Identity>
+  /**
+   * The call in the words of the catalog: its tool by its id, CATALOG_STALE when the sender saw another one. Of a tool
+   * that is not there for him he hears what he would hear of one that nobody has.
+   */
+  readonly understand: (decoded: Decoded & { kind: 'call' }, sender: Identity) => Promise<CallInput>
+  readonly submit: (
+    input: CallInput,
+    identity: Identity,
+    address: ReplyAddress | undefined,
+  ) => Promise<{ readonly callId: string; readonly repeated: boolean }>
+  /** The call was there already: this sender, too, gets its outcome. */
+  readonly attach: (callId: string, address: ReplyAddress, identity: Identity) => Promise<void>
+  readonly refuse: (refusal: Refusal) => Promise<void>
+  /** Told when a message is no longer in hand, so that there may be room for another one. */
+  readonly left?: () => void
+  readonly bus: Bus
+}
+
+export interface Inbound {
+  /** Takes deliveries; never rejects, and what cannot be handled now is handed back to its broker. */
+  take(deliveries: readonly Delivery[]): void
+  /** Messages in hand. */
+  readonly size: number
+  /** Resolves when none is in hand. */
+  empty(): Promise<void>
+}
+
+/** So often a message that nothing is known to be wrong with may fail here before it is given up. */
+const mostFaults = 5
+const firstPauseMs = 200
+const longestPauseMs = 10_000
+
+/**
+ * Makes calls of messages. Each is read, its sender identified, and the call kept; or it is refused, and the refusal kept.
+ * Only then is it settled, so that whatever dies in between, it comes again. A call that was kept before is found by its
+ * key, and answered once more. While the store is away, or full, messages stay with their broker.
+ */
+export function createInbound(ports: InboundPorts): Inbound {
+  const { transport, bus } = ports
+  const settling = createBatch<Delivery, void>(
+    async (deliveries) => {
+      await transport.settle(deliveries)
+      return deliveries.map(() => undefined)
+    },
+    // The call that was kept goes first: somebody waits for that.
+    { sooner: setImmediate },
+  )
+  const open = new Set<Promise<void>>()
+  const one = async (delivery: Delivery): Promise<void> => {
+    const next = await handle(delivery, ports)
+    // What a broker that is away does not hear now comes again, and is found to be done.
+    if (next === 'settle') return settling.add(delivery).catch(() => undefined)
+    bus.emit('message:held', { transport: transport.kind, id: delivery.id, reason: next.reason })
+    await transport.release([delivery], next.delayMs).catch(() => undefined)
+  }
+  return {
+    take(deliveries) {
+      for (const delivery of deliveries) {
+        const done = one(delivery).finally(() => {
+          open.delete(done)
+          ports.left?.()
+        })
+        open.add(done)
+      }
+    },
+    get size() {
+      return open.size
+    },
+    async empty() {
+      while (open.size > 0) await Promise.all(open)
+    },
+  }
+}
+
+type Next = 'settle' | { readonly delayMs: number; readonly reason: string }
+
+async function handle(delivery: Delivery, ports: InboundPorts): Promise<Next> {
+  try {
+    await admitted(delivery, ports)
+    return 'settle'
+  } catch (error) {
+    const { deliveries } = delivery
+    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(deliveries - 1, 10))
+    const wish = ToolError.is(error) ? error.details?.retryAfterMs : undefined
+    const reason = ToolError.is(error) ? error.message : `A fault of the service: ${String(error)}`
+    return { delayMs: typeof wish === 'number' ? Math.max(wish, pauseMs) : pauseMs, reason }
+  }
+}
+
+/** Resolves when the message is in safe hands: as a call, or refused. */
+async function admitted(delivery: Delivery, ports: InboundPorts): Promise<void> {
+  const { body, deliveries } = delivery
+  if (body.kind === 'claimed') throw new ToolError('INTERNAL', 'A broker handed over a call that was claimed already.')
+  if (body.kind === 'gone') {
+    ports.bus.emit('message:gone', { source: body.source, position: body.position })
+    return ports.refuse({ error: removed(), dead: true, deliveries, source: body.source, position: body.position })
+  }
+  const { message } = body
+  const { source, position } = message
+  const codec = ports.codecOf(message)
+  const decoded: Decoded = codec?.decode(message) ?? { kind: 'invalid', error: foreign() }
+  const about = { deliveries, source, position, message, codec, address: decoded.address }
+  if (decoded.kind === 'invalid') return ports.refuse({ ...about, error: decoded.error, dead: true })
+  let sender: Identity | undefined
+  try {
+    sender = await ports.identify(decoded, message)
+    await keep(decoded, sender, ports)
+  } catch (error) {
+    const final = finalError(error, deliveries)
+    if (final === undefined) throw error
+    const dead = final.code === 'INTERNAL' || decoded.address === undefined
+    await ports.refuse({ ...about, error: final, dead, tool: decoded.input.tool, sender })
+  }
+}
+
+async function keep(decoded: Decoded & { kind: 'call' }, identity: Identity, ports: InboundPorts): Promise<void> {
+  const input = await ports.understand(decoded, identity)
+  const { callId, repeated } = await ports.submit(input, identity, decoded.address)
+  if (repeated && decoded.address !== undefined) await ports.attach(callId, decoded.address, identity)
+}
+
+/** What waiting will mend; everything else is a refusal. */
+const passing: readonly string[] = ['STORE_UNAVAILABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED', 'SECRET_UNAVAILABLE']
+/** So often a message is left to another worker, who may not be there. */
+const mostLeft = 50
+/** So often a message of one who is over a limit of his own is held back; what he sends more of would pile up here. */
+const mostLimited = 5
+const longestLimitedMs = 10_000
+
+/** Undefined for what may go well the next time. */
+function finalError(error: unknown, deliveries: number): ToolError | undefined {
+  if (ToolError.is(error) && error.code !== 'INTERNAL') {
+    return passing.includes(error.code) && mayWait(error, deliveries) ? undefined : error
+  }
+  if (deliveries < mostFaults) return undefined
+  const text = `The message could not be handled, ${deliveries} times.`
+  return new ToolError('INTERNAL', text, { cause: error, effect: 'none' })
+}
+
+/** A full queue is nobody's fault, and waits; who is over his own limit hears of it when it lasts. */
+function mayWait({ code, details }: ToolError, deliveries: number): boolean {
+  if (code === 'SERVICE_UNAVAILABLE') return deliveries < mostLeft
+  if (code !== 'RATE_LIMITED' || details?.scope !== 'caller') return true
+  return deliveries < mostLimited && Number(details.retryAfterMs ?? 0) <= longestLimitedMs
+}
+
+function removed(): ToolError {
+  const text = 'The message was removed from its stream before anybody had settled it; what it asked for is not known.'
+  return new ToolError('PAYLOAD_INVALID', text)
+}
+
+function foreign(): ToolError {
+  return new ToolError('PAYLOAD_INVALID', 'The message is of no form that is spoken here.')
+}

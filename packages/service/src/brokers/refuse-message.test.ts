@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ToolError } from '@gantry/contract'
+import { nativeCodec } from './codecs/native.ts'
+import type { Refusal } from './inbound.ts'
+import { unpackMessage } from './packed-message.ts'
+import { createBus } from '../observe/bus.ts'
+import { createRefuse } from './refuse-message.ts'
+
+const codec = nativeCodec({ transport: 'redis', mayReplyTo: () => true, deadLettersTo: 'dead' })
+const address = { codec: 'native', transport: 'redis', to: 'answers', data: {} }
+
+function refusal(bytes: Uint8Array, more: Partial<Refusal> = {}): Refusal {
+  const message = { bytes, headers: new Map(), source: 'calls', position: '1-0' }
+  const error = new ToolError('PAYLOAD_INVALID', 'It is nothing.')
+  return { error, dead: true, deliveries: 2, source: 'calls', position: '1-0', message, codec, ...more }
+}
+
+type Rows = { readonly [column: string]: string }[]
+
+/** What is kept of refusals, and what is told of them. */
+async function keep(...refusals: Refusal[]) {
+  const kept = { letters: [] as Rows, messages: [] as Rows, told: [] as object[], statements: 0 }
+  const bus = createBus()
+  bus.on('message:refused', (event) => kept.told.push(event))
+  const refuse = createRefuse({
+    database: {
+      async query<R>(_sql: string, [letters, messages]: readonly unknown[] = []): Promise<R[]> {
+        kept.statements += 1
+        kept.letters.push(...JSON.parse(String(letters)))
+        kept.messages.push(...JSON.parse(String(messages)))
+        return []
+      },
+    },
+    answers: { refusal: ({ to }, { code }) => ({ target: to, body: code }) },
+    bus,
+    tenantOf: (source) => `tenant of ${source}`,
+    transportOf: () => 'redis',
+    now: () => new Date(0),
+  })
+  await Promise.all(refusals.map(refuse))
+  return kept
+}
+
+test('a message that could not be read leaves a dead letter, one for the broker and an answer, in one statement', async () => {
+  const { letters, messages, told, statements } = await keep(refusal(Buffer.from('what?'), { address }))
+  assert.equal(statements, 1)
+  const [{ id = '', ...letter } = {}] = letters
+  assert.match(id, /^message-[0-9a-f]{32}$/)
+  assert.deepEqual(letter, {
+    ...{ tenant: 'tenant of calls', source: 'calls', deliveries: 2, code: 'PAYLOAD_INVALID', reason: 'It is nothing.' },
+    payload: 'what?',
+  })
+  assert.deepEqual(messages[0], { tenant: 'tenant of calls', target: 'answers', body: 'PAYLOAD_INVALID' })
+  const { transport, message } = unpackMessage(messages[1]?.body ?? '')
+  assert.deepEqual([transport, message.to, messages[1]?.target], ['redis', 'dead', 'dead'])
+  assert.equal(JSON.parse(Buffer.from(message.bytes).toString()).message, 'what?')
+  assert.deepEqual(told, [{ source: 'calls', code: 'PAYLOAD_INVALID', dead: true }])
+})
+
+test('a refusal that its sender is told of is no dead letter', async () => {
+  const { letters, messages } = await keep(refusal(Buffer.from('{}'), { dead: false, address }))
+  assert.deepEqual(letters, [])
+  assert.deepEqual(messages, [{ tenant: 'tenant of calls', target: 'answers', body: 'PAYLOAD_INVALID' }])
+})
+
+test('the letter and what is sent are of the tenant of the sender, once it is known who that is', async () => {
+  const sender = { principal: 'bots', tenant: 'acme', permissions: [] }
+  const { letters, messages } = await keep(refusal(Buffer.from('{}'), { address, sender }), refusal(Buffer.from('?')))
+  assert.deepEqual(
+    letters.map(({ tenant }) => tenant),
+    ['acme', 'tenant of calls'],
+  )
+  assert.deepEqual(
+    messages.map(({ tenant, target }) => [tenant, target]),
+    [
+      ['acme', 'answers'],
+      ['acme', 'dead'],
+      ['tenant of calls', 'dead'],
+    ],
+  )
+})
+
+test('the same message has the same dead letter however often it comes, another one has its own', async () => {
+  const bytes = Buffer.from('x')
+  const { letters } = await keep(refusal(bytes), refusal(bytes), refusal(bytes, { position: '1-1' }))
+  const ids = letters.map(({ id }) => id)
+  assert.equal(ids.length, 3)
+  assert.equal(new Set(ids).size, 2)
+})
+
+test('no more than the beginning of a message is kept, as text or in base64', async () => {
+  const { letters } = await keep(refusal(Buffer.alloc(1_000_000, 'a')), refusal(Buffer.alloc(1_000_000, 0xff)))
+  assert.equal(letters[0]?.payload, 'a'.repeat(16_384))
+  assert.equal(letters[1]?.payload, `base64:${Buffer.alloc(16_384, 0xff).toString('base64')}`)
+})
+
+test('what SQL cannot hold is not handed to it, and what was removed unread has no payload', async () => {
+  const odd = new ToolError('PAYLOAD_INVALID', 'a\0b\ud800')
+  const { message: _, ...gone } = refusal(Buffer.from('a\0b'), { position: '2-0' })
+  const { letters, messages } = await keep(refusal(Buffer.from('a\0b'), { error: odd, tool: 'x\0' }), gone)
+  assert.deepEqual(
+    [letters[0]?.payload, letters[0]?.reason, letters[0]?.tool],
+    ['a\ufffdb', 'a\ufffdb\ufffd', 'x\ufffd'],
+  )
+  assert.equal(letters[1] !== undefined && 'payload' in letters[1], false)
+  assert.equal(messages.length, 1)
+})

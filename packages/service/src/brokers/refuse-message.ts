@@ -1,0 +1,61 @@
+import type { Refusal } from './inbound.ts'
+import type { Queries } from '../storage/databases/database.ts'
+import { type RefusedMessage, refuseMessages } from '../storage/dead-letters/refused-messages.ts'
+import type { Answers } from '../reply/broker-replies.ts'
+import { packMessage } from './packed-message.ts'
+import { createBatch } from '../storage/batch.ts'
+import type { Bus } from '../observe/bus.ts'
+
+export interface RefuseOptions {
+  readonly database: Queries
+  readonly answers: Pick<Answers, 'refusal'>
+  readonly bus: Bus
+  /** Whose the refusals of a source are when nobody knows who sent the message. */
+  readonly tenantOf: (source: string) => string
+  /** The broker of a source. */
+  readonly transportOf: (source: string) => string
+  readonly now: () => Date
+}
+
+/** What is kept of a message that could not be read. */
+const mostShown = 16_384
+
+/**
+ * Keeps refusals: the answer, the message for the broker's own dead letters, and the dead letter, together. They are of
+ * the sender's tenant, because what a message holds is for no other to read.
+ */
+export function createRefuse(options: RefuseOptions): (refusal: Refusal) => Promise<void> {
+  const batch = createBatch<RefusedMessage, void>(async (refused) => {
+    await refuseMessages(options.database, refused)
+    return refused.map(() => undefined)
+  })
+  return async (refusal) => {
+    const { error, dead, source } = refusal
+    await batch.add(refusedMessage(refusal, options))
+    options.bus.emit('message:refused', { source, code: error.code, dead })
+  }
+}
+
+function refusedMessage(refusal: Refusal, { answers, tenantOf, transportOf, now }: RefuseOptions): RefusedMessage {
+  const { error, address, dead, deliveries, source, position, message, codec, tool, sender } = refusal
+  const answer = address === undefined ? undefined : answers.refusal(address, error)
+  const letter = dead && message !== undefined ? codec?.deadLetter?.(message, { error, deliveries }, now()) : undefined
+  const messages = [
+    ...(answer === undefined ? [] : [answer]),
+    ...(letter === undefined ? [] : [{ target: letter.to, body: packMessage(transportOf(source), letter) }]),
+  ]
+  const payload = message === undefined ? {} : { payload: shown(message.bytes) }
+  const tenant = sender?.tenant ?? tenantOf(source)
+  return {
+    ...{ tenant, source, position, deliveries, code: error.code, reason: error.message, tool },
+    messages,
+    ...(dead ? { dead: payload } : {}),
+  }
+}
+
+/** Bytes as text, where they are text; whoever looks at it gets no more than the beginning. */
+function shown(bytes: Uint8Array): string {
+  const beginning = Buffer.from(bytes.subarray(0, mostShown))
+  const text = beginning.toString('utf8')
+  return Buffer.from(text).equals(beginning) ? text : `base64:${beginning.toString('base64')}`
+}

@@ -1,0 +1,56 @@
+import type { StoredQuota, StoredQuotas } from '../storage/artifacts/artifact-records.ts'
+
+/** What one may use at most; what is absent is not limited. */
+export interface Limits {
+  /** Calls that are taken in; `burst` at once after a rest, as many as in a second when absent. */
+  readonly rate?: { readonly perSecond: number; readonly burst?: number }
+  /** Calls that are held by workers at a time. */
+  readonly concurrency?: number
+  /** Calls that wait. */
+  readonly queued?: number
+  /** Units that tools say they cost: so many at once after a rest, and so many again in `everyMs`. */
+  readonly cost?: { readonly budget: number; readonly everyMs: number }
+  /** Files that are stored at a time. */
+  readonly stored?: { readonly bytes?: number; readonly files?: number }
+}
+
+/** What a tenant may use, and each of its principals; under `*` those who are not named. */
+export interface TenantLimits extends Limits {
+  /** Twice the weight is twice the calls in hand while others wait too; 1 when absent. */
+  readonly weight?: number
+  readonly principals?: { readonly [principal: string]: Limits }
+}
+
+/** By tenant; what is under `*` holds for everybody who is not given something else. */
+export type TenantsLimits = { readonly [tenant: string]: TenantLimits }
+
+/** What holds for a tenant: its own words, and for what they leave open, also of a principal, those for all. */
+export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {
+  const [own, all] = [ownOf(tenants, tenant), ownOf(tenants, '*')]
+  const { principals = {} } = own
+  const { principals: others = {} } = all
+  const names = [...new Set([...Object.keys(others), ...Object.keys(principals)])]
+  if (names.length === 0) return { ...all, ...own }
+  const both = names.map((name) => [name, { ...ownOf(others, name), ...ownOf(principals, name) }])
+  return { ...all, ...own, principals: Object.fromEntries(both) }
+}
+
+/** What holds for a principal of a tenant, in the same way. */
+export function principalLimits({ principals = {} }: TenantLimits, principal: string): Limits {
+  return { ...ownOf(principals, '*'), ...ownOf(principals, principal) }
+}
+
+/** What a tenant may have stored when nothing is configured; a principal half of what its tenant may. */
+const defaultStored: StoredQuota = { bytes: 10_737_418_240, files: 1_000_000 }
+
+/** The quotas for stored files of an owner. */
+export function storedQuotas(tenants: TenantsLimits, owner: Parameters<StoredQuotas>[0]): ReturnType<StoredQuotas> {
+  const whole = limitsOf(tenants, owner.tenant)
+  const tenant = { ...defaultStored, ...whole.stored }
+  const half = { bytes: Math.ceil(tenant.bytes / 2), files: Math.ceil(tenant.files / 2) }
+  return { tenant, principal: { ...half, ...principalLimits(whole, owner.principal).stored } }
+}
+
+function ownOf<T extends Limits>(all: { readonly [name: string]: T }, name: string): Partial<T> {
+  return (Object.hasOwn(all, name) ? all[name] : undefined) ?? {}
+}

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict'
+import { EventEmitter, once } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { connect } from 'node:net'
+import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import type { Visit } from './request-scope.ts'
+import { exchange, startRig } from './http.fixture.ts'
+import type { Mount } from './mount.ts'
+import { createTurns } from './pipelining.ts'
+
+const head = 'host: 127.0.0.1\r\n'
+const get = (number: number): string => `GET /slow?n=${number} HTTP/1.1\r\n${head}\r\n`
+const post = (number: number): string =>
+  `POST /slow?n=${number} HTTP/1.1\r\n${head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{}`
+
+/** Counts who is worked on, each for as long as `gate` takes. */
+function slowMount(gate: (visit: Visit) => Promise<unknown>) {
+  const seen = { running: 0, most: 0, begun: 0 }
+  const mount: Mount = {
+    path: '/slow',
+    async handle({ request }, visit) {
+      seen.begun += 1
+      seen.running += 1
+      seen.most = Math.max(seen.most, seen.running)
+      await gate(visit)
+      seen.running -= 1
+      return { kind: 'json', status: 200, headers: {}, body: { asked: request.url ?? '' } }
+    },
+  }
+  return { seen, mount }
+}
+
+test('requests that come behind each other on a connection are worked on one by one, and answered in order', async (t) => {
+  const { seen, mount } = slowMount(() => setImmediate())
+  const { server } = await startRig(t, { mounts: [mount] })
+  const numbers = Array.from({ length: 60 }, (_, index) => index)
+  const last = `GET /slow?n=last HTTP/1.1\r\n${head}connection: close\r\n\r\n`
+  const text = await exchange(server, [numbers.map((n) => (n % 2 === 0 ? get(n) : post(n))).join('') + last])
+  const asked = [...text.matchAll(/"asked":"\/slow\?n=(\w+)"/g)].map(([, n]) => n)
+  assert.deepEqual(asked, [...numbers.map(String), 'last'])
+  assert.deepEqual(seen, { running: 0, most: 1, begun: 61 })
+})
+
+test('those whose client has gone before their turn are not begun', async (t) => {
+  const left = Promise.withResolvers<void>()
+  const { seen, mount } = slowMount(async ({ gone }) => {
+    socket.destroy()
+    await once(gone, 'abort')
+    left.resolve()
+  })
+  const { server, ask } = await startRig(t, { mounts: [mount] })
+  const socket = connect(server.port, server.host)
+  socket.write([1, 2, 3].map(get).join(''))
+  await left.promise
+  assert.equal((await ask('/healthz')).status, 200)
+  assert.deepEqual(seen, { running: 0, most: 1, begun: 1 })
+})
+
+test('a connection is read no further while more than a few wait on it, whoever reads on', async () => {
+  const told: string[] = []
+  const socket = Object.assign(new EventEmitter(), {
+    destroyed: false,
+    pause: () => told.push('pause'),
+    resume() {
+      told.push('resume')
+      socket.emit('resume')
+    },
+  })
+  const turn = createTurns()
+  const waiting = Array.from({ length: 6 }, () => Object.assign(new EventEmitter(), { socket: null }))
+  const turns = waiting.map((response) =>
+    turn({ socket } as unknown as IncomingMessage, response as unknown as ServerResponse),
+  )
+  assert.deepEqual(told, ['pause', 'pause'])
+  socket.emit('resume')
+  assert.deepEqual(told.splice(0), ['pause', 'pause', 'pause'])
+  for (const response of waiting.slice(0, 3)) response.emit('socket', socket)
+  assert.deepEqual(told, ['resume'])
+  socket.emit('close')
+  assert.deepEqual(await Promise.all(turns), [true, true, true, false, false, false])
+  assert.equal(await turn({ socket } as unknown as IncomingMessage, { socket } as unknown as ServerResponse), true)
+})

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Identity, type Result, ToolError } from '@gantry/contract'
+import { createExecutor, defineTool, tenantTools } from '@gantry/core'
+import { createWaiters } from '../reply/waiters.ts'
+import { createDoors, type DoorParts } from './service-api.ts'
+
+const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: [] }
+const never = new AbortController().signal
+const noop = (): null => null
+const outcome = { status: 'ok' } as unknown as Result
+
+function doorsWith(get: DoorParts['views']['get']) {
+  const waiters = createWaiters(async () => new Map())
+  const doors = createDoors({ waiters, views: { get } } as unknown as DoorParts)
+  return { doors, waiters }
+}
+
+test('waiting for a call that is not there, or is another tenant’s, leaves nobody waiting', async () => {
+  const { doors, waiters } = doorsWith(() => Promise.reject(new ToolError('NOT_FOUND', 'There is no such call.')))
+  await assert.rejects(doors.wait('nope', ada, 60_000, never), /no such call/)
+  assert.equal(waiters.size, 0)
+})
+
+test('a call is cancelled by its own principal and by operators, and by nobody else', async () => {
+  const cancelled: unknown[] = []
+  const notes: unknown[] = []
+  const doors = createDoors({
+    views: { get: async () => ({ principal: 'ada', state: 'queued' }) },
+    store: {
+      async cancel(...call: unknown[]) {
+        cancelled.push(call)
+        return 'ended'
+      },
+    },
+    note: async (note: unknown) => void notes.push(note),
+  } as unknown as DoorParts)
+  const bob: Identity = { ...ada, principal: 'bob' }
+  await assert.rejects(doors.cancel('c1', bob), { code: 'DENIED' })
+  assert.deepEqual([cancelled, notes], [[], []])
+  await doors.cancel('c1', ada)
+  await doors.cancel('c2', { ...bob, permissions: ['gantry:operate'] })
+  assert.deepEqual(cancelled, [
+    ['c1', 'acme'],
+    ['c2', 'acme'],
+  ])
+  assert.equal(notes.length, 2)
+})
+
+test('circuits are there for those for whom their tools are, and for nobody else', async (t) => {
+  const tool = (namespace: string, name: string, version = '1.0.0') =>
+    defineTool({
+      namespace,
+      name,
+      version,
+      description: 'It.',
+      effect: 'read',
+      inputSchema: { type: 'object' },
+      run: noop,
+    })
+  const executor = createExecutor({
+    tools: [tool('demo', 'add'), tool('demo', 'add', '2.0.0'), tool('pay', 'wire')],
+    policy: tenantTools({ acme: ['pay:*', 'gone:*'], globex: ['demo:*'] }),
+  })
+  t.after(() => executor.close({ graceMs: 1 }))
+  const names = ['demo:add @ http:one', 'pay:wire @ http:acmepay', 'gone:tool @ mcp:far']
+  const states = () => names.map((circuit) => ({ circuit, key: circuit }))
+  const doors = createDoors({ circuits: { states }, snapshots: { current: { executor } } } as unknown as DoorParts)
+  const keysFor = (as: Identity): string[] => doors.circuits(as).map(({ key }) => key)
+  const globex: Identity = { principal: 'gus', tenant: 'globex', permissions: ['gantry:operate'] }
+  assert.deepEqual(keysFor(globex), ['demo:add @ http:one'])
+  assert.deepEqual(keysFor({ ...globex, tools: ['demo:add:1.0.0'] }), ['demo:add @ http:one'])
+  assert.deepEqual(keysFor({ ...globex, tools: ['demo:add:3.0.0', 'pay:*', 'gone:*'] }), [])
+  // What the catalog does not know, because its backend was not asked yet, goes by its name.
+  assert.deepEqual(keysFor(ada), ['pay:wire @ http:acmepay', 'gone:tool @ mcp:far'])
+  assert.deepEqual(keysFor({ ...ada, tools: ['pay:*'] }), ['pay:wire @ http:acmepay'])
+})
+
+test('what other tenants see of a circuit is for those alone who hold gantry:tenants', async (t) => {
+  const run = noop
+  const tool = defineTool({ namespace: 'demo', name: 'add', description: 'It.', inputSchema: { type: 'object' }, run })
+  const executor = createExecutor({ tools: [tool] })
+  t.after(() => executor.close({ graceMs: 1 }))
+  const counts = { since: 1, calls: 5, failures: 5, openMs: 1 }
+  const circuit = 'demo:add @ http:one'
+  const states = () =>
+    ['acme', 'globex'].map((tenant) => ({ ...counts, circuit, tenant, key: '', state: 'open', retryAt: 2 }))
+  const doors = createDoors({ circuits: { states }, snapshots: { current: { executor } } } as unknown as DoorParts)
+  const seenBy = (permissions: readonly string[]) =>
+    doors
+      .circuits({ principal: 'gus', tenant: 'globex', permissions })
+      .map(({ state, tenants }) => [state, ...tenants.map(({ tenant }) => tenant)])
+  assert.deepEqual(seenBy(['gantry:operate']), [['open', 'globex']])
+  assert.deepEqual(seenBy(['gantry:operate', 'gantry:tenants']), [['closed', 'acme', 'globex']])
+})
+
+test('an outcome that was there before anybody waited is found', async () => {
+  const { doors, waiters } = doorsWith(async () => ({ result: outcome }) as never)
+  assert.equal(await doors.wait('done', ada, 60_000, never), outcome)
+  assert.equal(waiters.size, 0)
+})

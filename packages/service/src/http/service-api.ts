@@ -1,0 +1,169 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import { holds, summarizeCircuits, type TenantState } from '@gantry/core'
+import { everyTenant } from './authentication/key-grant.ts'
+import type { Snapshots } from '../config/snapshots.ts'
+import type { Readiness, Service } from './service.ts'
+import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
+import type { AuditNote } from '../storage/audit/audit-notes.ts'
+import type { CallViews } from '../storage/call-views.ts'
+import type { DeadLetters } from '../storage/dead-letters/dead-letters.ts'
+import type { EventRecords } from '../storage/events.ts'
+import { type LetterReader, operatePermission } from '../storage/dead-letters/dead-letter-reader.ts'
+import type { WorkerRecords } from '../storage/workers.ts'
+import type { CallNews } from '../reply/call-notifications.ts'
+import { callEvents } from '../reply/event-stream.ts'
+import type { Waiters } from '../reply/waiters.ts'
+import type { CallStore } from '../storage/calls/call-store.ts'
+import type { FleetCircuits } from '../worker/fleet-circuits.ts'
+import type { Intake } from '../admission/intake.ts'
+
+export interface DoorParts {
+  readonly intake: Intake
+  readonly store: CallStore
+  readonly snapshots: Snapshots
+  readonly views: CallViews
+  readonly events: EventRecords
+  readonly artifacts: Artifacts
+  readonly letters: DeadLetters
+  readonly workers: WorkerRecords
+  readonly waiters: Waiters
+  readonly news: CallNews
+  readonly circuits: Pick<FleetCircuits, 'states' | 'reset'>
+  readonly approvals: Service['approvals']
+  readonly replay: Service['replay']
+  readonly keys: Service['keys']
+  readonly policy: Service['policy']
+  readonly audit: Service['audit']
+  /** Puts on the audit record what somebody did to a call. */
+  readonly note: (note: AuditNote) => Promise<void>
+  readonly ready: () => Promise<Readiness>
+  readonly health: Service['health']
+  readonly metrics: Service['metrics']
+}
+
+const never = new AbortController().signal
+const mostRecent = 20
+/** How long a signed address of a file is good for. */
+const linkMs = 60_000
+
+/** Cancels calls, whosever they are, and puts on the audit record who did it. */
+export function cancelling(store: Pick<CallStore, 'cancel'>, note: DoorParts['note']) {
+  return async (callId: string, tenant: string, by: Identity): Promise<void> => {
+    const fate = await store.cancel(callId, tenant)
+    if (fate === 'finished' || fate === 'absent') return
+    await note({ tenant: by.tenant, principal: by.principal, action: 'calls.cancel', target: callId })
+  }
+}
+
+/** What HTTP and later doors can ask, each from the part that knows. */
+export function createDoors(parts: DoorParts): Service {
+  const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits } = parts
+  const cancel = cancelling(store, parts.note)
+  const standing = (tool: string, identity: Identity) => snapshots.current.executor.standing(tool, { identity })
+  const isShown = ({ circuit, tenant }: TenantState, identity: Identity): boolean =>
+    (tenant === undefined || tenant === identity.tenant || holds(identity, everyTenant)) &&
+    standing(toolOf(circuit), identity) !== 'absent'
+  const readerOf = (identity: Identity): LetterReader => ({ identity, standing: (tool) => standing(tool, identity) })
+  const outcomeOf: Service['wait'] = async (callId, identity, waitMs, signal) => {
+    const own = waiters.expected(callId, identity)
+    if (own !== undefined) return own.outcome ?? waiters.wait(callId, waitMs, signal)
+    const leave = new AbortController()
+    const waiting = waiters.wait(callId, waitMs, AbortSignal.any([signal, leave.signal]))
+    // An outcome that was there before anybody waited is not told again.
+    const view = await views.get(callId, identity, signal).catch((error: unknown) => {
+      leave.abort()
+      throw error
+    })
+    if (view.result !== undefined) waiters.tell(callId, view.result)
+    return waiting
+  }
+  return {
+    submit: (input, identity, { waits = false, hold } = {}) =>
+      intake.submit(input, identity, waits ? { kind: 'waited-for', hold } : { kind: 'handed-in' }),
+    async wait(callId, identity, waitMs, signal) {
+      const outcome = await outcomeOf(callId, identity, waitMs, signal)
+      if (outcome === undefined && !(await store.flush(callId))) throw lost()
+      return outcome
+    },
+    async call(callId, identity) {
+      const view = await views.get(callId, identity, never)
+      if (view.state !== 'running') return view
+      return { ...view, recent: await events.recent(callId, identity.tenant, mostRecent) }
+    },
+    calls: (query, identity) => views.list(query, identity),
+    async events(callId, afterId, identity, signal) {
+      await views.get(callId, identity, signal)
+      return callEvents({ records: events, views, news, callId, tenant: identity.tenant, afterId, signal })
+    },
+    async cancel(callId, identity) {
+      const { principal } = await views.get(callId, identity, never)
+      if (principal !== identity.principal && !holds(identity, operatePermission)) {
+        throw new ToolError('DENIED', `Calls of others are cancelled by those who hold ${operatePermission}.`)
+      }
+      await cancel(callId, identity.tenant, identity)
+      return views.get(callId, identity, never)
+    },
+    replay: parts.replay,
+    approvals: parts.approvals,
+    deadLetters: (query, identity) => letters.list(query, readerOf(identity)),
+    deadLetter: (id, identity) => letters.get(id, readerOf(identity)),
+    async redrive(id, identity) {
+      await letters.get(id, readerOf(identity))
+      return letters.redrive(id, identity)
+    },
+    async discard(id, identity) {
+      await letters.get(id, readerOf(identity))
+      return letters.discard(id, identity)
+    },
+    async artifactUrl(id, identity, signal) {
+      const url = await artifacts.locate(id, identity, linkMs, signal)
+      return url === undefined
+        ? { url: `/v1/artifacts/${id}`, signed: false }
+        : { url, signed: true, expiresMs: linkMs }
+    },
+    async artifact(id, range, identity, signal) {
+      const { bytes } = await artifacts.find(id, identity)
+      const start = range?.start ?? 0
+      const end = Math.min(bytes, range?.end ?? bytes)
+      const whole = start === 0 && end === bytes
+      const opened = await artifacts.open(id, identity, whole ? undefined : { start, end }, signal)
+      return { ...opened, start, end }
+    },
+    workers: () => workers.list(),
+    health: parts.health,
+    runtimes: () => snapshots.current.executor.runtimes.list(),
+    circuits: (identity) => summarizeCircuits(circuits.states().filter((one) => isShown(one, identity))),
+    async resetCircuit(key, tenant, identity) {
+      const whole = holds(identity, everyTenant)
+      if (tenant !== undefined && tenant !== identity.tenant && !whole) {
+        throw new ToolError('DENIED', `Circuits of other tenants are reset by those who hold ${everyTenant}.`)
+      }
+      // A circuit of one machine may be known to another process only, so the tool decides whether there can be one.
+      const known = key.includes(' @ ') && standing(toolOf(key), identity) !== 'absent'
+      if (!known) throw new ToolError('NOT_FOUND', `There is no circuit ${JSON.stringify(key)}.`)
+      const whose = tenant ?? (whole ? undefined : identity.tenant)
+      const { tenant: by, principal } = identity
+      const details = whose === undefined ? {} : { details: { tenant: whose } }
+      await parts.note({ tenant: by, principal, action: 'circuits.reset', target: key, ...details })
+      return circuits.reset({ circuit: key, ...(whose === undefined ? {} : { tenant: whose }) })
+    },
+    keys: parts.keys,
+    policy: parts.policy,
+    audit: parts.audit,
+    get executor() {
+      return snapshots.current.executor
+    },
+    ready: parts.ready,
+    metrics: parts.metrics,
+  }
+}
+
+/** The tool of a circuit, which is of all its versions at one backend. */
+function toolOf(circuit: string): string {
+  return circuit.slice(0, circuit.indexOf(' @ '))
+}
+
+/** A call that was in the database, but not on its disk, when it crashed. */
+function lost(): ToolError {
+  return new ToolError('SERVICE_UNAVAILABLE', 'The database crashed before the call was kept; send it again.')
+}

@@ -1,0 +1,74 @@
+import type { DependencyView } from '@gantry/contract'
+import type { Readiness } from '../http/service.ts'
+import type { Bus } from './bus.ts'
+import type { HeldOutcome } from '../worker/unrecorded-outcomes.ts'
+import type { DependencyHealth } from './dependency-health.ts'
+
+/** Says whether this process takes calls and works on them. */
+export interface Watch {
+  readonly state: 'starting' | 'ready' | 'draining'
+  change(state: 'ready' | 'draining'): void
+  /** What keeps it from its work, from probes that are seconds old at most. */
+  check(): Promise<Readiness>
+}
+
+export interface WatchOptions {
+  readonly bus: Bus
+  readonly health: Pick<DependencyHealth, 'fresh'>
+  readonly spooled: () => number
+  /** Outcomes that neither the database nor the spool takes. */
+  readonly unrecorded: () => readonly HeldOutcome[]
+}
+
+/** A problem names so many calls; the view for operators has all of them. */
+const mostNamed = 20
+
+export function createWatch({ bus, health, spooled, unrecorded }: WatchOptions): Watch {
+  let state: Watch['state'] = 'starting'
+  let refused = false
+  bus.on('config:refused', () => {
+    refused = true
+  })
+  bus.on('config:read', () => {
+    refused = false
+  })
+  return {
+    get state() {
+      return state
+    },
+    change(next) {
+      state = next
+      bus.emit('worker:changed', { state: next })
+    },
+    async check() {
+      const problems: string[] = []
+      if (state === 'starting') problems.push('It has not begun to take calls.')
+      if (state === 'draining') problems.push('It is about to stop.')
+      const down = (await health.fresh()).filter(({ up }) => !up)
+      // While the database takes outcomes, the spool is not needed.
+      const needed = down.some(isDatabase) ? down : down.filter(({ dependency }) => dependency !== 'spool')
+      problems.push(...needed.map(downProblem))
+      if (spooled() > 0) problems.push(`${spooled()} outcomes wait in the spool for the database.`)
+      const held = unrecorded()
+      if (held.length > 0) problems.push(heldProblem(held))
+      const notes = down.filter((one) => !needed.includes(one)).map(downProblem)
+      // It works on with the one before, so that this is no reason to send it no calls.
+      if (refused) notes.push('The configuration that was read last is wrong and not used; the log says why.')
+      return { ready: problems.length === 0, problems, notes }
+    },
+  }
+}
+
+function isDatabase({ dependency }: DependencyView): boolean {
+  return dependency === 'database'
+}
+
+function downProblem({ dependency, since, reason }: DependencyView): string {
+  return `Unavailable since ${since}: ${dependency} (${reason}).`
+}
+
+function heldProblem(held: readonly HeldOutcome[]): string {
+  const ids = held.slice(0, mostNamed).map(({ callId }) => callId)
+  const more = held.length > ids.length ? ` and ${held.length - ids.length} more` : ''
+  return `${held.length} outcomes are held in memory, because neither the database nor the spool takes them: ${ids.join(', ')}${more}.`
+}

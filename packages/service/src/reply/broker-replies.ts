@@ -1,0 +1,155 @@
+import { type ChainResult, type Result, ToolError } from '@gantry/contract'
+import type { Codec, Reply, ReplyFile } from '../brokers/codecs/codec.ts'
+import type { OutboxItem } from '../storage/outbox/outbox.ts'
+import { createBatch } from '../storage/batch.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
+import type { EndedNotices, Notices, TaskRecords } from './notices.ts'
+import { packMessage, unpackMessage } from '../brokers/packed-message.ts'
+import type { Send, Sending } from './relay.ts'
+
+type Outcome = Result | ChainResult
+
+export interface AnswersOptions {
+  /** By the name that an address calls it. */
+  readonly codecs: ReadonlyMap<string, Codec>
+  /** By transport. */
+  readonly publishers: ReadonlyMap<string, Publisher>
+  /** The outcomes of those calls that have one. */
+  readonly outcomes: (callIds: readonly string[]) => Promise<ReadonlyMap<string, Outcome>>
+  /** The files that go with an outcome, with the content of small ones. */
+  readonly files: (outcome: Outcome, tenant: string) => Promise<readonly ReplyFile[]>
+  /** Takes the replies to these calls out of the outbox. */
+  readonly answered: (callIds: readonly string[]) => Promise<void>
+  /** Lets a relay have them, at once instead of when our time for them is over. */
+  readonly unanswered: (callIds: readonly string[]) => Promise<void>
+  /** What gateways hear of calls besides their answers; absent, they hear nothing else. */
+  readonly notices?: Pick<Notices, 'ended' | 'send'> | undefined
+  readonly tasks?: Pick<TaskRecords, 'close'> | undefined
+  readonly now: () => Date
+}
+
+/** Answers over brokers. */
+export interface Answers {
+  /** Answers a call that just ended here; what does not go well is left to the relay. */
+  tell(callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): void
+  /** Sends an item of the outbox that is for a broker. */
+  readonly send: Send
+  /** The answer to somebody whose message is refused, for the outbox; undefined when nobody here speaks to him. */
+  refusal(address: ReplyAddress, error: ToolError): { readonly target: string; readonly body: string } | undefined
+  /** Resolves when what `tell` was told has been sent or given up. */
+  settled(): Promise<void>
+}
+
+/** Nobody waits for a mark, so that many can share a statement; ours is the only time that counts, which is far longer. */
+const gatherMs = 20
+/** A broker that has not taken a message by then gets it from a relay, later. */
+const longestMs = 20_000
+
+export function createAnswers(options: AnswersOptions): Answers {
+  const { codecs, publishers, outcomes, files, notices, tasks, now } = options
+  const open = new Set<Promise<void>>()
+  const sending = new Map(
+    [...publishers].map(([name, publisher]) => [
+      name,
+      createBatch<Outgoing, Sent>((messages) => publisher.send(messages, AbortSignal.timeout(longestMs)), {
+        ...{ most: 1_000, atOnce: 4 },
+      }),
+    ]),
+  )
+  const marking = (mark: (callIds: readonly string[]) => Promise<void>) =>
+    createBatch<string, void>(
+      async (callIds) => {
+        await mark(callIds)
+        return callIds.map(() => undefined)
+      },
+      { most: 2_000, soon: (work) => setTimeout(work, gatherMs) },
+    )
+  const [answered, unanswered] = [marking(options.answered), marking(options.unanswered)]
+  const reading = createBatch<string, Outcome | undefined>(
+    async (callIds) => {
+      const found = await outcomes(callIds)
+      return callIds.map((callId) => found.get(callId))
+    },
+    { most: 64 },
+  )
+  const codecOf = ({ codec: name }: ReplyAddress): Codec => {
+    const codec = codecs.get(name)
+    if (codec === undefined) throw new ToolError('CONFIG_INVALID', `No codec "${name}" is configured.`)
+    return codec
+  }
+  const publish = async (transport: string, message: Outgoing): Promise<Sending> => {
+    const batch = sending.get(transport)
+    if (batch === undefined) return { kind: 'again', error: `No publisher is configured for transport "${transport}".` }
+    const became = await batch.add(message)
+    return became.kind === 'again' ? { ...became, away: true } : became
+  }
+  /** Answers, and says behind it that the call has ended, in the record of its background task before. */
+  const reply = async (
+    address: ReplyAddress,
+    outcome: Outcome,
+    tenant: string,
+    background: boolean,
+  ): Promise<Sending> => {
+    const codec = codecOf(address)
+    const those =
+      'effects' in outcome && outcome.effects.some(({ kind }) => kind === 'file') ? await files(outcome, tenant) : []
+    const ended: Reply = { kind: 'ended', result: outcome, files: those }
+    const task = background ? codec.endedTask?.(address, ended, now()) : undefined
+    const open = task === undefined ? undefined : await tasks?.close(task).catch((error: unknown) => error)
+    if (ToolError.is(open) && open.retryable) return { kind: 'again', error: open.message, away: true }
+    const became = await publish(address.transport, codec.reply(address, ended, now()))
+    const shown = became.kind === 'sent' ? codec.ended?.(address, ended, now()) : undefined
+    if (shown !== undefined) await notices?.send(address.transport, shown)
+    return became
+  }
+  const tell = async (
+    callId: string,
+    address: ReplyAddress,
+    outcome: Outcome,
+    tenant: string,
+    noticed: EndedNotices | undefined,
+  ): Promise<void> => {
+    await noticed?.settled
+    const { kind } = await reply(address, outcome, tenant, noticed?.background ?? false)
+    await (kind === 'sent' ? answered : unanswered).add(callId)
+  }
+  const sendItem = async (item: OutboxItem): Promise<Sending> => {
+    if (item.kind === 'message') {
+      const { transport, message } = unpackMessage(item.body ?? '')
+      return publish(transport, message)
+    }
+    const address = item.body === undefined ? item.reply : (JSON.parse(item.body) as ReplyAddress)
+    if (address === undefined) return { kind: 'never', error: 'The call is no longer kept.' }
+    const outcome = await reading.add(item.callId)
+    if (outcome === undefined) return { kind: 'again', error: 'The call has not ended.' }
+    await notices?.ended(item.callId).settled
+    return reply(address, outcome, item.tenant, true)
+  }
+  return {
+    tell(callId, address, outcome, tenant) {
+      const noticed = notices?.ended(callId)
+      if (!publishers.has(address.transport)) return
+      const done = tell(callId, address, outcome, tenant, noticed)
+        .catch(() => undefined)
+        .finally(() => open.delete(done))
+      open.add(done)
+    },
+    async send(item, signal) {
+      try {
+        return await sendItem(item)
+      } catch (error) {
+        signal.throwIfAborted()
+        return { kind: 'again', error: ToolError.is(error) ? error.message : 'It could not be sent.' }
+      }
+    },
+    refusal(address, error) {
+      if (!publishers.has(address.transport)) return undefined
+      const message = codecOf(address).reply(address, { kind: 'refused', error }, now())
+      return { target: message.to, body: packMessage(address.transport, message) }
+    },
+    async settled() {
+      while (open.size > 0) await Promise.all(open)
+    },
+  }
+}

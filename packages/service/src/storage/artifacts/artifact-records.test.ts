@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict'
+import { text } from 'node:stream/consumers'
+import { ToolError } from '@gantry/contract'
+import type { ArtifactStore } from './artifact-store.ts'
+import { artifactRecords, isArtifactsAway } from './artifact-records.ts'
+import { testOnDatabases } from '../calls.fixture.ts'
+
+const { signal } = new AbortController()
+const options = { maxBytes: 1_000, signal }
+const holder = { callId: 'c1', fence: 2 }
+const about = { tenant: 'acme', principal: 'ann', holder, name: 'notes.txt', mimeType: 'text/plain' }
+
+testOnDatabases({
+  'a file is found and read by its id, whole and in part': async ({ database, store }) => {
+    const artifacts = artifactRecords(database, store)
+    const kept = await artifacts.keep(Buffer.from('hello world'), about, options)
+    assert.match(kept.id, /^art_[0-9a-f]{32}$/)
+    assert.deepEqual(await artifacts.find(kept.id, 'acme'), kept)
+    const { artifact, content } = await artifacts.open(kept.id, 'acme', undefined, signal)
+    assert.deepEqual([artifact, await text(content)], [kept, 'hello world'])
+    const part = await artifacts.open(kept.id, 'acme', { start: 6, end: 9 }, signal)
+    assert.equal(await text(part.content), 'wor')
+    assert.equal(await text(await artifacts.content(kept.digest, signal)), 'hello world')
+    const rows = await database.query('select call_id, fence, name, mime_type, bytes from artifacts')
+    assert.deepEqual(rows, [{ call_id: 'c1', fence: 2, name: 'notes.txt', mime_type: 'text/plain', bytes: 11 }])
+  },
+
+  'an id of another tenant, a made-up one and a hostile one are not found': async ({ database, store }) => {
+    const artifacts = artifactRecords(database, store)
+    const { id, digest } = await artifacts.keep(Buffer.from('hello'), about, options)
+    await artifacts.find(id, 'acme')
+    const wrong: readonly (readonly [string, string])[] = [
+      [id, 'other'],
+      [id, ''],
+      [digest, 'acme'],
+      [`art_${'0'.repeat(32)}`, 'acme'],
+      [`${id}\0`, 'acme'],
+      ["art_' or true --", 'acme'],
+      ['', 'acme'],
+    ]
+    for (const [other, tenant] of wrong) {
+      await assert.rejects(artifacts.find(other, tenant), { code: 'NOT_FOUND' })
+      await assert.rejects(artifacts.open(other, tenant, undefined, signal), { code: 'NOT_FOUND' })
+    }
+  },
+
+  'the same content of two tenants is one file and two artifacts': async ({ database, store, files }) => {
+    const artifacts = artifactRecords(database, store)
+    const one = await artifacts.keep(Buffer.from('same'), about, options)
+    const two = await artifacts.keep(Buffer.from('same'), { ...about, tenant: 'other' }, options)
+    assert.equal(one.digest, two.digest)
+    assert.notEqual(one.id, two.id)
+    assert.equal(await files(), 1)
+    await assert.rejects(artifacts.find(one.id, 'other'), { code: 'NOT_FOUND' })
+  },
+
+  'names and types that came from a tool are made harmless': async ({ database, store }) => {
+    const artifacts = artifactRecords(database, store)
+    const keep = async (name: string, mimeType: string): Promise<readonly string[]> => {
+      const kept = await artifacts.keep(Buffer.from('x'), { ...about, name, mimeType }, options)
+      assert.deepEqual(await artifacts.find(kept.id, 'acme'), kept)
+      return [kept.name, kept.mimeType]
+    }
+    assert.deepEqual(await keep('a\r\nb\0.txt', 'text/html\r\nx: y'), ['ab.txt', 'application/octet-stream'])
+    assert.deepEqual(await keep('', 'Text/HTML; charset=utf-8'), ['file', 'text/html'])
+    assert.deepEqual(await keep(`${'x'.repeat(300)}.png`, ''), [`${'x'.repeat(196)}.png`, 'application/octet-stream'])
+  },
+
+  'there is no row for a file that could not be kept': async ({ database, store }) => {
+    const full = new ToolError('STORE_UNAVAILABLE', 'The disk is full.')
+    const failing: ArtifactStore = { ...store, put: () => Promise.reject(full) }
+    const kept = artifactRecords(database, failing).keep(Buffer.from('x'), about, options)
+    const failure = await kept.catch((error: unknown) => error)
+    assert.ok(isArtifactsAway(failure))
+    assert.equal(failure.message, 'The disk is full.')
+    await assert.rejects(artifactRecords(database, store).keep(Buffer.alloc(1_001), about, options), {
+      code: 'RESULT_TOO_LARGE',
+    })
+    assert.deepEqual(await database.query('select id from artifacts'), [])
+  },
+
+  'a failure of the database is not one of the artifact store': async ({ database, owner, store }) => {
+    await owner.query('alter table artifacts rename to elsewhere')
+    const failure = await artifactRecords(database, store)
+      .keep(Buffer.from('x'), about, options)
+      .catch((error: unknown) => error)
+    await owner.query('alter table elsewhere rename to artifacts')
+    assert.ok(ToolError.is(failure))
+    assert.equal(isArtifactsAway(failure), false)
+  },
+
+  'a file that was removed before its row was there is put again': async ({ database, store, files }) => {
+    const late: ArtifactStore = {
+      ...store,
+      async put(content, put) {
+        const file = await store.put(content, put)
+        // The last row of the same content goes in this very moment.
+        if (puts++ === 0) await store.remove(file.digest)
+        return file
+      },
+    }
+    let puts = 0
+    const { digest } = await artifactRecords(database, late).keep(Buffer.from('contested'), about, options)
+    assert.equal(await store.has(digest, signal), true)
+    assert.deepEqual([puts, await files()], [2, 1])
+  },
+})

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { pgliteDatabase } from '../../../test/databases.fixture.ts'
+import type { LoadedConfig } from '../../config/config.ts'
+import { defaultSettings } from '../../config/service-settings.ts'
+import { someRow, verified } from './audit.fixture.ts'
+import { addRows } from '../calls.fixture.ts'
+import { createBus } from '../../observe/bus.ts'
+import { auditKeys, createAuditing } from './auditing.ts'
+
+test('a key for seals that is not there, or that could be guessed, is refused', async () => {
+  const texts: { [name: string]: string } = {
+    good: 'sixteen letters.',
+    other: 'another long one',
+    short: 'fifteen letters',
+    none: '',
+  }
+  const options = { secrets: { get: async (name: string) => texts[name] } }
+  const keysFor = (...auditSecrets: string[]) =>
+    auditKeys({ ...defaultSettings, data: '', auditSecrets }, { options } as unknown as LoadedConfig)
+  assert.deepEqual(await keysFor(), [])
+  const [first, second] = await keysFor('good', 'other')
+  assert.equal(first?.secret, 'sixteen letters.')
+  assert.notEqual(first?.id, second?.id)
+  for (const name of ['short', 'none', 'absent']) {
+    await assert.rejects(keysFor('good', name), (error: Error) => {
+      assert.deepEqual([(error as { code?: string }).code, error.message.includes(name)], ['SECRET_UNAVAILABLE', true])
+      assert.doesNotMatch(error.message, /fifteen letters/)
+      return true
+    })
+  }
+})
+
+test('what is left when a service stops is written and sealed, and the head is told', async (t) => {
+  const database = await pgliteDatabase(t)
+  const bus = createBus()
+  const heads: string[] = []
+  bus.on('audit:head', ({ head }) => heads.push(head))
+  const auditing = createAuditing({ database, bus, keys: [], version: () => 'v1' })
+  await addRows(database, 'audit', [someRow()])
+  auditing.refusals.add({ tenant: 'acme', principal: 'carl', tool: 't', code: 'DENIED', config: 'v1' })
+  await auditing.close()
+  const { ok, rows, unsealed, head } = await verified(database)
+  assert.deepEqual([ok, rows, unsealed, heads], [true, 2, 0, [head]])
+  await auditing.close()
+  assert.equal(heads.length, 1)
+})

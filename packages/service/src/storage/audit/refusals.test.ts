@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Queries } from '../databases/database.ts'
+import { testOnDatabases } from '../calls.fixture.ts'
+import { createRefusals, type Refusal } from './refusals.ts'
+
+const refusal: Refusal = { tenant: 'acme', principal: 'carl', tool: 'some:tool', code: 'DENIED', config: 'v1' }
+
+testOnDatabases({
+  'the same refusal is one row that says how often, and what nobody is to blame for is none': async ({ database }) => {
+    const { add, flush } = createRefusals(database)
+    for (let n = 0; n < 3; n++) add({ ...refusal, reason: 'No \0 way.' })
+    add({ ...refusal, code: 'TOOL_NOT_FOUND', tool: 'x'.repeat(10_000) })
+    add({ ...refusal, code: 'INPUT_INVALID' })
+    add({ ...refusal, code: 'STORE_UNAVAILABLE' })
+    await flush()
+    await flush()
+    const rows = await database.query('select tool, code, phase, status, config, details from audit order by seq')
+    const same = { phase: 'refused', status: 'denied', config: 'v1' }
+    assert.deepEqual(rows, [
+      { tool: 'some:tool', code: 'DENIED', ...same, details: '{"reason":"No \ufffd way.","times":3}' },
+      { tool: 'x'.repeat(500), code: 'TOOL_NOT_FOUND', ...same, details: null },
+    ])
+  },
+})
+
+interface Row {
+  readonly tenant: string
+  readonly principal: string
+  readonly tool: string
+  readonly code: string
+  readonly times: number
+}
+
+/** Refusals over a database that may be away, and the rows that came to be written. */
+function rig() {
+  const rows: Row[] = []
+  const state = { away: false }
+  const queries: Queries = {
+    async query(_sql, [text] = []) {
+      if (state.away) throw new Error('away')
+      for (const { details, ...row } of JSON.parse(String(text))) {
+        rows.push({ ...row, times: JSON.parse(details ?? '{"times":1}').times })
+      }
+      return []
+    },
+  }
+  const times = (of: Partial<Row>): number[] =>
+    rows
+      .filter((row) => Object.entries(of).every(([name, value]) => row[name as keyof Row] === value))
+      .map((row) => row.times)
+  return { ...createRefusals(queries), rows, state, times }
+}
+
+test('however many different ones a principal asks for, few are kept, and while the database is away none is lost', async () => {
+  const { add, flush, rows, state, times } = rig()
+  state.away = true
+  for (let n = 0; n < 5_000; n++) add({ ...refusal, tool: `tool ${n}`, reason: `reason ${n}` })
+  for (let n = 0; n < 5_000; n++) add({ ...refusal, code: 'TOOL_NOT_FOUND', tool: `tool ${n}` })
+  await assert.rejects(flush(), /away/)
+  await assert.rejects(flush(), /away/)
+  add({ ...refusal, tool: 'tool 0', reason: 'reason 0' })
+  state.away = false
+  await flush()
+  assert.equal(rows.length, 52)
+  assert.deepEqual([times({ tool: 'tool 0' }), times({ tool: 'tool 1' })], [[2], [1]])
+  assert.deepEqual(times({ principal: 'carl', tool: '', code: 'DENIED' }), [4_950])
+  assert.deepEqual(times({ principal: 'carl', tool: '', code: 'TOOL_NOT_FOUND' }), [5_000])
+})
+
+test('nobody uses up the room of others, neither of his own tenant nor of another', async () => {
+  const { add, flush, times } = rig()
+  for (let n = 0; n < 5_000; n++) add({ ...refusal, tool: `tool ${n}` })
+  add({ ...refusal, principal: 'dora', tool: 'secret:read' })
+  add({ ...refusal, tenant: 'other', tool: 'secret:read' })
+  await flush()
+  assert.deepEqual(times({ tenant: 'acme', principal: 'dora', tool: 'secret:read' }), [1])
+  assert.deepEqual(times({ tenant: 'other', principal: 'carl', tool: 'secret:read' }), [1])
+  for (let n = 0; n < 60; n++) add({ ...refusal, tool: `tool ${n}` })
+  await flush()
+  assert.deepEqual(times({ tool: 'tool 59' }), [], 'the room is his again after a flush, and no more of it')
+  assert.deepEqual(times({ tool: 'tool 49' }), [1, 1])
+})
+
+test('a tenant of very many principals still names each of them, and leaves room for other tenants', async () => {
+  const { add, flush, times } = rig()
+  for (let n = 0; n < 3_000; n++) add({ ...refusal, principal: `one ${n}` })
+  add({ ...refusal, tenant: 'other' })
+  await flush()
+  assert.deepEqual(times({ principal: 'one 999', tool: 'some:tool' }), [1])
+  assert.deepEqual(times({ principal: 'one 2999' }), [1])
+  assert.deepEqual(times({ principal: 'one 2999', tool: 'some:tool' }), [], 'without the tool')
+  assert.deepEqual(times({ tenant: 'other', principal: 'carl', tool: 'some:tool' }), [1])
+})
+
+test('whatever names come, memory is bounded, and every refusal is counted', async () => {
+  const { add, flush, rows } = rig()
+  for (let n = 0; n < 30_000; n++) add({ ...refusal, principal: `one ${n}` })
+  for (let n = 0; n < 30_000; n++) add({ ...refusal, tenant: `tenant ${n}` })
+  await flush()
+  assert.ok(rows.length <= 30_001, `${rows.length} rows`)
+  assert.equal(
+    rows.reduce((sum, { times }) => sum + times, 0),
+    60_000,
+  )
+  assert.ok(
+    rows.some(({ tenant, principal }) => tenant === 'acme' && principal === ''),
+    'the rest of a tenant is its own',
+  )
+})

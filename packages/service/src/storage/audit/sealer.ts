@@ -1,0 +1,152 @@
+import type { Database, Queries } from '../databases/database.ts'
+import { digestSql, lastNumberSql, utcSql } from './audit-rows.ts'
+import { hashOf, noHash, type Seal, type SealKey } from './seals.ts'
+
+/** Seals the audit record of all processes. */
+export interface Sealer {
+  /**
+   * Seals what can be sealed now. Whoever calls it every second has rows sealed a second or two after they were
+   * committed.
+   * - Concurrency: any number of processes; one seals at a time and the others leave it to him.
+   * - Errors: the database's; what was sealed before stays sealed.
+   */
+  seal(): Promise<Sealed>
+}
+
+export interface Sealed {
+  readonly rows: number
+  /** The last seal that was made, as `number:hash`. */
+  readonly head?: string
+}
+
+export interface SealerOptions {
+  readonly database: Pick<Database, 'query' | 'transaction'>
+  /** Seals are made with it; without one anybody who may write them can make them. */
+  readonly key?: SealKey | undefined
+}
+
+/** Rows of one seal, so that reading it is a matter of milliseconds. */
+const mostRows = 1_000
+/** Details in one seal, in bytes, beyond the first row. */
+const mostBytes = 1_000_000
+/** Seals at a time; who has a backlog comes back. */
+const mostSeals = 50
+const lockKey = 4_721_906_116
+
+/** What was to be seen: the last row that has a number of ours, and the transactions that may have taken a number below it and not committed yet. */
+interface Look {
+  readonly upto: number
+  readonly writers: readonly string[]
+}
+
+/**
+ * Numbers are given out in order but rows become visible when their transactions commit, and some never do. So a number
+ * that is missing may only be passed over once nobody can fill it any more.
+ *
+ * Every transaction that adds to the record holds a lock on the table from before it takes its first number until it
+ * ends. So a look, whose last row is R and at which transactions W held such a lock, is *settled* as soon as none of W
+ * holds one: every row up to R that will ever be is visible from then on. A look without W is settled at once; one that
+ * is not is kept until it is, and only then the next one takes its place.
+ */
+export function createSealer({ database, key }: SealerOptions): Sealer {
+  let waiting: Look | undefined
+  /** The number up to which every row that will ever be is visible; 0 when there is nothing new to say. */
+  const settle = (look: Look): number => {
+    const before = waiting
+    if (look.writers.length === 0) {
+      waiting = undefined
+      return look.upto
+    }
+    if (before?.writers.some((writer) => look.writers.includes(writer)) === true) return 0
+    waiting = look
+    return before?.upto ?? 0
+  }
+  const sealAll = async (): Promise<Sealed> => {
+    const [row] = await database.query<LookRow>(lookSql)
+    const { upto, sealed, writers } = row as LookRow
+    const final = upto === null ? 0 : settle({ upto, writers: JSON.parse(writers) })
+    let rows = 0
+    let last: Seal | undefined
+    for (let seals = 0; seals < mostSeals && final > (last?.uptoSeq ?? sealed ?? 0); seals++) {
+      const made = await database.transaction((queries) => sealNext(queries, final, key))
+      if (made === undefined) break
+      last = made
+      rows += made.seqs.length
+    }
+    return last === undefined ? { rows } : { rows, head: `${last.n}:${last.hash}` }
+  }
+  let turn: Promise<unknown> = Promise.resolve()
+  return {
+    seal() {
+      // One look after the other: an older one would take writers for gone that had not begun when it was taken.
+      const sealing = turn.then(sealAll)
+      turn = sealing.catch(() => undefined)
+      return sealing
+    },
+  }
+}
+
+/** Makes the next seal; undefined when there is nothing to seal, or somebody else is at it. */
+async function sealNext(queries: Queries, final: number, key: SealKey | undefined): Promise<Seal | undefined> {
+  const [lock] = await queries.query<{ mine: boolean }>('select pg_try_advisory_xact_lock($1) as mine', [lockKey])
+  if (lock?.mine !== true) return undefined
+  const [next] = await queries.query<NextRow>(nextSql, [final, mostRows, mostBytes])
+  if (next === undefined || next.seqs === null || next.digests === null) return undefined
+  const { n, prev, after, seqs, digests, at, rest } = next
+  const list: number[] = JSON.parse(seqs)
+  const plain: Omit<Seal, 'hash'> = {
+    ...{ n, prev, afterSeq: after, seqs: list, digests, sealedAt: at, keyId: key?.id ?? null },
+    uptoSeq: rest ? (list.at(-1) ?? after) : final,
+  }
+  const hash = hashOf(plain, key)
+  await queries.query(insertSql, [n, prev, after, plain.uptoSeq, seqs, digests, at, plain.keyId, hash])
+  return { ...plain, hash }
+}
+
+type LookRow = { upto: number | null; sealed: number | null; writers: string }
+
+type NextRow = {
+  n: number
+  prev: string
+  after: number
+  seqs: string | null
+  digests: string | null
+  at: string
+  rest: boolean
+}
+
+// The statement sees what was committed before it began, and reads the locks after that.
+const lookSql = `
+  select (select max(seq) from audit where seq <= ${lastNumberSql}) as upto,
+    (select upto_seq from audit_seals order by n desc limit 1) as sealed,
+    (
+      select coalesce(json_agg(distinct virtualtransaction), '[]')::text from pg_locks
+      where locktype = 'relation' and mode = 'RowExclusiveLock' and relation = 'audit'::regclass
+        and database = (select oid from pg_database where datname = current_database())
+    ) as writers`
+
+// A statement of its own after the lock was had, so that it sees the seal of whoever had it before.
+const nextSql = `
+  with last as materialized (
+    select n, hash, upto_seq from audit_seals order by n desc limit 1
+  ), place as materialized (
+    select coalesce((select n from last), 0) + 1 as n, coalesce((select hash from last), '${noHash}') as prev,
+      coalesce((select upto_seq from last), 0) as after
+  ), rows as materialized (
+    select seq, ${digestSql} as digest, row_number() over (order by seq) as place,
+      sum(octet_length(details)) over (order by seq) as bytes
+    from (
+      select * from audit where seq > (select after from place) and seq <= $1 order by seq limit $2 + 1
+    ) near
+  ), taken as materialized (
+    select seq, digest from rows where place <= $2 and (place = 1 or coalesce(bytes, 0) <= $3)
+  )
+  select n, prev, after, ${utcSql('now()')} as at,
+    (select json_agg(seq order by seq)::text from taken) as seqs,
+    (select encode(string_agg(digest, ''::bytea order by seq), 'hex') from taken) as digests,
+    (select count(*) from rows) > (select count(*) from taken) as rest
+  from place`
+
+const insertSql = `
+  insert into audit_seals (n, prev, after_seq, upto_seq, seqs, digests, sealed_at, key_id, hash)
+  values ($1, $2, $3, $4, array(select json_array_elements_text($5::json)::bigint), decode($6, 'hex'), $7, $8, $9)`

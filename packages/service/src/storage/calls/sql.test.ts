@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import fc from 'fast-check'
+import { pgliteDatabase, postgresDatabase } from '../../../test/databases.fixture.ts'
+import { manyCalls, mine, someCall, someEnding } from '../../conformance/call-store/samples.ts'
+import { testCallStore } from '../../conformance/call-store.ts'
+import type { Database, Row } from '../databases/database.ts'
+import { openPostgres } from '../databases/postgres.ts'
+import { memoryFixture } from './memory.fixture.ts'
+import { live, operations } from './operations.fixture.ts'
+import { sqlFixture } from './sql.fixture.ts'
+import { sqlCallStore } from './sql.ts'
+
+type Databases = { readonly database: Database; readonly other: Database }
+
+const engines = {
+  async PGlite(t: TestContext): Promise<Databases> {
+    const database = await pgliteDatabase(t)
+    return { database, other: database }
+  },
+  async PostgreSQL(t: TestContext): Promise<Databases> {
+    const { url, database } = await postgresDatabase(t)
+    const other = await openPostgres({ url })
+    t.after(() => other.close())
+    return { database, other }
+  },
+}
+
+for (const [engine, open] of Object.entries(engines)) {
+  testCallStore(`SQL on ${engine}`, async (t) => {
+    const { database, other } = await open(t)
+    return () => sqlFixture(database, other)
+  })
+
+  test(`${engine}: whatever is done in whatever order, SQL and memory agree`, async (t) => {
+    const { database, other } = await open(t)
+    const property = fc.asyncProperty(operations, async (steps) => {
+      assert.deepEqual(await live(await sqlFixture(database, other), steps), await live(memoryFixture(), steps))
+    })
+    await fc.assert(property, { numRuns: 30 })
+  })
+
+  test(`${engine}: those who listen hear of calls that can be claimed, have ended or are to be cancelled, and of callbacks`, async (t) => {
+    const { database, other } = await open(t)
+    const heard: string[] = []
+    for (const channel of ['gantry_ready', 'gantry_done', 'gantry_cancel', 'gantry_outbox']) {
+      await other.listen(channel, (payload) => heard.push(`${channel} ${payload}`))
+    }
+    const { store, pass } = await sqlFixture(database, other)
+    const until = async (line: string): Promise<void> => {
+      while (!heard.includes(line)) await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    /** Notifications come in the order of commits, so that after this one all before it are here. */
+    const news = async (): Promise<string[]> => {
+      await database.query(`select pg_notify('gantry_done', 'all')`)
+      await until('gantry_done all')
+      return heard.splice(0).filter((line) => line !== 'gantry_done all')
+    }
+    await store.submit([someCall('mine')], mine)
+    await store.submit([someCall('late', { delayMs: 60_000 })])
+    assert.deepEqual(await news(), [])
+    await store.submit([someCall('a', { callback: 'https://a.b' }), someCall('b')])
+    assert.deepEqual(await news(), ['gantry_ready '])
+    const claims = await store.claim(10, mine)
+    assert.deepEqual(await news(), [])
+    await store.cancel('a', 'acme')
+    await store.cancel('late', 'acme')
+    await until('gantry_done late')
+    assert.deepEqual(await news(), ['gantry_cancel a', 'gantry_done late'])
+    await store.finish(claims.slice(0, 1).map((claim) => someEnding(claim)))
+    await until('gantry_done a')
+    assert.deepEqual((await news()).sort(), ['gantry_done a', 'gantry_outbox '])
+    await store.release(claims.slice(1))
+    assert.deepEqual(await news(), ['gantry_ready '])
+    await pass(11_000)
+    await store.reclaim({ max: 10 })
+    assert.deepEqual(await news(), ['gantry_ready '])
+    await store.submit(manyCalls(2, { slot: { key: 's', limit: 1 } }))
+    assert.deepEqual(await news(), ['gantry_ready '])
+    await store.finish((await store.claim(10, mine)).map((claim) => someEnding(claim)))
+    await until('gantry_done b,c0000,mine')
+    assert.deepEqual((await news()).sort(), ['gantry_done b,c0000,mine', 'gantry_ready '])
+  })
+
+  test(`${engine}: however many calls end together, all are told of in parts that fit`, async (t) => {
+    const { database, other } = await open(t)
+    const heard: string[] = []
+    await other.listen('gantry_done', (payload) => heard.push(payload ?? ''))
+    const { store } = await sqlFixture(database, other)
+    const calls = manyCalls(600).map((call) => ({ ...call, callId: `${call.callId}-${'ü'.repeat(20)}` }))
+    await store.submit(calls)
+    await store.finish((await store.claim(600, mine)).map((claim) => someEnding(claim)))
+    const told = (): string[] => heard.flatMap((payload) => payload.split(','))
+    while (told().length < 600) await new Promise((resolve) => setTimeout(resolve, 1))
+    assert.deepEqual(
+      told().sort(),
+      calls.map(({ callId }) => callId),
+    )
+    assert.ok(heard.length > 3 && heard.every((payload) => Buffer.byteLength(payload) < 8_000))
+  })
+
+  test(`${engine}: a slot that stayed free although somebody waits for it is filled by reclaim`, async (t) => {
+    const { database, other } = await open(t)
+    const { store } = await sqlFixture(database, other)
+    for (const key of ['p', 'q', 'r']) {
+      await store.submit(
+        manyCalls(3, { slot: { key, limit: 2 } }).map((call) => ({ ...call, callId: key + call.callId })),
+      )
+    }
+    await database.query(`delete from queue where call_id in ('pc0000', 'rc0000', 'rc0001')`)
+    assert.equal((await store.claim(10, mine)).length, 3)
+    await store.reclaim({ max: 10 })
+    const claims = await store.claim(10, mine)
+    assert.deepEqual(claims.map(({ callId }) => callId).sort(), ['pc0002', 'rc0002'])
+  })
+
+  test(`${engine}: a call that is claimed, or lost, while the store makes its outcome is not ended by the store`, async (t) => {
+    const { database, other } = await open(t)
+    const { store, pass, records } = await sqlFixture(database, other)
+    const claimFirst = async () => void (await store.claim(1, mine))
+    const loseFirst = async (): Promise<void> => {
+      await store.claim(1, mine)
+      await pass(11_000)
+      await store.reclaim({ max: 10 })
+    }
+    for (const [index, meanwhile] of [claimFirst, loseFirst].entries()) {
+      await store.submit([someCall(`cancelled-${index}`)])
+      assert.equal(await sqlCallStore(interrupted(database, meanwhile)).cancel(`cancelled-${index}`, 'acme'), 'asked')
+      await store.submit([someCall(`late-${index}`, { deadlineMs: 1, priority: 1 })])
+      await pass(1_000)
+      const late = sqlCallStore(interrupted(database, meanwhile))
+      assert.deepEqual((await late.reclaim({ max: 10 })).expired, [])
+      await store.reclaim({ max: 10, leases: 'all' })
+      await store.finish((await store.claim(10, mine)).map((claim) => someEnding(claim)))
+    }
+    assert.deepEqual(
+      (await records()).results.map(({ status }) => status),
+      ['ok', 'ok', 'ok', 'ok'],
+    )
+  })
+}
+
+test('PostgreSQL: holders who name the same calls in different orders do not wait for each other in a circle', async (t) => {
+  const { database, other } = await engines.PostgreSQL(t)
+  const { store, other: there, records } = await sqlFixture(database, other)
+  await store.submit(manyCalls(20))
+  const claims = await store.claim(20, mine)
+  const back = claims.toReversed()
+  await whileLocked(database, `select from queue where call_id = 'c0010' for update`, 2, () =>
+    Promise.all([store.extend(claims, 10_000), there.begin(back)]),
+  )
+  await whileLocked(database, `select from queue where call_id = 'c0010' for update`, 2, () =>
+    Promise.all([there.extend(claims, 10_000), store.finish(back.map((claim) => someEnding(claim)))]),
+  )
+  assert.equal((await records()).results.length, 20)
+})
+
+test('PostgreSQL: submitters who use the same keys in different orders do not wait for each other in a circle', async (t) => {
+  const { database, other } = await engines.PostgreSQL(t)
+  const { store, other: there } = await sqlFixture(database, other)
+  const calls = manyCalls(20).map((call) => ({ ...call, key: call.callId }))
+  const again = calls.toReversed().map((call) => ({ ...call, callId: `again-${call.callId}` }))
+  const insert = `
+    insert into calls (call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, effect, payload_bytes)
+    values ('x', 'call', 'acme', 'ada', '{}', 'c0010', 'f', 't', 'read', 1)`
+  const answers = await whileLocked(database, insert, 2, () => Promise.all([store.submit(calls), there.submit(again)]))
+  const kinds = answers?.flat().map(({ kind }) => kind) ?? []
+  assert.equal(kinds.filter((kind) => kind === 'new').length, 20)
+  assert.equal(kinds.filter((kind) => kind === 'duplicate').length, 20)
+})
+
+/** The database, with something done after its first statement. */
+function interrupted(database: Database, meanwhile: () => Promise<void>): Database {
+  let first = true
+  return {
+    ...database,
+    async query<R extends Row>(sql: string, parameters?: readonly unknown[]) {
+      const rows = await database.query<R>(sql, parameters)
+      if (first) await meanwhile()
+      first = false
+      return rows
+    },
+  }
+}
+
+/** Starts work while a statement holds locks in a transaction, which is undone once so many statements wait for it. */
+async function whileLocked<T extends readonly unknown[]>(
+  database: Database,
+  sql: string,
+  waiting: number,
+  start: () => Promise<T>,
+): Promise<T | undefined> {
+  const undone = new Error('undone')
+  let work: Promise<T> | undefined
+  await assert.rejects(
+    database.transaction(async (queries) => {
+      await queries.query(sql)
+      work = start()
+      // A rejection is for the one who awaits it below.
+      work.catch(() => undefined)
+      for (let found = 0; found < waiting; ) {
+        // Outside the transaction, within which everybody would be seen as at the first look.
+        const waits = await database.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        found = waits.length
+      }
+      throw undone
+    }),
+    (error) => error === undone,
+  )
+  return work
+}

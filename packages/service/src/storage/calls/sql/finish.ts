@@ -1,0 +1,117 @@
+import type { Queries } from '../../databases/database.ts'
+import type { Ending } from '../call-store.ts'
+import { endDetails } from '../end-details.ts'
+import { freesKey } from '../plain-call.ts'
+import { storable } from '../../storable.ts'
+import { finishPlain, isPlain, ownAnswer } from './finish-plain.ts'
+import { holderColumns, inOrder } from './holders.ts'
+
+const longestWhy = 500
+
+/**
+ * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
+ * under a fence of its own, so that no late holder takes the outcome for his. $3: the brokers that this process can send
+ * to: it has a while to answer there by itself before others do.
+ * The row of the queue decides: whoever has locked and removed it is the only one who writes the rest.
+ */
+const finishSql = `
+  with d as (
+    select * from json_to_recordset($1::json) as d(
+      ${holderColumns}, status text, code text, result text, ref text, bytes integer, config text, reason text, details text,
+      freed boolean)
+  ), ended as materialized (
+    select d.*, d.fence + $2::integer as end_fence, q.*, c.*
+    from d, lateral (
+      select worker, claimed_at, deliveries from queue
+      where call_id = d.call_id and fence = d.fence
+      offset 0 for update
+    ) q, lateral (
+      select tenant, principal, tool, callback, reply, idem_key from calls where call_id = d.call_id offset 0
+    ) c
+  ), gone as (
+    delete from queue where call_id = any (array(select call_id from ended)) returning slot_key
+  ), kept as (
+    insert into results (call_id, status, code, result, result_ref, result_bytes, fence)
+    select call_id, status, code, result, ref, bytes, end_fence from ended
+  ), tried as (
+    insert into attempts (call_id, fence, worker, outcome, started_at)
+    select call_id, fence, worker, status, claimed_at from ended where $2 = 0
+    on conflict (call_id, fence) do update set outcome = excluded.outcome, ended_at = excluded.ended_at
+  ), noted as (
+    insert into audit (tenant, principal, call_id, fence, phase, tool, worker, status, code, config, details)
+    select tenant, principal, call_id, end_fence, 'end', tool, case when $2 = 0 then worker end, status, code, config,
+      details
+    from ended
+  ), sent as (
+    insert into outbox (call_id, tenant, kind, target, tries, lease_until)
+    select call_id, tenant, 'callback', callback, 0, null from ended where callback is not null
+    union all
+    select call_id, tenant, 'reply', reply ->> 'to', mine::integer,
+      case when mine then now() + ${ownAnswer} end
+    from (
+      select call_id, tenant, reply::json as reply, $2 = 0 and reply::json ->> 'transport' = any ($3::text[]) as mine
+      from ended where reply is not null
+    ) answered
+    returning lease_until
+  ), woken as (
+    update outbox set next_at = now()
+    where next_at = 'infinity' and call_id = any (array(select call_id from ended)) returning id
+  ), unkeyed as (
+    update calls set idem_key = null
+    where call_id = any (array(select call_id from ended where freed and reply is null and idem_key is not null))
+  ), dead as (
+    insert into dead_letters (id, tenant, call_id, source, reason, code, tool, deliveries)
+    select call_id, tenant, call_id, 'call', reason, coalesce(code, 'INTERNAL'), tool, deliveries
+    from ended where reason is not null
+  )
+  select call_id,
+    (select fill_slots(array_agg(slot_key)) from gone where slot_key is not null) as filled,
+    (select pg_notify('gantry_outbox', '')
+      where exists (select from sent where lease_until is null) or exists (select from woken)) as posted
+  from ended`
+
+/** Ends calls for their holders; answers those that were accepted. */
+export function finish(
+  database: Queries,
+  endings: readonly Ending[],
+  answers: readonly string[],
+): Promise<readonly string[]> {
+  const plain = endings.filter(isPlain)
+  return plain.length > 0 && plain.length === endings.length
+    ? finishPlain(database, plain, answers)
+    : end(database, endings, 0, answers)
+}
+
+/**
+ * Ends calls of which an earlier statement saw that nobody holds them or may have run them; answers those of which that
+ * is still so, because whoever had claimed them meanwhile would have raised their fence.
+ */
+export function endUnrun(database: Queries, endings: readonly Ending[]): Promise<readonly string[]> {
+  return end(database, endings, 1, [])
+}
+
+async function end(
+  database: Queries,
+  endings: readonly Ending[],
+  unrun: 0 | 1,
+  answers: readonly string[],
+): Promise<readonly string[]> {
+  if (endings.length === 0) return []
+  const rows = await database.query<{ call_id: string }>(finishSql, [
+    JSON.stringify(inOrder(endings).map(rowOf)),
+    unrun,
+    answers,
+  ])
+  return rows.map(({ call_id }) => call_id)
+}
+
+function rowOf(ending: Ending) {
+  const { callId, fence, result, text, ref, bytes, dead, config } = ending
+  const { status, error } = result
+  const reason = dead === undefined ? undefined : storable(dead.reason)
+  // Why somebody was denied is part of the record of it.
+  const why = status === 'denied' && error !== undefined ? error.message.slice(0, longestWhy) : undefined
+  const details = endDetails(result, why)
+  const freed = freesKey(ending)
+  return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, details, freed }
+}

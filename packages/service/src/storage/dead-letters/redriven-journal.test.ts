@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import type { Row } from '../databases/database.ts'
+import { addRows, testOnDatabases } from '../calls.fixture.ts'
+import { claiming, dead, letter, operator, parts } from './dead-letters.fixture.ts'
+import { journalRecords } from '../journal.ts'
+
+testOnDatabases({
+  'a chain or a program begins with what every earlier one did, or may have done': async ({ database }) => {
+    const { letters } = parts(database)
+    const journal = journalRecords(database)
+    const row = (callId: string, entry: string, result?: string): Row => {
+      const state = result === undefined ? 'begun' : 'done'
+      return { call_id: callId, entry, state, fence: 3, ...(result === undefined ? {} : { result }) }
+    }
+    for (const kind of ['chain', 'code']) {
+      await dead(database, `${kind}-1`, { kind })
+      await addRows(database, 'journal', [row(`${kind}-1`, 'a', '1'), row(`${kind}-1`, 'b')])
+      const { callId: second } = await letters.redrive(`${kind}-1`, operator)
+      await addRows(database, 'journal', [row(second, 'c')])
+      await database.query(`update journal set state = 'done', result = '2' where call_id = $1 and entry = 'b'`, [
+        second,
+      ])
+      await addRows(database, 'dead_letters', [letter(second)])
+      await database.query(`delete from journal where call_id = '${kind}-1'`)
+      const { callId: third } = await letters.redrive(second, operator)
+      assert.deepEqual(Object.fromEntries(await journal.read(third)), {
+        ...{ a: { state: 'done', result: '1' }, b: { state: 'done', result: '2' }, c: { state: 'begun' } },
+      })
+    }
+    // An older version gave the second one nothing.
+    await dead(database, 'old', { kind: 'code', effect_key: 'origin' })
+    await addRows(database, 'journal', [row('origin', 'a', '1'), row('origin', 'b'), row('old', 'b', '2')])
+    const { callId } = await letters.redrive('old', operator)
+    assert.deepEqual(Object.fromEntries(await journal.read(callId)), {
+      ...{ a: { state: 'done', result: '1' }, b: { state: 'done', result: '2' } },
+    })
+  },
+
+  'a letter that goes, or is discarded, while it is redriven hands nothing in': async ({ database }) => {
+    const going = parts(database, {
+      async prepare(call) {
+        for (const table of ['dead_letters', 'journal', 'calls']) await database.query(`delete from ${table}`)
+        return call
+      },
+    })
+    await dead(database, 'c1', { kind: 'chain' })
+    await assert.rejects(going.letters.redrive('c1', operator), { code: 'NOT_FOUND' })
+    const discarding = parts(database, {
+      async prepare(call) {
+        await going.letters.discard('c2', operator)
+        return call
+      },
+    })
+    await dead(database, 'c2')
+    await assert.rejects(discarding.letters.redrive('c2', operator), { code: 'INPUT_INVALID', message: /discarded/ })
+    assert.deepEqual(await going.calls.claim(10, claiming), [])
+  },
+})

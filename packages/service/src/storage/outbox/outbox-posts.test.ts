@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict'
+import type { Database, Row } from '../databases/database.ts'
+import { sqlCallStore } from '../calls/sql.ts'
+import { addRows, someCall, someResult, testOnDatabases } from '../calls.fixture.ts'
+import { outboxRecords } from './outbox.ts'
+import { outboxPosts, type PostedItem } from './outbox-posts.ts'
+
+function message(given: Partial<PostedItem> = {}): PostedItem {
+  return { callId: 'c1', tenant: 'acme', kind: 'message', target: 'answers', body: 'hello', ...given }
+}
+
+/** Calls that are not done yet, under the fence 1. */
+async function queued(database: Database, ...callIds: readonly string[]): Promise<void> {
+  for (const callId of callIds) {
+    await addRows(database, 'calls', [someCall(callId)])
+    await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', fence: 1 }])
+  }
+}
+
+async function end(database: Database, callId: string): Promise<void> {
+  const result = someResult({ callId })
+  const text = JSON.stringify(result)
+  const ended = await sqlCallStore(database).finish([{ callId, fence: 1, result, text, bytes: text.length }])
+  assert.deepEqual(ended, [callId])
+}
+
+function rows(database: Database): Promise<readonly Row[]> {
+  return database.query(`
+    select call_id, item, body, case when next_at = 'infinity' then 'waits' else 'due' end as state
+    from outbox order by id`)
+}
+
+/** How often the outbox was said to have something while the work was done. */
+async function told(database: Database, work: () => Promise<unknown>): Promise<number> {
+  let count = 0
+  const marked = Promise.withResolvers<void>()
+  const unhear = await database.listen('gantry_outbox', (payload) => {
+    if (payload === 'mark') marked.resolve()
+    else count += 1
+  })
+  await work()
+  await database.query(`select pg_notify('gantry_outbox', 'mark')`)
+  await marked.promise
+  await unhear()
+  return count
+}
+
+testOnDatabases({
+  'what is posted is due at once, in its order, and relays are told once': async ({ database }) => {
+    const { post } = outboxPosts(database)
+    const { callId: _none, ...stray } = message({ body: 'about no call' })
+    const items = [message({ body: 'one' }), message({ callId: 'c2', body: `t'"\\wo` }), stray]
+    assert.equal(await told(database, () => post(items)), 1)
+    const claimed = await outboxRecords(database).claim(10, 60_000)
+    const shown = claimed.map(({ tenant, kind, target }) => [tenant, kind, target])
+    assert.deepEqual(shown, Array(3).fill(['acme', 'message', 'answers']))
+    assert.deepEqual(await rows(database), [
+      { call_id: 'c1', item: null, body: 'one', state: 'due' },
+      { call_id: 'c2', item: null, body: `t'"\\wo`, state: 'due' },
+      { call_id: null, item: null, body: 'about no call', state: 'due' },
+    ])
+    assert.equal(await told(database, () => post([])), 0)
+  },
+
+  'the same item of a call is kept once, as it was first, and nobody is told twice': async ({ database }) => {
+    const { post } = outboxPosts(database)
+    const first = message({ item: 'send-1', body: 'first' })
+    await post([first, { ...first, body: 'again' }, message({ item: 'send-2' })])
+    const again = [
+      { ...first, body: 'later' },
+      { ...message({ item: 'send-2' }), waits: true },
+    ]
+    assert.equal(await told(database, () => post(again)), 0)
+    await post([message({ callId: 'c2', item: 'send-1' }), message(), message()])
+    const kept = (await rows(database)).map(({ call_id, item, body }) => [call_id, item, body])
+    assert.deepEqual(kept, [
+      ['c1', 'send-1', 'first'],
+      ['c1', 'send-2', 'hello'],
+      ['c2', 'send-1', 'hello'],
+      ['c1', null, 'hello'],
+      ['c1', null, 'hello'],
+    ])
+  },
+
+  'an item that was sent is not posted again under its name': async ({ database }) => {
+    const { post } = outboxPosts(database)
+    const outbox = outboxRecords(database)
+    await post([message({ item: 'send-1' })])
+    await outbox.sent(await outbox.claim(1, 60_000))
+    await post([message({ item: 'send-1' })])
+    assert.deepEqual(await outbox.claim(1, 60_000), [])
+  },
+
+  'what waits for its call is due when the call ends, and not before': async ({ database }) => {
+    const { post, wakeWaiting } = outboxPosts(database)
+    const outbox = outboxRecords(database)
+    await queued(database, 'c1', 'c2')
+    const waiting = ['c1', 'c2'].map((callId) => message({ callId, kind: 'reply', body: '{}', waits: true }))
+    assert.equal(await told(database, () => post(waiting)), 0)
+    assert.equal(await wakeWaiting(10), 0)
+    assert.deepEqual(await outbox.claim(10, 60_000), [])
+    await end(database, 'c1')
+    const claimed = await outbox.claim(10, 60_000)
+    assert.deepEqual(
+      claimed.map(({ callId }) => callId),
+      ['c1'],
+    )
+    await post([message({ kind: 'reply', body: 'late', waits: true })])
+    assert.equal((await outbox.claim(10, 60_000)).length, 1)
+  },
+
+  'an item that is posted while its call ends is missed by both, and found afterwards': async ({ database }, t) => {
+    if (database.kind === 'pglite') return t.skip('only one statement at a time')
+    await queued(database, 'c1')
+    await database.transaction(async (open) => {
+      await outboxPosts(open).post([message({ waits: true })])
+      await end(database, 'c1')
+    })
+    assert.equal((await rows(database))[0]?.state, 'waits')
+    assert.equal(await outboxPosts(database).wakeWaiting(10), 1)
+    assert.equal((await rows(database))[0]?.state, 'due')
+  },
+
+  'what was posted while its call ended is found, a part at a time, and relays are told': async ({ database }) => {
+    const { post, wakeWaiting } = outboxPosts(database)
+    await queued(database, 'c1', 'c2', 'c3', 'open')
+    await post(['c1', 'c2', 'c3', 'open'].map((callId) => message({ callId, waits: true })))
+    await database.query(`delete from queue where call_id <> 'open'`)
+    const counts: number[] = []
+    const look = async (): Promise<void> => void counts.push(await wakeWaiting(2))
+    assert.equal(await told(database, look), 1)
+    await look()
+    assert.equal(await told(database, look), 0)
+    assert.deepEqual(counts, [2, 1, 0])
+    const states = (await rows(database)).map(({ call_id, state }) => `${call_id} ${state}`)
+    assert.deepEqual(states.toSorted(), ['c1 due', 'c2 due', 'c3 due', 'open waits'])
+  },
+
+  'an answer that could not be given is for relays at once, unless one has it already': async ({ database }) => {
+    const { unanswered } = outboxPosts(database)
+    const answer = { tenant: 'acme', kind: 'reply', target: 'answers', lease_until: '2999-01-01' }
+    await addRows(database, 'outbox', [
+      { call_id: 'c1', tries: 1, ...answer },
+      { call_id: 'c2', tries: 1, ...answer },
+      { call_id: 'c3', tries: 2, ...answer },
+    ])
+    assert.equal(await told(database, () => unanswered(['c1', 'c3'])), 1)
+    assert.equal(await told(database, () => unanswered([])), 0)
+    const claimed = await outboxRecords(database).claim(10, 60_000)
+    assert.deepEqual(
+      claimed.map(({ callId, tries }) => [callId, tries]),
+      [['c1', 2]],
+    )
+  },
+
+  'an answer that was given is forgotten, and no other': async ({ database }) => {
+    const { post, answered } = outboxPosts(database)
+    for (const callId of ['c1', 'c2']) {
+      await addRows(database, 'outbox', [{ call_id: callId, tenant: 'acme', kind: 'reply', target: 'answers' }])
+    }
+    await addRows(database, 'outbox', [{ call_id: 'c1', tenant: 'acme', kind: 'callback', target: 'https://x' }])
+    await post([message({ kind: 'reply', body: 'another asker' }), message({ item: 'send-1' })])
+    await answered(['c1', `c'3`])
+    await answered([])
+    const left = await database.query(`select call_id, kind, body from outbox order by call_id, kind`)
+    assert.deepEqual(left, [
+      { call_id: 'c1', kind: 'callback', body: null },
+      { call_id: 'c1', kind: 'message', body: 'hello' },
+      { call_id: 'c1', kind: 'reply', body: 'another asker' },
+      { call_id: 'c2', kind: 'reply', body: null },
+    ])
+  },
+})

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict'
+import type { Queries, Row } from '../databases/database.ts'
+import { addRows, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
+import { type OutboxItem, outboxRecords } from './outbox.ts'
+
+const leaseMs = 60_000
+
+/** Calls that ended, each with something to be sent. */
+async function ended(database: Queries, ...callIds: readonly string[]): Promise<void> {
+  for (const callId of callIds) {
+    await addRows(database, 'calls', [someCall(callId)])
+    await addRows(database, 'results', [someEnd(callId)])
+    await addRows(database, 'outbox', [item(callId)])
+  }
+}
+
+function item(callId: string, given: Row = {}): Row {
+  return { call_id: callId, tenant: 'acme', kind: 'callback', target: 'https://example.com', ...given }
+}
+
+function one(items: readonly OutboxItem[]): OutboxItem {
+  const [first] = items
+  assert.ok(first !== undefined && items.length === 1, `there are ${items.length}`)
+  return first
+}
+
+const ids = (items: readonly OutboxItem[]): string[] => items.map(({ callId }) => callId)
+
+testOnDatabases({
+  'an item is claimed once, with what it is about, until it is sent': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    const claimed = one(await outbox.claim(10, leaseMs))
+    assert.deepEqual(
+      { ...claimed, id: 0 },
+      {
+        ...{ id: 0, callId: 'c1', tenant: 'acme', kind: 'callback', target: 'https://example.com', tries: 1 },
+        call: { kind: 'call', tool: 'math:add:1.0.0', state: 'ok' },
+      },
+    )
+    assert.deepEqual(await outbox.claim(10, leaseMs), [])
+    await outbox.sent([claimed])
+    await database.query(`update outbox set lease_until = now() - interval '1 second'`)
+    assert.deepEqual(await outbox.claim(10, leaseMs), [])
+    const [row] = await database.query('select tries, sent_at is not null as sent, last_error from outbox')
+    assert.deepEqual(row, { tries: 1, sent: true, last_error: null })
+  },
+
+  'as many are claimed as are asked for, those that are due longest first': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1', 'c2', 'c3', 'later')
+    await database.query(`update outbox set next_at = now() - interval '1 hour' where call_id = 'c3'`)
+    await database.query(`update outbox set next_at = now() + interval '1 hour' where call_id = 'later'`)
+    assert.deepEqual(ids(await outbox.claim(2, leaseMs)).sort(), ['c1', 'c3'])
+    assert.deepEqual(ids(await outbox.claim(2, leaseMs)), ['c2'])
+  },
+
+  'an item whose holder did not come back is claimed again, and he is no longer heard': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    const before = one(await outbox.claim(1, leaseMs))
+    await database.query(`update outbox set lease_until = now() - interval '1 millisecond'`)
+    const after = one(await outbox.claim(1, leaseMs))
+    assert.deepEqual([after.id, after.tries], [before.id, 2])
+    await outbox.later(before, 0, 'late')
+    await outbox.fail(before, 'late')
+    await outbox.release(before)
+    await outbox.sent([before])
+    const [row] = await database.query(
+      'select tries, sent_at, failed_at, last_error, lease_until > now() as held from outbox',
+    )
+    assert.deepEqual(row, { tries: 2, sent_at: null, failed_at: null, last_error: null, held: true })
+    assert.deepEqual(await database.query('select id from dead_letters'), [])
+    await outbox.sent([after])
+    assert.deepEqual(await database.query('select sent_at is not null as sent from outbox'), [{ sent: true }])
+  },
+
+  'an item that is to be tried later is due then, and not before': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    await outbox.later(one(await outbox.claim(1, leaseMs)), 3_600_000, 'down')
+    assert.deepEqual(await outbox.claim(1, leaseMs), [])
+    await database.query(`update outbox set next_at = next_at - interval '1 hour'`)
+    const again = one(await outbox.claim(1, leaseMs))
+    assert.equal(again.tries, 2)
+    assert.deepEqual(await database.query('select last_error from outbox'), [{ last_error: 'down' }])
+  },
+
+  'an item that is put off is due later, and its try does not count': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    await outbox.postpone(one(await outbox.claim(1, leaseMs)), 3_600_000, 'closed')
+    assert.deepEqual(await outbox.claim(1, leaseMs), [])
+    await database.query(`update outbox set next_at = next_at - interval '1 hour'`)
+    assert.equal(one(await outbox.claim(1, leaseMs)).tries, 1)
+  },
+
+  'an item that is handed back is as it was': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    await outbox.release(one(await outbox.claim(1, leaseMs)))
+    assert.equal(one(await outbox.claim(1, leaseMs)).tries, 1)
+  },
+
+  'an item that failed is in the dead letters, once': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1')
+    const claimed = one(await outbox.claim(1, leaseMs))
+    await outbox.fail(claimed, 'nobody there')
+    await outbox.fail(claimed, 'again')
+    await outbox.sent([claimed])
+    const letters = await database.query(
+      'select id, tenant, call_id, source, reason, code, tool, deliveries from dead_letters',
+    )
+    assert.deepEqual(letters, [
+      {
+        ...{ id: `callback-${claimed.id}`, tenant: 'acme', call_id: 'c1', source: 'callback', reason: 'nobody there' },
+        ...{ code: 'BACKEND_FAILED', tool: 'math:add:1.0.0', deliveries: 1 },
+      },
+    ])
+    assert.deepEqual(await outbox.claim(1, leaseMs), [])
+  },
+
+  'many are marked at once, each only by the holder of its newest lease': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1', 'c2', 'c3')
+    const claimed = await outbox.claim(10, leaseMs)
+    await database.query(`update outbox set tries = 9 where call_id = 'c2'`)
+    await outbox.sent(claimed)
+    const rows = await database.query('select call_id from outbox where sent_at is not null order by call_id')
+    assert.deepEqual(rows, [{ call_id: 'c1' }, { call_id: 'c3' }])
+    await outbox.sent([])
+  },
+
+  'items for targets that have enough are left alone': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, 'c1', 'c2')
+    await addRows(database, 'outbox', [item('c3', { target: `o'"\\ther` })])
+    assert.deepEqual(ids(await outbox.claim(10, leaseMs, { targets: ['https://example.com', 'x'] })), ['c3'])
+    assert.deepEqual(await outbox.claim(10, leaseMs, { targets: ['https://example.com'] }), [])
+    assert.deepEqual(ids(await outbox.claim(10, leaseMs, { targets: [`o'"\\ther`] })), ['c1', 'c2'])
+  },
+
+  'what is about a call that is no longer kept says so': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await addRows(database, 'outbox', [item('gone')])
+    assert.equal(one(await outbox.claim(1, leaseMs)).call, undefined)
+  },
+
+  'of many who claim at once, no two get the same': async ({ database }) => {
+    const outbox = outboxRecords(database)
+    await ended(database, ...Array.from({ length: 60 }, (_, index) => `c${index}`))
+    const taken: string[] = []
+    const taker = async (): Promise<void> => {
+      for (;;) {
+        const items = await outbox.claim(3, leaseMs)
+        if (items.length === 0) return
+        taken.push(...ids(items))
+      }
+    }
+    await Promise.all(Array.from({ length: 8 }, taker))
+    assert.equal(new Set(taken).size, taken.length)
+    // Whoever found all that was left locked by others gave up; what is left is still due.
+    taken.push(...ids(await outbox.claim(100, leaseMs)))
+    assert.equal(new Set(taken).size, 60)
+  },
+})

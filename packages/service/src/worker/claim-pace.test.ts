@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createPace } from './claim-pace.ts'
+
+const none = () => 0
+
+test('nothing is claimed ahead before a call has ended, and after short ones as many as a tenth of a second takes', () => {
+  const pace = createPace(8, 500)
+  assert.equal(pace.ahead(false, none), 0)
+  pace.ran(10)
+  assert.equal(pace.ahead(false, none), 80)
+  assert.equal(pace.ahead(true, none), 8)
+})
+
+test('slots whose calls take much longer than those before do not count, so that nothing is claimed ahead of long calls', () => {
+  const pace = createPace(8, 500)
+  for (let n = 0; n < 150; n++) pace.ran(1)
+  assert.equal(pace.ahead(false, none), 500)
+  assert.equal(
+    pace.ahead(false, (ms) => (ms < 100 ? 8 : 0)),
+    0,
+  )
+  assert.equal(
+    pace.ahead(false, (ms) => (ms < 100 ? 7 : 0)),
+    100,
+  )
+})

@@ -1,0 +1,204 @@
+import { createHash } from 'node:crypto'
+import { setImmediate as turn } from 'node:timers/promises'
+import type { ChainStep, Identity, Json } from '@gantry/contract'
+import type { Executor, ExecutorOptions, InnerAsk, InnerNames, InnerOutcome, ProgramJournal } from '@gantry/core'
+import type { Database } from '../../storage/databases/database.ts'
+import type { JournalRecords } from '../../storage/journal.ts'
+import type { Claim } from '../../storage/calls/call-store.ts'
+import type { InnerCharges } from './inner-charges.ts'
+import { createProgramAttempt, type ProgramAttempt } from './program-journal.ts'
+import type { SleepTimes } from './program-sleeps.ts'
+import { Site, type World } from './run-chain.fixture.ts'
+import { journalOf } from './run-chain.ts'
+
+const ada: Identity = { principal: 'ada', tenant: 'lab', permissions: [] }
+const free: InnerCharges = { call: (_asked, make) => make() }
+
+/** What a program of these tests can ask for. */
+export interface Host {
+  call(tool: string, args?: Json): Promise<Json>
+  chain(steps: readonly ChainStep[]): Promise<Json>
+  sleep(ms: number): Promise<void>
+  /** What the clock of the program shows. */
+  now(): number
+  readonly seed: number
+}
+
+export type HostProgram = (host: Host) => Promise<Json>
+
+interface Asked extends Omit<InnerAsk, 'signal'> {
+  readonly perform: (names?: InnerNames) => Promise<InnerOutcome>
+  readonly told: PromiseWithResolvers<Json>
+}
+
+export type Ended = { readonly value: Json } | { readonly error: unknown }
+
+/**
+ * A program without a sandbox: a function that learns nothing but what it is told, one outcome at a time, each only after
+ * it came to rest. What it cannot know is whether it was told by an earlier attempt.
+ */
+export async function drive(
+  program: HostProgram,
+  journal: ProgramJournal,
+  perform: (kind: 'call' | 'chain', tool: string, args: Json, signal: AbortSignal) => Asked['perform'],
+  signal: AbortSignal,
+): Promise<Ended> {
+  const stop = new AbortController()
+  const inner = AbortSignal.any([signal, stop.signal])
+  const open = new Map<number, Asked>()
+  let fresh: Asked[] = []
+  let number = 0
+  let clock = journal.startedMs
+  let ended: Ended | undefined
+  const ask = (kind: InnerAsk['kind'], about: Json, make: Asked['perform'], more: Partial<Asked> = {}) => {
+    number += 1
+    const fingerprint = createHash('sha256')
+      .update(JSON.stringify([kind, about]))
+      .digest('hex')
+      .slice(0, 12)
+    const asked = { number, kind, fingerprint, perform: make, told: Promise.withResolvers<Json>(), ...more }
+    open.set(number, asked)
+    fresh.push(asked)
+    return asked.told.promise
+  }
+  const host: Host = {
+    call: (tool, args = {}) => ask('call', [tool, args], perform('call', tool, args, inner), { tool }),
+    chain: (steps) => ask('chain', steps as unknown as Json, perform('chain', '', steps as unknown as Json, inner)),
+    async sleep(ms) {
+      await ask('sleep', ms, () => Promise.reject(new Error('unused')), { sleepMs: ms })
+    },
+    now: () => clock,
+    seed: journal.seed,
+  }
+  const tell = async (asked: Asked, outcome: InnerOutcome, atMs: number): Promise<void> => {
+    clock = atMs
+    open.delete(asked.number)
+    const error =
+      outcome.kind === 'result' ? outcome.result.error : outcome.kind === 'error' ? outcome.error : undefined
+    if (error !== undefined) asked.told.reject(Object.assign(new Error(error.message), { code: error.code }))
+    else asked.told.resolve(outcome.kind === 'result' ? outcome.result.output : (outcome as { value: Json }).value)
+    await turn()
+  }
+  program(host).then(
+    (value) => {
+      ended ??= { value }
+    },
+    (error: unknown) => {
+      ended ??= { error }
+    },
+  )
+  await turn()
+  for (const { number: known, fingerprint, outcome, atMs } of journal.told) {
+    const asked = open.get(known)
+    if (asked?.fingerprint !== fingerprint) return { error: new Error(`diverged at ${known}`) }
+    fresh = fresh.filter((one) => one !== asked)
+    await tell(asked, outcome, atMs)
+  }
+  const answers: { asked: Asked; outcome: InnerOutcome; atMs: number }[] = []
+  let news = Promise.withResolvers<void>()
+  const settling: Promise<unknown>[] = []
+  while (ended === undefined) {
+    for (const asked of fresh.splice(0)) {
+      const { perform: make, told: _told, ...question } = asked
+      const settled = journal.settle({ ...question, signal: inner }, make).then(
+        (told) => {
+          answers.push({ asked, ...told })
+          news.resolve()
+        },
+        (error: unknown) => {
+          ended ??= { error }
+          news.resolve()
+        },
+      )
+      settling.push(settled)
+    }
+    if (ended !== undefined) break
+    if (answers.length === 0) await news.promise
+    news = Promise.withResolvers()
+    const next = answers.shift()
+    if (next !== undefined && ended === undefined) await tell(next.asked, next.outcome, next.atMs)
+  }
+  stop.abort(new Error('The program has ended.'))
+  await Promise.all(settling)
+  return ended
+}
+
+export interface ProgramRun {
+  readonly callId: string
+  readonly signal?: AbortSignal
+  readonly effectKey?: string
+  readonly charges?: InnerCharges
+  readonly sleeps?: SleepTimes
+  readonly now?: () => number
+  /** Stands between the program and its journal. */
+  readonly through?: (journal: JournalRecords) => JournalRecords
+}
+
+/** A service in small: programs in the queue of a database, and attempts at them. */
+export class ProgramSite {
+  readonly site: Site
+  readonly world: World
+  readonly executor: Executor
+
+  constructor(database: Database, options: ExecutorOptions = {}) {
+    this.site = new Site(database, options)
+    this.world = this.site.world
+    this.executor = this.site.executor
+  }
+
+  async attempt(
+    program: HostProgram,
+    {
+      callId,
+      effectKey,
+      signal = new AbortController().signal,
+      through = (same) => same,
+      charges = free,
+      ...more
+    }: ProgramRun,
+  ): Promise<Ended & { readonly attempt: ProgramAttempt }> {
+    const fence = await this.site.claim(callId)
+    this.world.alive = true
+    const call: Claim['call'] = {
+      ...{ callId, kind: 'code', identity: ada, fingerprint: '', tool: 'code:program:1.0.0', effect: 'repeatable' },
+      payloadBytes: 0,
+      ...(effectKey === undefined ? {} : { effectKey }),
+    }
+    const claim: Claim = {
+      callId,
+      fence,
+      call,
+      deliveries: fence,
+      begun: false,
+      deaths: 0,
+      faults: 0,
+      rests: 0,
+      lost: 0,
+      cancelled: false,
+    }
+    const journal = through(this.site.journal)
+    const known = await journalOf(claim, journal)
+    const { executor } = this
+    const attempt = createProgramAttempt({ executor, journal, claim, signal, charges, ...more }, known)
+    const ended = await drive(
+      program,
+      attempt.journal,
+      (kind, tool, args, inner) => perform(kind, tool, args, inner),
+      signal,
+    )
+    await attempt.end()
+    return { ...ended, attempt }
+
+    function perform(kind: 'call' | 'chain', tool: string, args: Json, inner: AbortSignal) {
+      return async (names: InnerNames = {}): Promise<InnerOutcome> => {
+        const { program: _program, around, ...rest } = names
+        if (kind === 'call') {
+          return { kind: 'result', result: await executor.run(tool, args, { identity: ada, signal: inner, ...rest }) }
+        }
+        const steps = args as unknown as readonly ChainStep[]
+        const { output, error } = await executor.chain(steps, { identity: ada, signal: inner, around })
+        return error === undefined ? { kind: 'value', value: output } : { kind: 'error', error }
+      }
+    }
+  }
+}

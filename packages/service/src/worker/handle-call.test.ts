@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ErrorInfo, Result } from '@gantry/contract'
+import type { Claim, Ending } from '../storage/calls/call-store.ts'
+import type { Task } from './slot-scheduler.ts'
+import { handle } from './handle-call.ts'
+import type { WorkerPorts } from './ports.ts'
+import { memoryBus, someClaim, someError, someResult } from './worker.fixture.ts'
+
+interface Released {
+  readonly delayMs?: number
+  readonly counts?: string
+}
+
+const failed = someError({ code: 'INPUT_INVALID', effect: 'none' })
+
+/** What becomes of a call that was claimed like this. */
+async function handled(claim: Claim, execute: () => Promise<Result>) {
+  const task: Task = { claim, fresh: false, controller: new AbortController(), takenAt: 0, stopped: undefined }
+  const released: Released[] = []
+  const recorded: (ErrorInfo | undefined)[] = []
+  const ports = {
+    snapshots: { use: (work: (snapshot: object) => Promise<unknown>) => work({ version: 'v' }) },
+    store: { release: async (those: readonly Released[]) => void released.push(...those) },
+    bus: memoryBus(),
+    begin: async () => true,
+    execute,
+    govern: async (_task: unknown, result: unknown) => ({ result }),
+    recorder: { finish: async ({ result }: { result: { error?: ErrorInfo } }) => void recorded.push(result.error) },
+    now: () => new Date(0),
+  } as unknown as WorkerPorts
+  await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
+  return {
+    released: released.map(({ delayMs, counts }) => [delayMs, counts]),
+    recorded: recorded.map((one) => one?.effect),
+  }
+}
+
+const endingWith = (error: ErrorInfo) => async () => someResult({ status: 'failed', error })
+const faulty = () => Promise.reject(new Error('The store refuses.'))
+
+test('what a lost worker may have done is in the outcome, and keeps no chain from waiting for a limit', async () => {
+  const claim = someClaim({ lost: 1, deliveries: 2 }, { kind: 'chain', effect: 'repeatable', tool: 'chain' })
+  const limited = someError({ code: 'RATE_LIMITED', effect: 'none', details: { retryAfterMs: 2_000 } })
+  assert.deepEqual(await handled(claim, endingWith(limited)), { released: [[2_000, 'rest']], recorded: [] })
+  assert.deepEqual(await handled(claim, endingWith(failed)), { released: [], recorded: ['possible'] })
+})
+
+test('a chain or a program that is taken up again may have changed something, however it ends then', async () => {
+  for (const kind of ['chain', 'code'] as const) {
+    for (const effect of ['repeatable', 'once', 'read'] as const) {
+      const claim = someClaim({ deliveries: 2 }, { kind, effect })
+      assert.deepEqual(await handled(claim, endingWith(failed)), { released: [], recorded: ['possible'] })
+      assert.deepEqual(await handled({ ...claim, faults: 9 }, faulty), { released: [], recorded: ['possible'] })
+      const first = { ...claim, deliveries: 1 }
+      assert.deepEqual(await handled(first, endingWith(failed)), { released: [], recorded: ['none'] })
+    }
+  }
+  const call = someClaim({ deliveries: 2 }, { effect: 'repeatable' })
+  assert.deepEqual(await handled(call, endingWith(failed)), { released: [], recorded: ['none'] })
+  assert.deepEqual(await handled({ ...call, faults: 9 }, faulty), { released: [], recorded: ['none'] })
+  assert.deepEqual(await handled({ ...call, faults: 9, lost: 1 }, faulty), { released: [], recorded: ['possible'] })
+})
+
+test('a call that cannot be handled here comes back some times, however often it slept or was asked before', async () => {
+  const slept = someClaim({ deliveries: 5_000, rests: 150, faults: 8 }, { kind: 'code', effect: 'once' })
+  assert.deepEqual(await handled(slept, faulty), { released: [[1_000, 'fault']], recorded: [] })
+  assert.deepEqual(await handled({ ...slept, faults: 9 }, faulty), { released: [], recorded: ['possible'] })
+})
+
+test('a program that sleeps or is asked is handed back without counting as faulty', async () => {
+  const claim = someClaim({}, { kind: 'code', effect: 'once' })
+  const sleeping = async () => ({ pausedMs: 5_000 }) as unknown as Result
+  assert.deepEqual(await handled(claim, sleeping), { released: [[5_000, undefined]], recorded: [] })
+  const details = { approvalId: 'ap_1', expiresMs: 60_000 }
+  const asked = someError({ code: 'APPROVAL_REQUIRED', stage: 'authorize', effect: 'none', details })
+  assert.deepEqual(await handled(claim, endingWith(asked)), { released: [[60_000, undefined]], recorded: [] })
+})
+
+test('a call is handed back only once the store has it, and not at all when it never will', async () => {
+  const limited = someError({ code: 'RATE_LIMITED', effect: 'none', details: { retryAfterMs: 2_000 } })
+  const entering = Promise.withResolvers<void>()
+  const handing = handled(someClaim({ entering: entering.promise }), endingWith(limited))
+  const first = await Promise.race([
+    handing.then(() => 'handed back'),
+    new Promise((resolve) => setImmediate(resolve, 'waits')),
+  ])
+  assert.equal(first, 'waits')
+  entering.resolve()
+  assert.deepEqual(await handing, { released: [[2_000, 'rest']], recorded: [] })
+  const never = Promise.reject(new Error('away'))
+  assert.deepEqual(await handled(someClaim({ entering: never }), endingWith(limited)), { released: [], recorded: [] })
+})
+
+test('an outcome whose call lost reports says so, and what is left of them goes with it', async () => {
+  const unstored = { events: [{ callId: 'c-1', fence: 1, id: 1_000_001, event: '{}' }], lost: 6 }
+  const endings: Ending[] = []
+  const bus = memoryBus()
+  const ports = {
+    snapshots: { use: (work: (snapshot: object) => Promise<unknown>) => work({ version: 'v' }) },
+    bus,
+    begin: async () => true,
+    async execute(_snapshot: unknown, task: Task) {
+      task.unstored = unstored
+      return someResult()
+    },
+    govern: async (_task: unknown, result: unknown) => ({ result }),
+    recorder: { finish: async (ending: Ending) => void endings.push(ending) },
+    now: () => new Date(0),
+  } as unknown as WorkerPorts
+  const task: Task = {
+    ...{ claim: someClaim(), fresh: false, controller: new AbortController(), takenAt: 0, stopped: undefined },
+  }
+  await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
+  const [ending] = endings
+  assert.deepEqual(ending?.events, unstored.events)
+  assert.match(JSON.stringify(ending?.result), /6 reports of the call were lost/)
+  const lost = bus.heard.find(({ name }) => name === 'events:lost')
+  assert.equal((lost?.event as { events?: number } | undefined)?.events, 6)
+})

@@ -1,0 +1,277 @@
+import { codes, outcomeClassOf, type Result, retriesOf, ToolError } from '@gantry/contract'
+import type { Span } from '@gantry/core'
+import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from './examine.ts'
+import type { Paused } from './execute/run-program.ts'
+import type { Snapshot } from '../config/snapshots.ts'
+import { subjectOf } from '../observe/bus.ts'
+import type { Claim, Ending } from '../storage/calls/call-store.ts'
+import { downstreamKey } from '../storage/calls/downstream-key.ts'
+import { endedOutcome } from '../storage/calls/ended.ts'
+import { needText } from '../storage/calls/need.ts'
+import { plainOf } from '../storage/calls/plain-call.ts'
+import { type Afterwards, afterwards } from './after-call.ts'
+import type { Task } from './slot-scheduler.ts'
+import { createHeldOutcomes, type HeldOutcomes } from './unrecorded-outcomes.ts'
+import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
+import { taskSpan } from './task-span.ts'
+import { timed } from './timed.ts'
+
+/**
+ * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it
+ * does not, because the tool would run again: the outcome is held and tried again until it is recorded.
+ */
+export async function handle(
+  task: Task,
+  ports: WorkerPorts,
+  options: WorkerOptions,
+  executed: () => void,
+  held: HeldOutcomes = createHeldOutcomes(ports),
+): Promise<void> {
+  const span = taskSpan(ports.tracer, task)
+  let code: string | undefined
+  await ports.snapshots.use(async (snapshot) => {
+    const run = await attempt(task, snapshot, span, ports, options).catch((error: unknown) =>
+      handBackFaulty(task, error, ports),
+    )
+    executed()
+    if (run === undefined) return
+    const next = 'outcome' in run ? afterwards(task, run.outcome) : back(run)
+    if (next.kind === 'release') await held.release(task.claim, () => release(task, next, ports))
+    if (next.kind !== 'record' || !('outcome' in run)) return
+    const outcome = withLoss(task, run.ran ? whole(task.claim, next.outcome) : next.outcome)
+    const lost = task.unstored?.lost ?? 0
+    if (lost > 0) ports.bus.emit('events:lost', { ...subjectOf(task.claim.call), events: lost })
+    code = outcome.error?.code
+    span?.note({ 'gantry.status': outcome.status })
+    const recorded = recording({ task, snapshot, span, ports }, outcome, run.dead)
+    await held.record(task.claim, recorded)
+  })
+  span?.end(code)
+}
+
+interface Attempt {
+  readonly outcome: Outcome
+  /** Whether it comes from what was run now, so that it says nothing of earlier attempts. */
+  readonly ran?: boolean
+  /** Why the call goes to the dead letters. */
+  readonly dead?: string | undefined
+}
+
+/** Undefined when the call is not ours any more. */
+async function attempt(
+  task: Task,
+  snapshot: Snapshot,
+  span: Span | undefined,
+  ports: WorkerPorts,
+  options: WorkerOptions,
+): Promise<Attempt | Paused | Back | undefined> {
+  const { claim } = task
+  const { bus } = ports
+  bus.emit('stage:timed', { stage: 'consume', ms: performance.now() - task.takenAt })
+  const verdict = await timed(bus, 'admit', span, () => admitted(task, snapshot, ports, options))
+  if (verdict === undefined) return undefined
+  if (verdict.kind === 'elsewhere') return verdict.release
+  if (verdict.kind === 'found') return { outcome: verdict.result }
+  if (verdict.kind === 'end') {
+    return { outcome: endedOutcome(claim.call, verdict.error, claim.lost, ports.now()), dead: verdict.dead }
+  }
+  const work = (part: Span | undefined) => ports.execute(snapshot, task, part?.traceparent ?? claim.call.trace)
+  const outcome = await timed(bus, 'execute', span, work)
+  return 'pausedMs' in outcome ? outcome : { outcome, ran: true, dead: unstarted(outcome) }
+}
+
+/**
+ * Why a call whose sandbox did not start goes to the dead letters: the runtimes have tried three times, nothing of it ran,
+ * and an operator can redrive it once the machine is repaired.
+ */
+function unstarted({ error }: Outcome): string | undefined {
+  if (error?.code !== 'SANDBOX_INIT_FAILED') return undefined
+  const reason = error.details?.reason
+  return [`${error.code}: ${error.message}`, ...(typeof reason === 'string' ? [reason] : [])].join(' ')
+}
+
+/** A program that sleeps needs no worker until it wakes. */
+function back(run: Paused | Back): Back {
+  return 'pausedMs' in run ? { kind: 'release', delayMs: run.pausedMs, reason: 'asleep' } : run
+}
+
+/** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
+async function admitted(
+  task: Task,
+  snapshot: Snapshot,
+  ports: WorkerPorts,
+  options: WorkerOptions,
+): Promise<Settled | undefined> {
+  const { claim, fresh } = task
+  const examined = examine(claim, { ...options, fresh })
+  const lacking = examined.kind === 'end' ? undefined : await lackingTool(claim, examined, snapshot, ports)
+  const verdict = lacking ?? (await settled(task, examined, snapshot))
+  if (verdict?.kind !== 'run' || !verdict.begin) return verdict
+  return (await ports.begin({ callId: claim.callId, fence: claim.fence })) ? verdict : undefined
+}
+
+/**
+ * A call whose tool is not here in the version and definition that it was admitted for, as while workers are replaced one
+ * by one, goes to workers that have it. It waits while none has it, up to a bound, and then ends: as unknown when only the
+ * tool could tell what an earlier attempt did. One that was cancelled does not wait.
+ */
+async function lackingTool(
+  claim: Claim,
+  examined: Verdict,
+  snapshot: Snapshot,
+  { versions }: WorkerPorts,
+): Promise<Extract<Settled, { kind: 'elsewhere' | 'end' }> | undefined> {
+  const missing = await versions?.missing(snapshot, claim.call)
+  if (versions === undefined || missing === undefined) return undefined
+  const { need, error } = missing
+  const { waitMs } = versions
+  if (claim.waitedOut === undefined && !claim.cancelled) {
+    return { kind: 'elsewhere', release: { kind: 'release', delayMs: waitMs, reason: error.code, needs: need } }
+  }
+  if (examined.kind === 'reconcile') return { kind: 'end', error: unknownOutcome(claim.call.tool) }
+  const reason = `No worker had ${needText(need)} within ${waitMs} ms; start one that has it, or make the call anew.`
+  const options = { effect: earlierEffect(claim), cause: error, ...(error.details && { details: error.details }) }
+  return { kind: 'end', error: new ToolError(error.code, reason, options), dead: reason }
+}
+
+/**
+ * What this attempt came to, as the outcome of the call: earlier attempts count, and where one of them was lost that may
+ * have changed something, or did a part of a chain or a program, nobody knows that nothing was changed.
+ */
+function whole(claim: Claim, outcome: Outcome): Outcome {
+  const { lost, call } = claim
+  const inPart = wasInPart(claim)
+  if (lost === 0 && !inPart) return outcome
+  const counted = 'attempts' in outcome ? { ...outcome, attempts: outcome.attempts + lost } : outcome
+  const { error } = counted
+  const certain = !inPart && (call.effect === 'read' || call.effect === 'once')
+  if (certain || error === undefined) return counted
+  return { ...counted, error: { ...error, effect: 'possible' } }
+}
+
+/** The outcome says when reports of its call are missing; that of a chain has no place for it, and its events do. */
+function withLoss({ unstored }: Task, outcome: Outcome): Outcome {
+  if (unstored === undefined || unstored.lost === 0 || !('warnings' in outcome)) return outcome
+  const message = `${unstored.lost} reports of the call were lost, because the store failed; its events are not complete.`
+  return { ...outcome, warnings: [...outcome.warnings, { code: 'STORE_UNAVAILABLE', message }] }
+}
+
+const mostFaults = 10
+const faultPauseMs = 1_000
+
+/** A call that nothing is wrong with but that cannot be handled here comes back later, though not for ever. */
+function handBackFaulty({ claim, stopped }: Task, error: unknown, ports: WorkerPorts): Attempt | Back | undefined {
+  if (stopped === 'lost') return undefined
+  const reason = textOf(error)
+  if (claim.faults + 1 < mostFaults) return { kind: 'release', delayMs: faultPauseMs, reason, counts: 'fault' }
+  const effect = earlierEffect(claim)
+  const failure = new ToolError('INTERNAL', `The call could not be handled: ${reason}`, { effect })
+  return { outcome: endedOutcome(claim.call, failure, claim.lost, ports.now()), dead: reason }
+}
+
+type Settled =
+  | Extract<Verdict, { kind: 'run' | 'end' }>
+  | { readonly kind: 'found'; readonly result: Result }
+  | { readonly kind: 'elsewhere'; readonly release: Back }
+
+/** Asks the tool what an earlier attempt did, where only the tool can tell; undefined when there is no time to ask. */
+async function settled(
+  { claim, controller }: Task,
+  verdict: Verdict,
+  { executor }: Snapshot,
+): Promise<Settled | undefined> {
+  if (verdict.kind !== 'reconcile') return verdict
+  const { call } = claim
+  const { signal } = controller
+  const options = { identity: call.identity, callId: call.callId, signal }
+  const answer = await executor.reconcile(call.tool, downstreamKey(call), options)
+  if (answer.state === 'found') return { kind: 'found', result: answer.result }
+  if (answer.state === 'absent') return { kind: 'run', begin: true, alone: true }
+  // What is not known because the worker stops may be known to the next one, once the lease has run out.
+  return signal.aborted ? undefined : { kind: 'end', error: unknownOutcome(call.tool) }
+}
+
+type Back = Extract<Afterwards, { kind: 'release' }> & { readonly needs?: string }
+
+async function release(
+  task: Task,
+  { delayMs, reason, asked = false, counts, needs }: Back,
+  { store, bus }: WorkerPorts,
+): Promise<void> {
+  const { callId, fence, call, entering } = task.claim
+  const entered = await Promise.resolve(entering).then(
+    () => true,
+    () => false,
+  )
+  // There is nothing to hand back of a call that the store never got, or that another worker has.
+  if (!entered || task.stopped === 'lost') return
+  const why = { ...(counts === undefined ? {} : { counts }), ...(needs === undefined ? {} : { needs }) }
+  await store.release([{ callId, fence, delayMs, asked, ...why }])
+  bus.emit('call:released', { ...subjectOf(call), reason })
+}
+
+interface Recording {
+  readonly task: Task
+  readonly snapshot: Snapshot
+  readonly span: Span | undefined
+  readonly ports: WorkerPorts
+}
+
+/**
+ * Records the outcome, or that it could not be: a store that takes the second but not the first refuses this outcome for
+ * what is in it, and will for ever. Rejects when it takes neither; then it can be called again.
+ */
+function recording(about: Recording, outcome: Outcome, dead: string | undefined): () => Promise<void> {
+  const { task, ports } = about
+  const record = recordOnce(about, outcome, dead)
+  return () =>
+    record().catch((error: unknown) => {
+      if (ToolError.is(error) && error.retryable) throw error
+      const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
+      const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
+      return recordOnce(about, substitute, 'Its outcome could not be recorded.')()
+    })
+}
+
+/** What was offloaded once is not offloaded again by a later try. */
+function recordOnce(
+  { task, snapshot, span, ports }: Recording,
+  outcome: Outcome,
+  reason: string | undefined,
+): () => Promise<void> {
+  const { claim } = task
+  const { callId, fence, call } = claim
+  const dead = reason === undefined ? {} : { dead: { reason } }
+  const awaited = (): boolean => ports.awaits?.(claim) === true
+  const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed, awaited } : {}
+  let made: Ending | undefined
+  const makeEnding = async (): Promise<Ending> => {
+    const governed = await ports.govern(task, outcome)
+    const about = { ...dead, ...unflushed, ...plainOf(call) }
+    const { events = [] } = task.unstored ?? {}
+    const late = events.length === 0 ? {} : { events }
+    return { callId, fence, config: snapshot.version, ...governed, ...about, ...late }
+  }
+  return async () => {
+    const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
+      made ??= await makeEnding()
+      return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
+    })
+    if (ending === undefined) return
+    await timed(ports.bus, 'reply', span, async () => ports.reply(claim, ending))
+    const { status, error, durationMs } = ending.result
+    const facts = {
+      status,
+      code: error?.code,
+      durationMs,
+      outcome: outcomeClassOf(outcome),
+      retries: retriesOf(outcome),
+    }
+    ports.bus.emit('call:finished', { ...subjectOf(call), ...facts })
+    if (reason !== undefined) ports.bus.emit('call:dead', { ...subjectOf(call), reason })
+  }
+}
+
+function textOf(error: unknown): string {
+  return ToolError.is(error) ? `${error.code}: ${error.message}` : `${codes.INTERNAL.summary} ${String(error)}`
+}

@@ -1,0 +1,50 @@
+import { Worker } from 'node:worker_threads'
+import type { Holder } from '../../storage/calls/call-store.ts'
+import { createLeaseTable } from './lease-table.ts'
+import type { FromLeaseThread, LeaseThreadData, ToLeaseThread } from './lease-thread.ts'
+import type { LeaseNews, Leases } from './leases.ts'
+
+/**
+ * Prolongs leases from a thread with a connection of its own, so that a tool that blocks the event loop of the service
+ * does not lose the calls that run beside it. A service that stays blocked for `blockedMs` loses them all the same.
+ */
+export function threadLeases(data: Omit<LeaseThreadData, 'memory'>, news: LeaseNews): Leases {
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+  const table = createLeaseTable()
+  const thread = new Worker(new URL(`./lease-thread.${extension}`, import.meta.url), {
+    workerData: { ...data, memory: table.memory } satisfies LeaseThreadData,
+  })
+  const ended = new Promise<void>((resolve) => thread.once('exit', () => resolve()))
+  let closed = false
+
+  const post = (message: ToLeaseThread): void => thread.postMessage(message)
+  const alive = setInterval(() => post('alive'), Math.max(10, data.leaseMs / 3))
+  alive.unref()
+  const lostAll = (): void => {
+    clearInterval(alive)
+    // Without the thread no lease is prolonged: what runs here may be taken over, so it must stop.
+    if (!closed) for (const callId of [...table.callIds()]) news.lost(callId)
+  }
+  /** What is told of an earlier holder does not concern the present one. */
+  const isHeld = ({ callId, fence }: Holder): boolean => table.fenceOf(callId) === fence
+  thread.on('message', (message: FromLeaseThread) => {
+    if ('lost' in message && isHeld(message.lost)) news.lost(message.lost.callId)
+    else if ('cancelled' in message && isHeld(message.cancelled)) news.cancelled(message.cancelled.callId)
+  })
+  thread.on('error', () => undefined)
+  thread.once('exit', lostAll)
+  return {
+    hold(holders) {
+      for (const holder of holders) table.hold(holder)
+    },
+    drop(callIds) {
+      for (const callId of callIds) table.drop(callId)
+    },
+    async close() {
+      closed = true
+      clearInterval(alive)
+      post('end')
+      await ended
+    },
+  }
+}

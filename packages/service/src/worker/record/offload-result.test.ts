@@ -1,0 +1,327 @@
+import assert from 'node:assert/strict'
+import { buffer } from 'node:stream/consumers'
+import { type ChainResult, type Content, type Json, type JsonObject, type Result, ToolError } from '@gantry/contract'
+import { type Artifacts, artifactRecords } from '../../storage/artifacts/artifact-records.ts'
+import { type Stores, someResult, testOnDatabases } from '../../storage/calls.fixture.ts'
+import { type GovernOptions, govern } from './offload-result.ts'
+
+const { signal } = new AbortController()
+const identity = { principal: 'alice', tenant: 'acme', permissions: [] }
+const claim = { callId: 'c1', fence: 3, call: { identity } }
+const limits = { inlineBytes: 20_000, inlineMaxBytes: 100_000 }
+
+/** Governs, and reads back what was kept. */
+function governor({ database, store }: Stores, given: Partial<GovernOptions> = {}) {
+  const artifacts = artifactRecords(database, store)
+  return {
+    artifacts,
+    govern: (outcome: Result | ChainResult) => govern(claim, outcome, { artifacts, limits, signal, ...given }),
+    async bytesOf(id: unknown): Promise<Buffer> {
+      const { content } = await artifacts.open(String(id), 'acme', undefined, signal)
+      return buffer(content)
+    },
+  }
+}
+
+function spilled(value: Json): JsonObject {
+  return (value as { spilled: JsonObject }).spilled
+}
+
+function artifactIn(file: Json | undefined): Json | undefined {
+  return (file as JsonObject).artifact
+}
+
+/** A text of so many characters, some of them of two bytes. */
+function words(characters: number): string {
+  const text = Array.from({ length: Math.ceil(characters / 7) }, (_, n) => `${n} wörd`).join(' ')
+  return text.slice(0, characters)
+}
+
+/** Stores that cannot be reached. */
+const withoutArtifacts: Pick<Artifacts, 'keep'> = {
+  keep: () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Full.', { details: { artifacts: 'folder' } })),
+}
+const withoutDatabase: Pick<Artifacts, 'keep'> = {
+  keep: () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Gone.', { details: { outcome: 'none' } })),
+}
+
+testOnDatabases({
+  'what a program printed is kept beside its result when it is large, and its calls stay': async (stores) => {
+    const { govern, bytesOf } = governor(stores)
+    const printed = words(50_000)
+    const program = { language: 'javascript', printed, calls: [] } as const
+    const { result, bytes } = await govern(someResult({ output: 1, program }))
+    assert.ok(bytes <= limits.inlineBytes)
+    const governed = result as Result
+    assert.deepEqual([governed.output, governed.program?.calls], [1, []])
+    assert.ok(governed.program?.printed.startsWith(printed.slice(0, 50)))
+    assert.equal((await bytesOf(governed.artifacts[0]?.id)).toString(), printed)
+  },
+  'a small result stays as it is, and nothing is kept beside it': async (stores) => {
+    const result = someResult({ output: 'x'.repeat(19_000) })
+    const governed = await governor(stores).govern(result)
+    assert.equal(governed.result, result)
+    assert.deepEqual(governed, { result, text: JSON.stringify(result), bytes: JSON.stringify(result).length })
+    assert.equal(await stores.files(), 0)
+  },
+
+  'a large output is kept whole as an artifact of its tenant and attempt, and leaves its beginning and end': async (
+    stores,
+  ) => {
+    const output = { rows: Array.from({ length: 3_000 }, (_, id) => ({ id, name: `näme ${id}` })) }
+    const { govern, bytesOf } = governor(stores)
+    const { result, text, bytes } = await govern(someResult({ output }))
+    const { artifact, preview, ...about } = spilled(result.output)
+    const json = JSON.stringify(output)
+    assert.deepEqual(JSON.parse(String(await bytesOf(artifact))), output)
+    const { head, tail } = preview as { head: string; tail: string }
+    assert.ok(json.startsWith(head) && json.endsWith(tail))
+    assert.deepEqual([head.length, tail.length], [2_048, 1_024])
+    assert.ok(bytes <= limits.inlineBytes && text !== undefined && Buffer.byteLength(text) === bytes)
+    assert.deepEqual(JSON.parse(text), result)
+    assert.ok(!('chainId' in result))
+    const [ref] = result.artifacts
+    assert.deepEqual(ref, { id: artifact, name: 'output.json', ...about })
+    assert.equal(result.warnings.length, 1)
+    assert.match(result.warnings[0]?.message ?? '', new RegExp(`^The output has \\d+ bytes and is kept as ${artifact}`))
+    assert.equal(result.status, 'ok')
+    const rows = await stores.database.query('select tenant, call_id, fence from artifacts')
+    assert.deepEqual(rows, [{ tenant: 'acme', call_id: 'c1', fence: 3 }])
+  },
+
+  'a text is kept as text, also one that UTF-8 cannot hold': async (stores) => {
+    const { govern, bytesOf } = governor(stores)
+    const plain = await govern(someResult({ output: words(50_000) }))
+    assert.equal(spilled(plain.result.output).mimeType, 'text/plain')
+    assert.equal(String(await bytesOf(spilled(plain.result.output).artifact)), words(50_000))
+    const strange = `\ud800${'x'.repeat(50_000)}\0`
+    const kept = await govern(someResult({ output: strange }))
+    assert.equal(spilled(kept.result.output).mimeType, 'application/json')
+    assert.equal(JSON.parse(String(await bytesOf(spilled(kept.result.output).artifact))), strange)
+  },
+
+  'only as much is taken out as has to be, the largest first': async (stores) => {
+    const content: Content[] = [
+      { type: 'text', text: 'a'.repeat(9_000) },
+      { type: 'text', text: 'b'.repeat(30_000) },
+    ]
+    const { result } = await governor(stores).govern(someResult({ output: 'c'.repeat(5_000), content }))
+    assert.ok(!('chainId' in result))
+    assert.equal(result.output, 'c'.repeat(5_000))
+    assert.deepEqual(result.content[0], content[0])
+    assert.equal(result.artifacts.length, 1)
+  },
+
+  'content leaves links with type and size; of a text the beginning and end stay too': async (stores) => {
+    const image = Buffer.alloc(30_000, 7)
+    const { govern, bytesOf } = governor(stores)
+    const content: Content[] = [
+      { type: 'text', text: words(30_000) },
+      { type: 'image', data: image.toString('base64'), mimeType: 'image/png' },
+      { type: 'audio', data: `${'not base64!'.repeat(3_000)}`, mimeType: 'audio/wav' },
+      { type: 'resource', resource: { uri: 'file:///a', mimeType: 'text/markdown', text: words(40_000) } },
+      { type: 'resource', resource: { uri: 'file:///b', blob: image.toString('base64') } },
+      { type: 'resource_link', uri: 'https://example.com', name: 'elsewhere' },
+    ]
+    const { result } = await govern(someResult({ output: null, content }))
+    assert.ok(!('chainId' in result))
+    const [text, picture, sound, markdown, blob, other, textLink] = result.content as (Content & JsonObject)[]
+    assert.ok(text?.type === 'text' && /^0 wörd 1 wörd.+bytes in all; all of it is in art_.+$/s.test(text.text))
+    const contents: [Content & JsonObject, string, Buffer][] = [
+      [picture, 'image/png', image],
+      [sound, 'text/plain', Buffer.from('not base64!'.repeat(3_000))],
+      [markdown, 'text/markdown', Buffer.from(words(40_000))],
+      [blob, 'application/octet-stream', image],
+      [textLink, 'text/plain', Buffer.from(words(30_000))],
+    ].map(([link, type, bytes]) => [link as Content & JsonObject, type as string, bytes as Buffer])
+    for (const [link, mimeType, bytes] of contents) {
+      assert.deepEqual([link.type, link.mimeType, link.size], ['resource_link', mimeType, bytes.length])
+      assert.deepEqual(await bytesOf(String(link.uri).replace('/v1/artifacts/', '')), bytes)
+    }
+    assert.deepEqual(other, content[5])
+    assert.equal(result.artifacts.length, 5)
+  },
+
+  'streams and files of a sandbox go one by one, and the rest of its output stays to be seen': async (stores) => {
+    const { govern, bytesOf } = governor(stores)
+    const output = {
+      exitCode: 3,
+      stdout: words(30_000),
+      stderr: 'short',
+      value: { rows: words(20_000) },
+      files: {
+        'out/a.txt': words(25_000),
+        'b.bin': { base64: Buffer.alloc(40_000, 9).toString('base64') },
+        c: 'small',
+      },
+    }
+    const runtime = { kind: 'process', isolation: 'namespaces' }
+    const { result } = await govern(someResult({ output, runtime }))
+    const seen = result.output as Omit<typeof output, 'files'> & { truncated: Json; files: { [path: string]: Json } }
+    assert.deepEqual([seen.exitCode, seen.stderr, seen.files.c, seen.truncated], [3, 'short', 'small', ['stdout']])
+    assert.equal(String(await bytesOf(/art_\w+/.exec(seen.stdout)?.[0])), output.stdout)
+    assert.equal(String(await bytesOf(artifactIn(seen.files['out/a.txt']))), output.files['out/a.txt'])
+    assert.deepEqual(await bytesOf(artifactIn(seen.files['b.bin'])), Buffer.alloc(40_000, 9))
+    assert.deepEqual(JSON.parse(String(await bytesOf(spilled(seen.value as JsonObject).artifact))), output.value)
+    assert.ok(!('chainId' in result))
+    assert.deepEqual(result.artifacts.map(({ name }) => name).sort(), [
+      'b.bin',
+      'out/a.txt',
+      'stdout.txt',
+      'value.json',
+    ])
+  },
+
+  'a chain is governed as a whole, and what stands in it three times is one file': async (stores) => {
+    const { govern, bytesOf } = governor(stores)
+    const big = words(60_000)
+    const step = (id: string, output: Json) => ({
+      ...{ id, tool: 'math:add', state: 'ok' as const, output, durationMs: 1 },
+      results: [someResult({ output })],
+    })
+    const group = { ...step('group', { x: 1 }), results: [], steps: [step('inner', `${big}!`)] }
+    const chain: ChainResult = {
+      ...{ chainId: 'c1', status: 'ok', output: big, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 2 },
+      steps: [step('small', { result: 1 }), group, step('last', big)],
+    }
+    const { result, bytes } = await govern(chain)
+    assert.ok('chainId' in result && bytes <= limits.inlineBytes)
+    const [small, parallel, last] = result.steps
+    assert.deepEqual(small, chain.steps[0])
+    const ids = [result.output, last?.output ?? null, last?.results[0]?.output ?? null].map(
+      (output) => spilled(output).artifact,
+    )
+    assert.equal(new Set(ids).size, 1)
+    assert.equal(String(await bytesOf(ids[0])), big)
+    assert.equal(String(await bytesOf(spilled(parallel?.steps?.[0]?.output ?? null).artifact)), `${big}!`)
+    assert.equal(last?.results[0]?.artifacts[0]?.id, ids[0])
+    assert.equal(await stores.files(), 2)
+  },
+
+  'an error and what was sent are taken out too': async (stores) => {
+    const { govern, bytesOf } = governor(stores)
+    const details = { log: words(30_000) }
+    const error = { code: 'BACKEND_FAILED', message: words(40_000), details } as const
+    const { result } = await govern(
+      someResult({
+        status: 'failed',
+        error: { ...error, stage: 'execute', retryable: false, effect: 'possible' },
+        effects: [{ kind: 'message', message: { text: words(30_000) } }],
+      }),
+    )
+    assert.ok(!('chainId' in result))
+    assert.deepEqual(
+      [result.status, result.error?.code, result.error?.effect],
+      ['failed', 'BACKEND_FAILED', 'possible'],
+    )
+    assert.equal(String(await bytesOf(/art_\w+/.exec(result.error?.message ?? '')?.[0])), error.message)
+    assert.deepEqual(JSON.parse(String(await bytesOf(spilled(result.error?.details ?? null).artifact))), details)
+    const [effect] = result.effects
+    assert.ok(effect?.kind === 'message')
+    assert.ok(spilled(effect.message).artifact)
+  },
+
+  'a result of very many small parts is kept as one file': async (stores) => {
+    const content: Content[] = Array.from({ length: 3_000 }, (_, n) => ({ type: 'text', text: `item ${n}` }))
+    const { govern, artifacts } = governor(stores)
+    const whole = someResult({ content })
+    const { result, text, ref, bytes } = await govern(whole)
+    assert.deepEqual([text, bytes], [undefined, JSON.stringify(whole).length])
+    assert.deepEqual(result, whole)
+    assert.deepEqual(JSON.parse(String(await buffer(await artifacts.content(ref ?? '', signal)))), whole)
+  },
+
+  'many large parts share the room for previews': async (stores) => {
+    const content: Content[] = Array.from({ length: 30 }, (_, n) => ({ type: 'text', text: `${n} ${words(6_000)}` }))
+    const { result, text } = await governor(stores, { limits: {} }).govern(someResult({ content }))
+    assert.ok(text !== undefined && text.length < 65_536)
+    assert.ok(!('chainId' in result))
+    assert.equal(result.warnings.length, 5)
+  },
+
+  'without the artifact store a result stays whole up to a limit': async (stores) => {
+    const failures: unknown[] = []
+    const { govern } = governor(stores, { artifacts: withoutArtifacts, failed: (error) => failures.push(error) })
+    const whole = someResult({ output: words(60_000) })
+    const { result, text } = await govern(whole)
+    assert.deepEqual(result, whole)
+    assert.equal(text, JSON.stringify(whole))
+    assert.equal(failures.length, 1)
+  },
+
+  'beyond the limit a call that succeeded fails, says why, and shows the beginning and end': async (stores) => {
+    const { govern } = governor(stores, { artifacts: withoutArtifacts })
+    const output = words(200_000)
+    const { result, bytes } = await govern(someResult({ output, content: [{ type: 'text', text: output }] }))
+    assert.deepEqual([result.status, result.error?.code, result.error?.stage], ['failed', 'RESULT_TOO_LARGE', 'record'])
+    assert.match(result.error?.message ?? '', /artifact store is unavailable/)
+    const { cut } = result.output as { cut: { bytes: number; preview: { head: string; tail: string } } }
+    assert.equal(cut.bytes, Buffer.byteLength(output))
+    assert.ok(output.startsWith(cut.preview.head) && output.endsWith(cut.preview.tail) && cut.preview.head !== '')
+    assert.ok(bytes < limits.inlineMaxBytes)
+    const denied = await govern(someResult({ output, status: 'timeout' }))
+    assert.equal(denied.result.status, 'timeout', 'what had ended otherwise ended so')
+  },
+
+  'beyond the quota of its owner a large result is cut, and does not take the way through the row': async (stores) => {
+    const full = async (): Promise<never> => {
+      const details = { scope: 'tenant', bytes: 1, files: 1 }
+      throw new ToolError('LIMIT_EXCEEDED', 'No more files.', { effect: 'none', details })
+    }
+    const { govern } = governor(stores, { artifacts: { keep: full } })
+    const { result, bytes } = await govern(someResult({ output: words(60_000) }))
+    assert.deepEqual([result.status, result.error?.code], ['failed', 'RESULT_TOO_LARGE'])
+    assert.match(result.error?.message ?? '', /quota for stored files/)
+    assert.ok(bytes <= limits.inlineBytes, `${bytes}`)
+  },
+
+  'beyond the limit a result of very many parts keeps only how it ended': async (stores) => {
+    const { govern } = governor(stores, { artifacts: withoutArtifacts })
+    const content: Content[] = Array.from({ length: 9_000 }, (_, n) => ({ type: 'text', text: `item ${n}` }))
+    const plain = await govern(someResult({ content }))
+    assert.deepEqual([plain.result.status, plain.bytes < 2_000], ['failed', true])
+    const results = Array.from({ length: 900 }, () => someResult())
+    const { result, bytes } = await govern({
+      ...{ chainId: 'c1', status: 'ok', output: 1, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 2 },
+      steps: [{ id: 'a', tool: 'math:add', state: 'ok', output: 1, results, durationMs: 1 }],
+    })
+    assert.ok('chainId' in result && bytes < 2_000)
+    assert.deepEqual([result.status, result.steps[0]?.state, result.steps[0]?.results], ['failed', 'ok', []])
+  },
+
+  'without the database a result stays whole at any size, because it waits on disk': async (stores) => {
+    const { govern } = governor(stores, { artifacts: withoutDatabase })
+    const whole = someResult({ output: words(500_000) })
+    assert.deepEqual((await govern(whole)).result, whole)
+  },
+
+  'a store that fails midway keeps what it has, and the rest stays in the result': async (stores) => {
+    const { artifacts: working } = governor(stores)
+    let kept = 0
+    const failing: Pick<Artifacts, 'keep'> = {
+      keep: (...given) => (++kept > 1 ? withoutArtifacts.keep(...given) : working.keep(...given)),
+    }
+    const content: Content[] = [{ type: 'text', text: words(40_000) }]
+    const { result, text } = await governor(stores, { artifacts: failing }).govern(
+      someResult({ output: words(50_000), content }),
+    )
+    assert.ok(!('chainId' in result) && text !== undefined)
+    assert.ok(spilled(result.output).artifact)
+    assert.deepEqual(result.content, content)
+  },
+
+  'a store that hangs counts as away when the time is over': async (stores) => {
+    const controller = new AbortController()
+    const { govern } = governor(stores, {
+      artifacts: {
+        keep: (_content, _about, { signal }) =>
+          new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+      },
+      signal: controller.signal,
+    })
+    const whole = someResult({ output: words(60_000) })
+    const governing = govern(whole)
+    controller.abort()
+    assert.deepEqual((await governing).result, whole)
+  },
+})

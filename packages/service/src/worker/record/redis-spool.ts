@@ -1,0 +1,173 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
+import { ToolError } from '@gantry/contract'
+import type { Ending } from '../../storage/calls/call-store.ts'
+import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
+import { fieldsOf, listOf, numberOf, type Reply, textOf } from '../../brokers/transports/redis/reply.ts'
+import type { Spool } from './spool.ts'
+
+export interface RedisSpoolOptions {
+  readonly redis: RedisConnections
+  /** Of the stream that holds the outcomes; `:bytes`, `:lock` and `:spoilt` are added for what goes with it. */
+  readonly key: string
+  /** The most that is kept; 256 MiB when absent. */
+  readonly maxBytes?: number
+  /** Told of entries that cannot be read; they are put aside under `<key>:spoilt`. */
+  readonly spoilt: (key: string, entries: number) => void
+}
+
+const atOnce = 200
+/** A drainer that is silent for so long is taken for dead. */
+const lockMs = 15_000
+/** How long `drain` waits for another drainer, and how often it looks. */
+const waitMs = 30_000
+const lookEveryMs = 50
+/** How long what a probe wrote stays. */
+const probeMs = 60_000
+
+/** ARGV: the limit, the size of all, then the texts. Nothing is kept unless all of it fits. */
+const addScript = `local kept = tonumber(redis.call('GET', KEYS[2]) or '0')
+if kept + ARGV[2] > tonumber(ARGV[1]) then return 0 end
+for at = 3, #ARGV do redis.call('XADD', KEYS[1], '*', 'ending', ARGV[at]) end
+redis.call('INCRBY', KEYS[2], ARGV[2])
+return 1`
+
+/** ARGV: id and size in turns. What another one removed already is not counted twice. */
+const removeScript = `for at = 1, #ARGV, 2 do
+  if redis.call('XDEL', KEYS[1], ARGV[at]) == 1 then redis.call('DECRBY', KEYS[2], ARGV[at + 1]) end
+end`
+
+const extendScript = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
+
+const unlockScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end`
+
+interface Entry {
+  readonly id: string
+  readonly text: Buffer
+  readonly ending: Ending | undefined
+}
+
+/**
+ * Keeps outcomes in a Redis that writes everything to disk before it answers, for all workers together: whoever drains
+ * hands over what anybody left. An outcome is there with its call and its fence, and its place in the stream is its
+ * number.
+ * - Order: as added, whoever added it. `depth` is what this process knows of: all at the start and after a `drain`, and
+ *   what it added since.
+ * - Durability: `add` resolves once Redis has it on disk. When the answer is lost it rejects though the outcomes may be
+ *   kept; they are true all the same, and the fence decides.
+ * - Two drainers: one at a time holds the lock; a second one waits until nothing is left or the lock is free, and gives
+ *   up after a while having done nothing. A drainer that slept past its lock may hand over what another one does too:
+ *   the fence decides, and each removes only what it handed over itself.
+ * - Errors: `add` rejects with STORE_UNAVAILABLE when it is full or Redis is away. Opening rejects with CONFIG_INVALID
+ *   when the server could lose what it acknowledged.
+ */
+export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: RedisSpoolOptions): Promise<Spool> {
+  await checkDurable(redis)
+  const keys = { stream: key, bytes: `${key}:bytes`, lock: `${key}:lock`, spoilt: `${key}:spoilt` }
+  const length = async (): Promise<number> => numberOf(await redis.call(['XLEN', keys.stream])) ?? 0
+  let depth = await length()
+
+  const remove = async (entries: readonly Entry[]): Promise<void> => {
+    const sizes = entries.flatMap(({ id, text }) => [id, text.length])
+    await redis.call(['EVAL', removeScript, 2, keys.stream, keys.bytes, ...sizes])
+  }
+  const putAside = async (entries: readonly Entry[]): Promise<void> => {
+    if (entries.length === 0) return
+    for (const { text } of entries) await redis.call(['XADD', keys.spoilt, '*', 'ending', text])
+    await remove(entries)
+    spoilt(keys.spoilt, entries.length)
+  }
+  /** Until nothing is left, or the lock is no longer ours. */
+  const handOver = async (token: string, work: (endings: readonly Ending[]) => Promise<void>): Promise<void> => {
+    while (numberOf(await redis.call(['EVAL', extendScript, 1, keys.lock, token, lockMs])) === 1) {
+      const found = listOf(await redis.call(['XRANGE', keys.stream, '-', '+', 'COUNT', atOnce])).map(entryOf)
+      if (found.length === 0) return
+      await putAside(found.filter(({ ending }) => ending === undefined))
+      const sound = found.filter(({ ending }) => ending !== undefined)
+      if (sound.length === 0) continue
+      await work(sound.flatMap(({ ending }) => ending ?? []))
+      await remove(sound)
+    }
+  }
+  const isFull = (): ToolError => new ToolError('STORE_UNAVAILABLE', `The spool ${key} in Redis is full.`)
+  const locked = async (work: (token: string) => Promise<void>): Promise<void> => {
+    const token = randomUUID()
+    if ((await redis.call(['SET', keys.lock, token, 'NX', 'PX', lockMs])) === null) return pause(lookEveryMs)
+    try {
+      await work(token)
+    } finally {
+      await redis.call(['EVAL', unlockScript, 1, keys.lock, token]).catch(() => {})
+    }
+  }
+  return {
+    get depth() {
+      return depth
+    },
+    async add(endings) {
+      const texts = endings.map((ending) => Buffer.from(JSON.stringify(ending)))
+      const bytes = texts.reduce((sum, text) => sum + text.length, 0)
+      const kept = await redis.call(['EVAL', addScript, 2, keys.stream, keys.bytes, maxBytes, bytes, ...texts])
+      if (kept !== 1) throw isFull()
+      depth += endings.length
+    },
+    async probe() {
+      const [, kept] = await redis.pipeline([
+        ['SET', `${key}:probe`, '1', 'PX', probeMs],
+        ['GET', keys.bytes],
+      ])
+      if (ToolError.is(kept)) throw kept
+      if (Number(kept === null ? 0 : textOf(kept as Reply)) >= maxBytes) throw isFull()
+    },
+    async drain(work) {
+      const giveUpAt = performance.now() + waitMs
+      for (depth = await length(); depth > 0 && performance.now() < giveUpAt; depth = await length()) {
+        await locked((token) => handOver(token, work))
+      }
+    },
+  }
+}
+
+/**
+ * A server that answers before it wrote to disk, or that makes room by forgetting, is no place for outcomes. One whose log
+ * was turned on while it ran is safe only after its first rewrite, which looks like any other, so we cannot tell.
+ */
+async function checkDurable(redis: RedisConnections): Promise<void> {
+  if (redis.cluster) {
+    const message =
+      'The spool cannot use a Redis Cluster, because not all of its servers can be asked how safely they keep data.'
+    throw new ToolError('CONFIG_INVALID', `${message} Use a folder, or a server of its own.`)
+  }
+  const asked = ['appendonly', 'appendfsync', 'maxmemory-policy'] as const
+  const answers = await redis.pipeline(asked.map((name) => ['CONFIG', 'GET', name] as const))
+  const failed = answers.find(ToolError.is)
+  if (failed?.retryable) throw failed
+  if (failed !== undefined) {
+    const message =
+      'The spool cannot use this Redis, because it does not let us ask how safely it keeps data (CONFIG GET).'
+    throw new ToolError('CONFIG_INVALID', message, { cause: failed })
+  }
+  const [appendonly, appendfsync, eviction] = asked.map((name, at) => textOf(fieldsOf(answers[at] as Reply).get(name)))
+  const isSafe = appendonly === 'yes' && appendfsync === 'always' && eviction?.startsWith('allkeys') === false
+  if (isSafe) return
+  const needed = 'appendonly yes, appendfsync always and a maxmemory-policy that is not allkeys-…'
+  throw new ToolError('CONFIG_INVALID', `The spool needs a Redis with ${needed}; use another server or a folder.`)
+}
+
+function entryOf(reply: Reply): Entry {
+  const [id, fields] = listOf(reply)
+  const found = fieldsOf(fields).get('ending')
+  const text = Buffer.isBuffer(found) ? found : Buffer.alloc(0)
+  return { id: textOf(id), text, ending: endingOf(text.toString()) }
+}
+
+function endingOf(text: string): Ending | undefined {
+  try {
+    const ending = JSON.parse(text) as Partial<Ending> | null
+    const { callId, fence, result, bytes } = ending ?? {}
+    const isSound = typeof callId === 'string' && Number.isSafeInteger(fence) && typeof bytes === 'number'
+    return isSound && typeof result?.status === 'string' ? (ending as Ending) : undefined
+  } catch {
+    return undefined
+  }
+}

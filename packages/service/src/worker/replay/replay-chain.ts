@@ -1,0 +1,84 @@
+import { type ChainResult, type ChainStep, type Json, type Result, type StepResult, ToolError } from '@gantry/contract'
+import type { Around, Executor, SurroundedCall } from '@gantry/core'
+import type { RecordedCall } from '../../storage/recorded-calls.ts'
+
+/** Where a replay left what is on record, and why it could not go on. */
+export interface Divergence {
+  /** The step, and the element of a `forEach`; absent when it is the call itself. */
+  readonly step?: string
+  readonly tool: string
+  readonly reason: string
+}
+
+export interface ReplayedChain {
+  readonly outcome: ChainResult
+  readonly divergence?: Divergence
+}
+
+/**
+ * Runs a recorded chain again: its steps are bound, decided and checked as today, and the record stands in for each of
+ * their tools. A call that is not on record ends the chain, whatever the step says of errors; it is never made.
+ */
+export async function replayChain(
+  { call, outcome, journal }: RecordedCall,
+  payload: { readonly steps: readonly ChainStep[]; readonly input?: Json },
+  { executor, signal }: { readonly executor: Pick<Executor, 'chain'>; readonly signal: AbortSignal },
+): Promise<ReplayedChain> {
+  const before = outcome as ChainResult
+  let divergence: Divergence | undefined
+  let cutShort = false
+  const leave = (step: SurroundedCall, reason: string): never => {
+    divergence ??= { step: entryOf(step), tool: step.tool, reason }
+    throw new ToolError('CANCELLED', `The replay ended here: ${reason}`, { stage: 'chain', effect: 'none' })
+  }
+  const around: Around = async (step, make) => {
+    const entry = entryOf(step)
+    const kept = journal.get(entry)
+    const known = kept?.state === 'done' ? (JSON.parse(kept.result) as Result) : resultIn(before.steps, step)
+    if (known === undefined) return leave(step, whyUnknown(kept !== undefined))
+    const result = await make({ callId: `${call.callId}.${entry}`, recorded: known })
+    if (isUnrecorded(known, result)) return leave(step, wouldRun)
+    // What is not in the journal was cut short with its chain, which ended there.
+    cutShort ||= kept?.state !== 'done' && known.status !== 'ok'
+    if (cutShort) throw new ToolError('CANCELLED', 'The chain was stopped here.', { stage: 'chain', effect: 'none' })
+    return result
+  }
+  const result = await executor.chain(payload.steps, {
+    ...{ chainId: call.callId, identity: call.identity, input: payload.input ?? null, signal, around },
+  })
+  if (divergence !== undefined) return { outcome: result, divergence }
+  return { outcome: cutShort ? { ...result, ...endOf(before) } : result }
+}
+
+/** As the journal names a call of a chain. */
+function entryOf({ stepId, index }: SurroundedCall): string {
+  return index === undefined ? stepId : `${stepId}.${index}`
+}
+
+export const wouldRun =
+  'Today the tool would run, and then it was refused before it did: what it answers is not on record.'
+
+/** Whether a dry run came to a place at which only the tool could have answered. */
+export function isUnrecorded(before: Pick<Result, 'error'>, after: Pick<Result, 'error'>): boolean {
+  return after.error?.code === 'OUTCOME_UNKNOWN' && before.error?.code !== 'OUTCOME_UNKNOWN'
+}
+
+function whyUnknown(begun: boolean): string {
+  if (begun) return 'The call was begun, and what came of it is not on record.'
+  return 'The chain did not make this call, so that what it answers is not on record.'
+}
+
+/** How a chain ended that was stopped from outside; what stopped it is not there in a replay. */
+function endOf({ status, output, error }: ChainResult): Pick<ChainResult, 'status' | 'output' | 'error'> {
+  return { status, output, ...(error === undefined ? {} : { error }) }
+}
+
+/** The Result of a call as its chain reported it. */
+function resultIn(steps: readonly StepResult[], step: SurroundedCall): Result | undefined {
+  for (const { id, results, steps: members } of steps) {
+    if (id === step.stepId) return results[step.index ?? 0]
+    const found = members === undefined ? undefined : resultIn(members, step)
+    if (found !== undefined) return found
+  }
+  return undefined
+}

@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createDesk, type Task } from './slot-scheduler.ts'
+import { someClaim } from './worker.fixture.ts'
+
+function gated(slots: number, weightOf: (tenant: string) => number = () => 1, kept = 0) {
+  const running = new Map<string, PromiseWithResolvers<void>>()
+  const left: string[] = []
+  const desk = createDesk({
+    slots,
+    kept: () => kept,
+    weightOf,
+    suspect: ({ lost }) => lost > 0,
+    work: ({ claim }: Task) => {
+      const gate = Promise.withResolvers<void>()
+      running.set(claim.callId, gate)
+      return gate.promise.finally(() => running.delete(claim.callId))
+    },
+    left: ({ claim }) => void left.push(claim.callId),
+  })
+  const end = async (callId: string): Promise<void> => {
+    running.get(callId)?.resolve()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  return { desk, left, end, running: () => [...running.keys()].sort() }
+}
+
+test('as many calls run as there are slots, and the next begins when one ends', async () => {
+  const { desk, end, running, left } = gated(2)
+  desk.add(
+    ['a', 'b', 'c'].map((callId) => someClaim({ callId })),
+    false,
+  )
+  assert.deepEqual(running(), ['a', 'b'])
+  await end('a')
+  assert.deepEqual(running(), ['b', 'c'])
+  assert.deepEqual(left, ['a'])
+  await end('b')
+  await end('c')
+  await desk.empty()
+  assert.equal(desk.size, 0)
+})
+
+test('suspects run one at a time, and do not keep others from running', async () => {
+  const { desk, end, running } = gated(3)
+  const suspects = ['s1', 's2', 's3'].map((callId) => someClaim({ callId, lost: 1 }))
+  desk.add([...suspects, someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
+  assert.deepEqual(running(), ['a', 'b', 's1'])
+  await end('a')
+  assert.deepEqual(running(), ['b', 's1'])
+  await end('s1')
+  assert.deepEqual(running(), ['b', 's2'])
+})
+
+test('a lost call that waits is forgotten, one that runs is told to stop, and a stranger is not known', async () => {
+  const { desk, end, running } = gated(1)
+  desk.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
+  assert.equal(desk.stop('b', 'lost'), true)
+  assert.equal(desk.size, 1)
+  assert.equal(desk.stop('a', 'lost'), true)
+  assert.equal(desk.tasks()[0]?.controller.signal.aborted, true)
+  assert.equal(desk.tasks()[0]?.stopped, 'lost')
+  assert.equal(desk.stop('z', 'cancelled'), false)
+  assert.deepEqual(running(), ['a'])
+  await end('a')
+})
+
+test('the first reason to stop stays', () => {
+  const { desk } = gated(1)
+  desk.add([someClaim({ callId: 'a' })], false)
+  desk.stop('a', 'cancelled')
+  desk.stop('a', 'stopping')
+  assert.equal(desk.tasks()[0]?.stopped, 'cancelled')
+})
+
+test('what waits can be taken away', () => {
+  const { desk, left } = gated(1)
+  desk.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' }), someClaim({ callId: 'c', lost: 1 })], false)
+  const taken = desk.takeWaiting().map(({ callId }) => callId)
+  assert.equal(taken.length, 2)
+  assert.deepEqual(left.sort(), taken.toSorted())
+  assert.equal(desk.size, 1)
+})
+
+test('a call that comes again makes the older task void, and the newer one counts', async () => {
+  const counted: boolean[] = []
+  const gates: PromiseWithResolvers<void>[] = []
+  const desk = createDesk({
+    slots: 2,
+    suspect: () => false,
+    work: () => {
+      const gate = Promise.withResolvers<void>()
+      gates.push(gate)
+      return gate.promise
+    },
+    left: (_task, counts) => void counted.push(counts),
+  })
+  desk.add([someClaim({ callId: 'a', fence: 1 })], false)
+  desk.add([someClaim({ callId: 'a', fence: 2 })], false)
+  const [older, newer] = desk.tasks()
+  assert.deepEqual([older?.stopped, newer?.stopped], ['lost', undefined])
+  desk.stop('a', 'cancelled')
+  assert.deepEqual([older?.stopped, newer?.stopped], ['lost', 'cancelled'])
+  for (const gate of gates) gate.resolve()
+  await desk.empty()
+  assert.deepEqual(counted, [false, true])
+})
+
+function callsOf(tenant: string, count: number) {
+  const identity = { principal: 'ada', tenant, permissions: [] }
+  return Array.from({ length: count }, (_, n) => someClaim({ callId: `${tenant}${n}` }, { identity }))
+}
+
+test('of calls that wait, the next is of the tenant with the fewest slots, however many another has', async () => {
+  const { desk, end, running } = gated(3)
+  desk.add(callsOf('a', 50), false)
+  desk.add([...callsOf('b', 3), ...callsOf('c', 1)], false)
+  assert.deepEqual(running(), ['a0', 'a1', 'a2'])
+  await end('a0')
+  await end('a1')
+  assert.deepEqual(running(), ['a2', 'b0', 'c0'])
+  await end('c0')
+  assert.deepEqual(running(), ['a2', 'a3', 'b0'])
+  await end('a2')
+  assert.deepEqual(running(), ['a3', 'b0', 'b1'])
+  await end('b1')
+  assert.deepEqual(running(), ['a3', 'a4', 'b0'])
+  await end('a3')
+  assert.deepEqual(running(), ['a4', 'b0', 'b2'])
+  assert.deepEqual([...desk.open()].sort(), [
+    ['a', 46],
+    ['b', 2],
+  ])
+})
+
+test('twice the weight is twice the slots', async () => {
+  const { desk, end, running } = gated(6, (tenant) => (tenant === 'b' ? 2 : 1))
+  desk.add(callsOf('a', 50), false)
+  desk.add(callsOf('b', 50), false)
+  for (let n = 0; n < 6; n++) await end(`a${n}`)
+  const tenants = running().map((callId) => callId[0])
+  assert.deepEqual(tenants, ['a', 'a', 'b', 'b', 'b', 'b'])
+})
+
+test('slots that are kept are for tenants that have none', async () => {
+  const { desk, end, running } = gated(4, undefined, 2)
+  desk.add(callsOf('a', 9), false)
+  assert.deepEqual(running(), ['a0', 'a1'])
+  assert.deepEqual([desk.hasSlot('a'), desk.hasSlot('b')], [false, true])
+  desk.add([...callsOf('b', 2), ...callsOf('c', 1), ...callsOf('d', 1)], false)
+  assert.deepEqual(running(), ['a0', 'a1', 'b0', 'c0'])
+  assert.deepEqual([desk.hasSlot('b'), desk.hasSlot('e')], [false, false])
+  await end('c0')
+  assert.deepEqual(running(), ['a0', 'a1', 'b0', 'd0'])
+  await end('d0')
+  assert.deepEqual(running(), ['a0', 'a1', 'b0'])
+  await end('a0')
+  assert.deepEqual(running(), ['a1', 'b0'])
+  await end('a1')
+  assert.deepEqual(running(), ['a2', 'b0'])
+})
+
+test('a tenant of which nothing is in hand any more is forgotten', async () => {
+  const { desk, end } = gated(1)
+  desk.add([...callsOf('a', 1), ...callsOf('b', 2)], false)
+  assert.equal(desk.tenants, 2)
+  await end('a0')
+  assert.equal(desk.stop('b1', 'lost'), true)
+  await end('b0')
+  assert.equal(desk.tenants, 0)
+  assert.deepEqual([...desk.open()], [])
+})
