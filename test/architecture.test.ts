@@ -40,22 +40,13 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     conformance: 8,
   },
   service: {
-    databases: 0,
-    artifacts: 1,
-    stores: 1,
-    transports: 2,
-    records: 2,
-    codecs: 3,
-    buckets: 3,
-    authenticators: 4,
-    consume: 4,
-    admit: 4,
-    execute: 4,
-    record: 4,
+    config: 0,
+    observe: 1,
+    storage: 2,
+    brokers: 3,
     reply: 4,
     worker: 5,
-    config: 6,
-    observe: 6,
+    admission: 6,
     http: 7,
     mcp: 8,
     serve: 9,
@@ -116,6 +107,18 @@ test('a folder imports only from folders of a lower rank, never from a neighbour
     else if (here.folder !== there.folder && rankOf(target) >= rankOf(from)) wrong.push(`${from} → ${target}`)
   }
   assert.deepEqual(wrong, [])
+})
+
+test('folders side by side inside the service do not import each other mutually', () => {
+  const seen = new Set<string>()
+  for (const { from, specifier } of code.flatMap(importsOf)) {
+    if (!specifier.startsWith('.') || placeOf(from).pack !== 'service') continue
+    const [here, there] = [dirname(from), dirname(join(dirname(from), specifier))]
+    const nested = here === there || here.startsWith(`${there}/`) || there.startsWith(`${here}/`)
+    if (!nested) seen.add(`${here} → ${there}`)
+  }
+  const mutual = [...seen].filter((edge) => seen.has(edge.split(' → ').reverse().join(' → ')))
+  assert.deepEqual(mutual, [])
 })
 
 test('packages import only what stands before them: contract ← core ← service, and contract ← client', () => {
@@ -195,19 +198,26 @@ const drivers: readonly {
 }[] = [
   {
     pack: 'service',
-    folder: 'artifacts',
+    folder: 'storage/artifacts',
     suite: 'testArtifactStore',
     files: ['folder', 's3'],
     interface: 'artifact-store',
   },
-  { pack: 'service', folder: 'stores', suite: 'testCallStore', files: ['memory', 'sql'], interface: 'call-store' },
-  { pack: 'service', folder: 'transports', suite: 'testTransport', files: ['kafka', 'postgres', 'redis'] },
-  { pack: 'service', folder: 'databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },
   {
     pack: 'service',
-    folder: 'authenticators',
+    folder: 'storage/calls',
+    suite: 'testCallStore',
+    files: ['memory', 'sql'],
+    interface: 'call-store',
+  },
+  { pack: 'service', folder: 'brokers/transports', suite: 'testTransport', files: ['kafka', 'postgres', 'redis'] },
+  { pack: 'service', folder: 'storage/databases', suite: 'testDatabase', files: ['pglite', 'postgres'] },
+  {
+    pack: 'service',
+    folder: 'http/authentication',
     suite: 'testAuthenticator',
     files: ['key-file', 'signed-request', 'stored-key', 'token'],
+    interface: 'authenticator',
   },
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
   {
@@ -237,7 +247,7 @@ const drivers: readonly {
 test('every driver runs the conformance suite of its interface', () => {
   for (const { pack = 'core', folder, suite, files, interface: named } of drivers) {
     const base = join(root, 'packages', pack, 'src', folder)
-    const singular = named ?? (folder === 'policies' ? 'policy' : folder.slice(0, -1))
+    const singular = named ?? (folder === 'policies' ? 'policy' : basename(folder).slice(0, -1))
     assert.ok(globSync(`${singular}.ts`, { cwd: base }).length === 1, `${folder}/ has no ${singular}.ts`)
     for (const file of files) {
       const text = readFileSync(join(base, `${file}.test.ts`), 'utf8')
@@ -253,7 +263,8 @@ test('the list of drivers names every file that implements an interface', () => 
     const found = globSync(`packages/${pack}/src/${folder}/*.ts`, { cwd: root })
       .filter((file) => !file.endsWith('.test.ts'))
       .filter((file) => /export (?:async )?function \w+(?:<\w+>)?\(/.test(readFileSync(join(root, file), 'utf8')))
-      .filter((file) => implementing.test(readFileSync(join(root, file), 'utf8')))
+      // A property of the type is a use of the interface, not an implementation.
+      .filter((file) => implementing.test(readFileSync(join(root, file), 'utf8').replaceAll(/^ *readonly .*$/gm, '')))
       .map((file) => basename(file, '.ts'))
     assert.deepEqual(found.sort(), [...files, ...own].sort(), `drivers in ${folder}/`)
   }

@@ -1,5 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Answers, type AnswersOptions, createAnswers as sound } from '../../packages/service/src/reply/broker-replies.ts'
+import {
+  type Answers,
+  type AnswersOptions,
+  createAnswers as sound,
+} from '../../packages/service/src/reply/broker-replies.ts'
 
 /** Long enough to be killed in. */
 const lateMs = 3_000

@@ -1,4 +1,7 @@
-import { type RedisTransportOptions, redisTransport as sound } from '../../packages/service/src/brokers/transports/redis.ts'
+import {
+  type RedisTransportOptions,
+  redisTransport as sound,
+} from '../../packages/service/src/brokers/transports/redis.ts'
 import type { Transport } from '../../packages/service/src/brokers/transports/transport.ts'
 
 /** Settles what it hands over, as if that were safe. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { AuditVerdict } from '@gantry/contract'
-import type { Queries } from '../../packages/service/src/storage/databases/database.ts'
 import { readAudit } from '../../packages/service/src/storage/audit/audit-reader.ts'
 import { verifyAudit } from '../../packages/service/src/storage/audit/verify.ts'
+import type { Queries } from '../../packages/service/src/storage/databases/database.ts'
 
 /** One line of the tools. */
 export interface Effect {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Database } from '../../packages/service/src/storage/databases/database.ts'
 import type { CallStore } from '../../packages/service/src/storage/calls/call-store.ts'
 import { sqlCallStore as soundStore } from '../../packages/service/src/storage/calls/sql.ts'
+import type { Database } from '../../packages/service/src/storage/databases/database.ts'
 
 /** The store with one promise broken, to see that the ledgers would tell. */
 const mutants: { readonly [name: string]: (store: CallStore, database: Database) => CallStore } = {

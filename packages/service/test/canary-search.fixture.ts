@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Database } from '../src/storage/databases/database.ts'
 import type { RedisConnections } from '../src/brokers/transports/redis/connection.ts'
 import { listOf, textOf } from '../src/brokers/transports/redis/reply.ts'
+import type { Database } from '../src/storage/databases/database.ts'
 
 /** Says where secrets show in some text or bytes, by the name of the secret and the form that it has there. */
 export interface CanarySearch {

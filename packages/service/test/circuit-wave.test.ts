@@ -8,10 +8,10 @@ import { ToolError } from '@gantry/contract'
 import { type Backend, type BreakerEvent, defineTool } from '@gantry/core'
 import type { LoadedConfig } from '../src/config/config.ts'
 import { defaultSettings, type ServiceSettings } from '../src/config/service-settings.ts'
+import { type Bus, createBus } from '../src/observe/bus.ts'
 import { createSnapshot } from '../src/serve/snapshot.ts'
 import { type RunningService, startService } from '../src/serve/start.ts'
 import { openStorage } from '../src/serve/storage.ts'
-import { type Bus, createBus } from '../src/observe/bus.ts'
 import { postgresDatabase } from './databases.fixture.ts'
 
 const identity = { principal: 'test', tenant: 'test', permissions: ['*'] }

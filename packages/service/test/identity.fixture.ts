@@ -1,15 +1,15 @@
 import { request as httpRequest } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { Identity } from '@gantry/contract'
-import { createKeyControl, type KeyInput, type MadeKey } from '../src/http/authentication/key-control.ts'
 import { type AuthenticationSettings, defaultAuthentication } from '../src/config/authentication-settings.ts'
-import type { Database } from '../src/storage/databases/database.ts'
 import { newApiKey } from '../src/config/key-file.ts'
+import { createKeyControl, type KeyInput, type MadeKey } from '../src/http/authentication/key-control.ts'
+import { openAuthentication } from '../src/http/authentication/open-authentication.ts'
 import { createHttpServer, type HttpServer } from '../src/http/server.ts'
 import { type FakeService, fakeService } from '../src/http/service.fixture.ts'
-import { keyRecords } from '../src/storage/keys/api-keys.ts'
-import { openAuthentication } from '../src/http/authentication/open-authentication.ts'
 import { createBus } from '../src/observe/bus.ts'
+import type { Database } from '../src/storage/databases/database.ts'
+import { keyRecords } from '../src/storage/keys/api-keys.ts'
 
 export const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
 

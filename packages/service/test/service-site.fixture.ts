@@ -3,15 +3,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ChainResult, ChainStep, Identity, Json, JsonObject, Result } from '@gantry/contract'
-import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import type { LoadedConfig } from '../src/config/config.ts'
 import { serviceSettings } from '../src/config/service-settings.ts'
-import type { Database } from '../src/storage/databases/database.ts'
 import type { Service } from '../src/http/service.ts'
+import { createBus } from '../src/observe/bus.ts'
 import { createLog, logEvents } from '../src/observe/logs.ts'
 import { createSnapshot } from '../src/serve/snapshot.ts'
 import { startService } from '../src/serve/start.ts'
-import { createBus } from '../src/observe/bus.ts'
+import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
+import type { Database } from '../src/storage/databases/database.ts'
 
 /** A whole service in this process, without doors, whose configuration can be changed. */
 export interface ServiceSite {

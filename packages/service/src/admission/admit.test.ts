@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity, ToolError } from '@gantry/contract'
 import { createExecutor, defineTool } from '@gantry/core'
-import type { AdmittedCall } from '../storage/calls/call-store.ts'
 import type { CallInput } from '../storage/call-input.ts'
+import type { AdmittedCall } from '../storage/calls/call-store.ts'
 import { admit } from './admit.ts'
 
 const executor = createExecutor({

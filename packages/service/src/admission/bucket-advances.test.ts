@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import fc from 'fast-check'
-import { type Buckets, type Draw, type Drawn, drawsOf, type Gift } from './buckets/bucket.ts'
 import { createAdvances } from './bucket-advances.ts'
+import { type Buckets, type Draw, type Drawn, drawsOf, type Gift } from './buckets/bucket.ts'
 
 /** Buckets in a time that is given, and how often they were asked. */
 function bucketsIn(now: () => number): Pick<Buckets, 'draw' | 'give'> & { asked: number } {

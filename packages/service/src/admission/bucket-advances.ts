@@ -1,5 +1,5 @@
-import type { Buckets } from './buckets/bucket.ts'
 import { createBatch } from '../storage/batch.ts'
+import type { Buckets } from './buckets/bucket.ts'
 
 /** A bucket that calls take from. */
 export interface Allowance {

@@ -1,14 +1,14 @@
-import { createTenantGate, type TenantGate } from './limits.ts'
+import type { RedisConnections } from '../brokers/transports/redis/connection.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { CallStore, Claim, ClaimOptions } from '../storage/calls/call-store.ts'
+import { stillHeld } from '../storage/calls/still-held.ts'
+import type { Database } from '../storage/databases/database.ts'
+import type { Chore } from '../storage/periodic-jobs.ts'
+import type { Worker } from '../worker/worker.ts'
 import type { Buckets } from './buckets/bucket.ts'
 import { redisBuckets } from './buckets/redis.ts'
 import { sqlBuckets } from './buckets/sql.ts'
-import type { ServiceSettings } from '../config/service-settings.ts'
-import type { Database } from '../storage/databases/database.ts'
-import type { CallStore, Claim, ClaimOptions } from '../storage/calls/call-store.ts'
-import { stillHeld } from '../storage/calls/still-held.ts'
-import type { RedisConnections } from '../brokers/transports/redis/connection.ts'
-import type { Worker } from '../worker/worker.ts'
-import type { Chore } from '../storage/periodic-jobs.ts'
+import { createTenantGate, type TenantGate } from './limits.ts'
 
 export interface LimitingParts {
   readonly store: CallStore

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
+import type { TenantsLimits } from '../config/tenant-limits.ts'
 import { type Buckets, type Draw, drawsOf } from './buckets/bucket.ts'
 import type { Place } from './counted-slots.ts'
 import { createTenantGate } from './limits.ts'
-import type { TenantsLimits } from '../config/tenant-limits.ts'
 
 /** Flows so slowly that nothing comes in while a test runs. */
 const aDay = 86_400_000

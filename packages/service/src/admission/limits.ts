@@ -1,11 +1,17 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Buckets } from './buckets/bucket.ts'
+import {
+  type Limits,
+  limitsOf,
+  principalLimits,
+  type TenantLimits,
+  type TenantsLimits,
+} from '../config/tenant-limits.ts'
 import type { CallStore, ClaimOptions } from '../storage/calls/call-store.ts'
 import { type Allowance, createAdvances } from './bucket-advances.ts'
+import type { Buckets } from './buckets/bucket.ts'
 import type { Bound, Place } from './counted-slots.ts'
 import { createQueueRoom } from './queue-slots.ts'
 import { sharesOf } from './shares.ts'
-import { type Limits, limitsOf, principalLimits, type TenantLimits, type TenantsLimits } from '../config/tenant-limits.ts'
 
 /**
  * The limits of tenants and their principals. They go by who somebody is, never by where he comes from or which of his

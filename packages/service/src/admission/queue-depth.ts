@@ -1,5 +1,5 @@
-import { type Bound, createCountedPlaces, oldMs, type Place } from './counted-slots.ts'
 import type { CallStore } from '../storage/calls/call-store.ts'
+import { type Bound, createCountedPlaces, oldMs, type Place } from './counted-slots.ts'
 
 /**
  * How many calls wait to be claimed, looked at now and then, because counting them for each call would cost more than the

@@ -1,5 +1,5 @@
-import { sessionTag } from './session-placement.ts'
 import type { WorkerRecords } from '../storage/workers.ts'
+import { sessionTag } from './session-placement.ts'
 
 /** Tells whether a worker that takes calls has the sessions of a tag: this process, whose tag is `own`, or another. */
 export function sessionHolders(

@@ -1,5 +1,5 @@
-import type { ClaimOptions, Share } from '../storage/calls/call-store.ts'
 import { type Limits, limitsOf, type TenantLimits, type TenantsLimits } from '../config/tenant-limits.ts'
+import type { ClaimOptions, Share } from '../storage/calls/call-store.ts'
 
 /** What the limits of tenants mean for those who claim; undefined when nothing sets one tenant apart from another. */
 export function sharesOf(tenants: TenantsLimits): ClaimOptions['shares'] {

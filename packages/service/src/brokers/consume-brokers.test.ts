@@ -2,13 +2,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
+import { type Bus, createBus } from '../observe/bus.ts'
 import type { Codec } from './codecs/codec.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { somastackCodec } from './codecs/somastack.ts'
-import type { Refusal } from './inbound.ts'
-import { type Bus, createBus } from '../observe/bus.ts'
-import type { Delivery, Transport } from './transports/transport.ts'
 import { type DoorsOptions, openDoors } from './consume-brokers.ts'
+import type { Refusal } from './inbound.ts'
+import type { Delivery, Transport } from './transports/transport.ts'
 
 const kafka: Identity = { principal: 'kafka:tools', tenant: 'acme', permissions: ['*'] }
 

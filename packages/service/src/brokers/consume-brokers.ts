@@ -4,12 +4,18 @@ import type { Decoded } from './codecs/codec.ts'
 import { pickCodec } from './codecs/pick.ts'
 import { createConsumer } from './consumer.ts'
 import { createInbound, type InboundPorts } from './inbound.ts'
-import type { Worker } from '../worker/worker.ts'
 import type { BrokerDoor } from './open-brokers.ts'
+
+/** How many more calls the worker of this process takes. */
+export interface WorkerSlots {
+  readonly room: number
+  /** Calls the listener whenever slots may have become free; answers the function that ends this. */
+  onRoom(listener: () => void): () => void
+}
 
 export interface DoorsOptions extends Pick<InboundPorts, 'submit' | 'attach' | 'refuse' | 'bus'> {
   readonly doors: readonly BrokerDoor[]
-  readonly worker: Pick<Worker, 'room' | 'onRoom'>
+  readonly worker: WorkerSlots
   /** Who is behind a session; rejects with UNAUTHENTICATED. */
   readonly session: (session: string) => Promise<Identity>
   readonly understand: InboundPorts['understand']

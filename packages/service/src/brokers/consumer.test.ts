@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ToolError } from '@gantry/contract'
-import type { Delivery, Transport } from './transports/transport.ts'
 import { createConsumer } from './consumer.ts'
+import type { Delivery, Transport } from './transports/transport.ts'
 
 function delivery(id: string): Delivery {
   return { id, body: { kind: 'gone', source: 'test', position: id }, deliveries: 1 }

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Codec, Decoded } from './codecs/codec.ts'
 import { createBus } from '../observe/bus.ts'
 import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { Codec, Decoded } from './codecs/codec.ts'
+import { createInbound, type InboundPorts, type Refusal } from './inbound.ts'
 import type { Message } from './transports/message.ts'
 import type { Delivery, Transport } from './transports/transport.ts'
-import { createInbound, type InboundPorts, type Refusal } from './inbound.ts'
 
 const identity: Identity = { principal: 'p', tenant: 't', permissions: [] }
 const address: ReplyAddress = { codec: 'test', transport: 'test', to: 'answers', data: {} }

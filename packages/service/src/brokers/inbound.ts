@@ -1,9 +1,9 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Codec, Decoded } from './codecs/codec.ts'
-import { createBatch } from '../storage/batch.ts'
 import type { Bus } from '../observe/bus.ts'
-import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import { createBatch } from '../storage/batch.ts'
 import type { CallInput } from '../storage/call-input.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { Codec, Decoded } from './codecs/codec.ts'
 import type { Message } from './transports/message.ts'
 import type { Delivery, Transport } from './transports/transport.ts'
 

@@ -3,8 +3,8 @@ import { type TestContext, test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import { encode } from '@msgpack/msgpack'
 import { brokerSettings } from '../config/broker-settings.ts'
-import { freshKey, redisForFile } from './transports/redis/redis.fixture.ts'
 import { type Brokers, openBrokers } from './open-brokers.ts'
+import { freshKey, redisForFile } from './transports/redis/redis.fixture.ts'
 
 const file = redisForFile()
 const identity: Identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }

@@ -1,15 +1,16 @@
 import type { Identity } from '@gantry/contract'
+import type { BrokerSettings, KafkaSettings, RedisSettings } from '../config/broker-settings.ts'
+import { parseRedisUrl } from '../config/redis-url.ts'
+import { resolveText } from '../config/secret-text.ts'
+import { readTlsFiles } from '../config/tls-files.ts'
 import type { Codec } from './codecs/codec.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { somastackCodec } from './codecs/somastack.ts'
 import { stargazerCodec, stargazerReplyRule } from './codecs/stargazer.ts'
-import type { BrokerSettings, KafkaSettings, RedisSettings } from '../config/broker-settings.ts'
 import type { KafkaConnection } from './transports/kafka.ts'
 import type { Publisher } from './transports/message.ts'
 import type { RedisConnections } from './transports/redis/connection.ts'
 import type { Transport } from './transports/transport.ts'
-import { resolveText } from '../config/secret-text.ts'
-import { readTlsFiles } from '../config/tls-files.ts'
 
 /** A broker that calls come from. */
 export interface BrokerDoor {
@@ -113,7 +114,6 @@ async function connectRedis(
   { say, secrets }: Pick<OpenBrokersOptions, 'say' | 'secrets'>,
 ): Promise<RedisConnections> {
   const { url, sentinelUsername: username, sentinelPassword } = settings
-  const { parseRedisUrl } = await import('./transports/redis/settings.ts')
   const hosts = parseRedisUrl(url).hosts.map(({ host, port }) => `${host.includes(':') ? `[${host}]` : host}:${port}`)
   say(`connecting to Redis at ${hosts.join(', ')}`)
   const password =

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import { createBus } from '../observe/bus.ts'
 import { nativeCodec } from './codecs/native.ts'
 import type { Refusal } from './inbound.ts'
 import { unpackMessage } from './packed-message.ts'
-import { createBus } from '../observe/bus.ts'
 import { createRefuse } from './refuse-message.ts'
 
 const codec = nativeCodec({ transport: 'redis', mayReplyTo: () => true, deadLettersTo: 'dead' })

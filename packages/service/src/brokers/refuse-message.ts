@@ -1,14 +1,20 @@
-import type { Refusal } from './inbound.ts'
+import type { ToolError } from '@gantry/contract'
+import type { Bus } from '../observe/bus.ts'
+import { createBatch } from '../storage/batch.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
 import type { Queries } from '../storage/databases/database.ts'
 import { type RefusedMessage, refuseMessages } from '../storage/dead-letters/refused-messages.ts'
-import type { Answers } from '../reply/broker-replies.ts'
+import type { Refusal } from './inbound.ts'
 import { packMessage } from './packed-message.ts'
-import { createBatch } from '../storage/batch.ts'
-import type { Bus } from '../observe/bus.ts'
+
+/** Encodes the reply to a sender whose message is refused; undefined when no codec here speaks to it. */
+interface RefusalReplies {
+  refusal(address: ReplyAddress, error: ToolError): { readonly target: string; readonly body: string } | undefined
+}
 
 export interface RefuseOptions {
   readonly database: Queries
-  readonly answers: Pick<Answers, 'refusal'>
+  readonly answers: RefusalReplies
   readonly bus: Bus
   /** Whose the refusals of a source are when nobody knows who sent the message. */
   readonly tenantOf: (source: string) => string

@@ -1,10 +1,42 @@
 import { resolve } from 'node:path'
 import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
 import { JsonError, parseJson } from '@gantry/core'
-import type { IssuerKeys } from '../http/authentication/issuer-keys.ts'
-import type { TokenIssuer } from '../http/authentication/token.ts'
 import { readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
+
+/** Where the public keys of an issuer come from: one address, or what a file held. */
+export type IssuerKeys = { readonly url: string } | { readonly set: { readonly keys: readonly object[] } }
+
+/** What the claims of an issuer's tokens mean here. */
+export interface ClaimRules {
+  /** What its principals begin with, so that those of two issuers are never the same. */
+  readonly name: string
+  /** A claim by its name, or by a JSON Pointer such as `/realm_access/roles`. */
+  readonly claims: {
+    readonly principal: string
+    readonly tenant?: string
+    readonly roles?: string
+    readonly permissions?: string
+  }
+  /** The tenant of all its tokens, where no claim says it. */
+  readonly tenant?: string
+  /** Of the tenants that a claim may say, those that it may speak for; all of them when absent. */
+  readonly tenants?: readonly string[]
+  /** Permissions of tokens count as far as these go. */
+  readonly grants: readonly string[]
+}
+
+/** Whose tokens count, and for what. */
+export interface TokenIssuer extends ClaimRules {
+  /** Exactly as its tokens say. */
+  readonly issuer: string
+  /** A token must be meant for one of these. */
+  readonly audience: readonly string[]
+  /** Of the asymmetric ones; no others can be checked without a secret that the issuer shares. */
+  readonly algorithms: readonly string[]
+  readonly leewaySeconds: number
+  readonly keys: IssuerKeys
+}
 
 /** How callers over HTTP show who they are. The key file lets its owner in whatever this says. */
 export interface AuthenticationSettings {

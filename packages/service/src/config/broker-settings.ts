@@ -1,7 +1,6 @@
 import type { Identity, Issue, JsonObject } from '@gantry/contract'
-import type { S3Options } from '../storage/artifacts/s3/options.ts'
-import { isRedisUrl, redisUrlRule } from '../brokers/transports/redis/settings.ts'
 import { withFiles } from './files.ts'
+import { isRedisUrl, redisUrlRule } from './redis-url.ts'
 
 export type Broker = 'kafka' | 'redis'
 
@@ -70,6 +69,26 @@ export interface RedisSettings {
   readonly backgroundMs: number
   /** Whether the catalog is published there. */
   readonly catalog: boolean
+}
+
+/** Where artifacts are kept in S3, and the key to it; nothing else, such as the environment, is asked. */
+export interface S3Options {
+  /** `https://host` or `https://host:port` of the server; Amazon's of the region when absent. */
+  readonly endpoint?: string
+  readonly region: string
+  /** One that exists. */
+  readonly bucket: string
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+  readonly sessionToken?: string
+  /** The bucket in the path and not in the name of the host, as most servers but Amazon's want it. */
+  readonly forcePathStyle?: boolean
+  /** What the names of all objects begin with; `artifacts` when absent. */
+  readonly prefix?: string
+  /** Authorities in PEM to trust in the place of the system's. */
+  readonly ca?: string
+  /** For one request with its repetitions, and for the next bytes of an answer; a minute when absent. */
+  readonly timeoutMs?: number
 }
 
 /** Where files are kept instead of a folder; its secret is the text itself, or `secret:name`. */

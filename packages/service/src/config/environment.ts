@@ -1,5 +1,5 @@
 import type { Issue, Json, JsonObject } from '@gantry/contract'
-import { isRedisUrl, redisUrlRule } from '../brokers/transports/redis/settings.ts'
+import { isRedisUrl, redisUrlRule } from './redis-url.ts'
 
 /** A variable that overrides a key of the configuration: where that stands, and how the text is read. */
 interface Variable {

@@ -1,5 +1,3 @@
-import type { StoredQuota, StoredQuotas } from '../storage/artifacts/artifact-records.ts'
-
 /** What one may use at most; what is absent is not limited. */
 export interface Limits {
   /** Calls that are taken in; `burst` at once after a rest, as many as in a second when absent. */
@@ -23,6 +21,18 @@ export interface TenantLimits extends Limits {
 
 /** By tenant; what is under `*` holds for everybody who is not given something else. */
 export type TenantsLimits = { readonly [tenant: string]: TenantLimits }
+
+/** How much may be stored at a time, of one tenant or principal. */
+export interface StoredQuota {
+  readonly bytes: number
+  readonly files: number
+}
+
+/** What holds for the owner of a file. */
+export type StoredQuotas = (owner: { readonly tenant: string; readonly principal: string }) => {
+  readonly tenant: StoredQuota
+  readonly principal: StoredQuota
+}
 
 /** What holds for a tenant: its own words, and for what they leave open, also of a principal, those for all. */
 export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {

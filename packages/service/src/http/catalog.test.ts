@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
+import { newApiKey } from '../config/key-file.ts'
 import { anyOf } from './authentication/authenticator.ts'
 import { keyFileAuthenticator } from './authentication/key-file.ts'
-import { newApiKey } from '../config/key-file.ts'
 import { startRig } from './http.fixture.ts'
 import { fakeService } from './service.fixture.ts'
 

@@ -1,9 +1,9 @@
 import { connect } from 'node:net'
 import type { TestContext } from 'node:test'
 import type { Identity } from '@gantry/contract'
+import { newApiKey } from '../config/key-file.ts'
 import { anyOf } from './authentication/authenticator.ts'
 import { keyFileAuthenticator } from './authentication/key-file.ts'
-import { newApiKey } from '../config/key-file.ts'
 import { createHttpServer, type HttpOptions, type HttpServer } from './server.ts'
 import { type FakeService, fakeService } from './service.fixture.ts'
 

@@ -14,9 +14,9 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { type CircuitSummary, createExecutor, type DefinedTool, demoTools } from '@gantry/core'
-import { createKeyControl } from './authentication/key-control.ts'
-import { memoryKeys } from '../storage/keys/api-keys.fixture.ts'
 import type { CallInput } from '../storage/call-input.ts'
+import { memoryKeys } from '../storage/keys/api-keys.fixture.ts'
+import { createKeyControl } from './authentication/key-control.ts'
 import type { Service } from './service.ts'
 
 interface Kept {

@@ -14,20 +14,12 @@ import type {
   WorkerView,
 } from '@gantry/contract'
 import type { CircuitSummary, Executor, RuntimeInfo } from '@gantry/core'
-import type { KeyControl } from './authentication/key-control.ts'
+import type { PolicyControl } from '../admission/policy/policy-views.ts'
+import type { Readiness } from '../observe/readiness.ts'
 import type { ApprovalRecords } from '../storage/approvals/approvals.ts'
 import type { AuditControl } from '../storage/audit/audit-control.ts'
 import type { CallInput, PageQuery } from '../storage/call-input.ts'
-import type { PolicyControl } from '../admission/policy/policy-views.ts'
-
-/** Whether the parts work, from what they did last rather than from what they say. */
-export interface Readiness {
-  readonly ready: boolean
-  /** One sentence for each part that is not. */
-  readonly problems: readonly string[]
-  /** What its owner should see to although it works. */
-  readonly notes?: readonly string[]
-}
+import type { KeyControl } from './authentication/key-control.ts'
 
 /**
  * What the doors of the service (HTTP now, MCP later) can ask of it. Everything is of the identity's tenant; what

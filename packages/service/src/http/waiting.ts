@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Visit } from './request-scope.ts'
 import type { HttpLimits } from './limits.ts'
+import type { Visit } from './request-scope.ts'
 
 /**
  * Counts the requests that take as long as they like: streams, those that wait for the end of a call, and downloads. Each

@@ -1,6 +1,5 @@
 import type { ErrorCode, OutcomeClass, ResultStatus } from '@gantry/contract'
 import type { TenantCircuitEvent } from '@gantry/core'
-import type { AdmittedCall } from '../storage/calls/call-store.ts'
 
 /** The call that something is about. */
 export interface Subject {
@@ -11,7 +10,15 @@ export interface Subject {
   readonly traceparent?: string | undefined
 }
 
-export function subjectOf({ callId, tool, identity, trace }: AdmittedCall): Subject {
+/** What an event needs to know of a call. */
+interface SubjectCall {
+  readonly callId: string
+  readonly tool: string
+  readonly identity: { readonly tenant: string }
+  readonly trace?: string | undefined
+}
+
+export function subjectOf({ callId, tool, identity, trace }: SubjectCall): Subject {
   return { callId, tool, tenant: identity.tenant, traceparent: trace }
 }
 

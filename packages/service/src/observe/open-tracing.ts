@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { ToolError } from '@gantry/contract'
-import type { TracingSettings } from '../config/service-settings.ts'
-import { openTracing, type Tracing } from './tracing.ts'
-import type { Bus } from './bus.ts'
 import { resolveText } from '../config/secret-text.ts'
+import type { TracingSettings } from '../config/service-settings.ts'
+import type { Bus } from './bus.ts'
+import { openTracing, type Tracing } from './tracing.ts'
 
 /** The way to the collector that the configuration names; undefined when it names none, and then nothing is loaded. */
 export async function tracingOf(

@@ -1,8 +1,15 @@
-import type { DependencyView } from '@gantry/contract'
-import type { Readiness } from '../http/service.ts'
+import type { DependencyView, UnrecordedView } from '@gantry/contract'
 import type { Bus } from './bus.ts'
-import type { HeldOutcome } from '../worker/unrecorded-outcomes.ts'
 import type { DependencyHealth } from './dependency-health.ts'
+
+/** Whether the parts work, from what they did last rather than from what they say. */
+export interface Readiness {
+  readonly ready: boolean
+  /** One sentence for each part that is not. */
+  readonly problems: readonly string[]
+  /** What its owner should see to although it works. */
+  readonly notes?: readonly string[]
+}
 
 /** Says whether this process takes calls and works on them. */
 export interface Watch {
@@ -17,7 +24,7 @@ export interface WatchOptions {
   readonly health: Pick<DependencyHealth, 'fresh'>
   readonly spooled: () => number
   /** Outcomes that neither the database nor the spool takes. */
-  readonly unrecorded: () => readonly HeldOutcome[]
+  readonly unrecorded: () => readonly UnrecordedView[]
 }
 
 /** A problem names so many calls; the view for operators has all of them. */
@@ -67,7 +74,7 @@ function downProblem({ dependency, since, reason }: DependencyView): string {
   return `Unavailable since ${since}: ${dependency} (${reason}).`
 }
 
-function heldProblem(held: readonly HeldOutcome[]): string {
+function heldProblem(held: readonly UnrecordedView[]): string {
   const ids = held.slice(0, mostNamed).map(({ callId }) => callId)
   const more = held.length > ids.length ? ` and ${held.length - ids.length} more` : ''
   return `${held.length} outcomes are held in memory, because neither the database nor the spool takes them: ${ids.join(', ')}${more}.`

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Result, ToolError } from '@gantry/contract'
 import type { Codec } from '../brokers/codecs/codec.ts'
-import type { OutboxItem } from '../storage/outbox/outbox.ts'
-import type { ReplyAddress } from '../storage/calls/call-store.ts'
-import type { Outgoing, Sent } from '../brokers/transports/message.ts'
-import { createAnswers } from './broker-replies.ts'
 import { packMessage } from '../brokers/packed-message.ts'
+import type { Outgoing, Sent } from '../brokers/transports/message.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { OutboxItem } from '../storage/outbox/outbox.ts'
+import { createAnswers } from './broker-replies.ts'
 
 const address: ReplyAddress = { codec: 'plain', transport: 'test', to: 'answers', data: { id: '1' } }
 const never = new AbortController().signal

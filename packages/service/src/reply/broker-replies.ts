@@ -1,11 +1,11 @@
 import { type ChainResult, type Result, ToolError } from '@gantry/contract'
 import type { Codec, Reply, ReplyFile } from '../brokers/codecs/codec.ts'
-import type { OutboxItem } from '../storage/outbox/outbox.ts'
+import { packMessage, unpackMessage } from '../brokers/packed-message.ts'
+import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { ReplyAddress } from '../storage/calls/call-store.ts'
-import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
+import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import type { EndedNotices, Notices, TaskRecords } from './notices.ts'
-import { packMessage, unpackMessage } from '../brokers/packed-message.ts'
 import type { Send, Sending } from './relay.ts'
 
 type Outcome = Result | ChainResult

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { LoadedConfig } from '../config/config.ts'
 import { ensureKey } from '../config/key-file.ts'
-import { parseWebhookKey } from './signature.ts'
 import { secretText } from '../config/secret-text.ts'
+import { parseWebhookKey } from './signature.ts'
 
 /**
  * What callbacks are signed with: the secret that the configuration names now, or a key of the service's own, made when

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Codec, TaskRecord } from '../brokers/codecs/codec.ts'
-import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
 import type { Outgoing, Sent } from '../brokers/transports/message.ts'
+import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
 import { createNotices, type NoticesOptions } from './notices.ts'
 
 const address: ReplyAddress = { codec: 'test', transport: 'redis', to: 'replies', data: {} }

@@ -1,8 +1,8 @@
 import { type Report, ToolError } from '@gantry/contract'
 import type { Codec, TaskRecord } from '../brokers/codecs/codec.ts'
+import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
-import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
 
 /** The records of background tasks, where gateways look for them. */
 export interface TaskRecords {

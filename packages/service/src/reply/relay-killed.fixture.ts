@@ -1,6 +1,6 @@
 import { createEgress } from '@gantry/core'
-import { openPostgres } from '../storage/databases/postgres.ts'
 import { someResult } from '../storage/calls.fixture.ts'
+import { openPostgres } from '../storage/databases/postgres.ts'
 import { outboxRecords } from '../storage/outbox/outbox.ts'
 import { knownOutcomes, testKey } from './callback.fixture.ts'
 import { createCallbackSender } from './callback.ts'

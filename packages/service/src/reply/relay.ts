@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { retry } from '@gantry/core'
-import type { Outbox, OutboxItem } from '../storage/outbox/outbox.ts'
 import { createBatch } from '../storage/batch.ts'
+import type { Outbox, OutboxItem } from '../storage/outbox/outbox.ts'
 import { createBell } from '../storage/wake-signal.ts'
 import type { CallNews } from './call-notifications.ts'
 

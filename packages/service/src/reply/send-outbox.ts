@@ -1,13 +1,13 @@
 import type { Executor } from '@gantry/core'
 import type { ServiceSettings } from '../config/service-settings.ts'
-import type { Database } from '../storage/databases/database.ts'
+import type { Bus } from '../observe/bus.ts'
 import type { CallViews } from '../storage/call-views.ts'
+import type { Database } from '../storage/databases/database.ts'
 import { outboxRecords } from '../storage/outbox/outbox.ts'
 import type { Answers } from './broker-replies.ts'
 import type { CallNews } from './call-notifications.ts'
 import { createCallbackSender } from './callback.ts'
 import { type Relay, type Send, startRelay } from './relay.ts'
-import type { Bus } from '../observe/bus.ts'
 
 export interface SendOutboxParts {
   readonly database: Database

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { type ServiceSettings, serviceSettings } from '../config/service-settings.ts'
-import { createMetrics } from '../observe/metrics.ts'
-import { createBus } from '../observe/bus.ts'
 import { liveSettings } from '../config/live-settings.ts'
+import { type ServiceSettings, serviceSettings } from '../config/service-settings.ts'
+import { createBus } from '../observe/bus.ts'
+import { createMetrics } from '../observe/metrics.ts'
 import { createWatch } from '../observe/readiness.ts'
 import { createReload } from './reload.ts'
 

@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto'
 import { builtinTools, createExecutor, demoTools, tenantTools } from '@gantry/core'
 import type { LoadedConfig } from '../config/config.ts'
 import { reading } from '../config/problem.ts'
-import { toolsByTenant } from '../config/tenant-settings.ts'
 import type { Snapshot } from '../config/snapshots.ts'
-import type { KnowledgeOptions } from '../storage/knowledge/knowledge.ts'
+import { toolsByTenant } from '../config/tenant-settings.ts'
 import type { Bus } from '../observe/bus.ts'
+import type { KnowledgeOptions } from '../storage/knowledge/knowledge.ts'
 import type { Additions } from './additions.ts'
 
 /** What is larger than usual goes into artifacts here, and what a chain or a program hands on need not. */

@@ -1,25 +1,19 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { ToolError } from '@gantry/contract'
-import type { ArtifactStore } from '../storage/artifacts/artifact-store.ts'
-import type { SpooledArtifacts } from '../storage/artifacts/fallback.ts'
-import { folderArtifacts } from '../storage/artifacts/folder.ts'
 import type { S3Settings } from '../config/broker-settings.ts'
+import { resolveText } from '../config/secret-text.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
+import { readTlsFiles } from '../config/tls-files.ts'
+import { isLoopback } from '../http/foreign.ts'
+import type { Files } from '../storage/artifacts/artifact-health.ts'
+import { folderArtifacts } from '../storage/artifacts/folder.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { migrate } from '../storage/databases/migrate.ts'
-import { isLoopback } from '../http/foreign.ts'
-import type { Bus } from '../observe/bus.ts'
-import { resolveText } from '../config/secret-text.ts'
-import { readTlsFiles } from '../config/tls-files.ts'
 
 export interface Storage {
   readonly database: Database
   readonly files: Files
 }
-
-/** Where files are kept; one that may be away brings what waits for it. */
-export type Files = ArtifactStore & Partial<Pick<SpooledArtifacts, 'drain'>>
 
 /** What waits on this machine while S3 is away. */
 const spoolLimits = { fileBytes: 8_388_608, files: 1_000 }
@@ -83,33 +77,5 @@ async function migrated(database: Database): Promise<Database> {
   } catch (error) {
     await database.close()
     throw error
-  }
-}
-
-/** What a probe keeps; the cleaning of files that no row names removes it again. */
-const probeContent = Buffer.alloc(4_096, 'gantry')
-
-/** Resolves when the store of artifacts takes what is written. */
-export async function probeFiles(files: Files, signal: AbortSignal): Promise<void> {
-  await files.put(probeContent, { maxBytes: probeContent.length, signal })
-}
-
-/** The store of artifacts, which tells whether it takes what is written. */
-export function reportingFiles(files: Files, bus: Bus): Files {
-  const writing = { dependency: 'artifacts', operation: 'put' } as const
-  return {
-    ...files,
-    async put(content, options) {
-      try {
-        const file = await files.put(content, options)
-        bus.emit('dependency:worked', writing)
-        return file
-      } catch (error) {
-        if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') {
-          bus.emit('dependency:failed', { ...writing, reason: error.message })
-        }
-        throw error
-      }
-    },
   }
 }

@@ -2,8 +2,8 @@ import { type AuditVerdict, ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
 import { readAuditFile } from '../storage/audit/audit-file.ts'
 import { readAudit } from '../storage/audit/audit-reader.ts'
-import { verifyAudit } from '../storage/audit/verify.ts'
 import { auditKeys } from '../storage/audit/auditing.ts'
+import { verifyAudit } from '../storage/audit/verify.ts'
 import { openStorage } from './storage.ts'
 
 export interface VerifyRequest {

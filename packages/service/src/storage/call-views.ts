@@ -1,8 +1,8 @@
 import { text } from 'node:stream/consumers'
 import { type CallState, type CallView, type ChainResult, type Paged, type Result, ToolError } from '@gantry/contract'
-import type { Queries, TenantReads } from './databases/database.ts'
-import type { PageQuery } from './call-input.ts'
 import type { Artifacts } from './artifacts/artifact-records.ts'
+import type { PageQuery } from './call-input.ts'
+import type { Queries, TenantReads } from './databases/database.ts'
 import { readPlace, writePlace } from './page-cursor.ts'
 import { type Reader, seenSql, seenValues, tenantOf } from './reader.ts'
 

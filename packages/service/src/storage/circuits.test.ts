@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import type { Database } from './databases/database.ts'
 import { testOnDatabases } from './calls.fixture.ts'
 import { type CircuitRecords, circuitRecords } from './circuits.ts'
+import type { Database } from './databases/database.ts'
 
 const key = 'weather:today @ http:weather'
 const leaseMs = 60_000

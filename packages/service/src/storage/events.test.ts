@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Report } from '@gantry/contract'
-import type { Queries } from './databases/database.ts'
 import { addRows, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
+import type { Queries } from './databases/database.ts'
 import { endEventId, eventId, eventRecords, mostReports } from './events.ts'
 
 /** A call that somebody works on. */

@@ -1,6 +1,6 @@
 import type { Report, StreamEvent } from '@gantry/contract'
-import type { Queries, TenantReads } from './databases/database.ts'
 import type { StoredReport } from './calls/call-store.ts'
+import type { Queries, TenantReads } from './databases/database.ts'
 
 /** One report of a running call, as it is stored. */
 export type NewEvent = StoredReport

@@ -1,6 +1,6 @@
-import type { Queries } from './databases/database.ts'
 import { type Batch, createBatch } from './batch.ts'
 import type { Holder } from './calls/call-store.ts'
+import type { Queries } from './databases/database.ts'
 
 /** What is known of an inner call: that it was about to begin, or its Result as JSON text. */
 export type JournalEntry = { readonly state: 'begun' } | { readonly state: 'done'; readonly result: string }

@@ -1,7 +1,7 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import type { Rule, RulesOptions } from '@gantry/core'
-import type { Database } from './databases/database.ts'
 import { noteAudit } from './audit/audit-notes.ts'
+import type { Database } from './databases/database.ts'
 
 /** Rules as they are written down. */
 export interface PolicyDocument extends RulesOptions {

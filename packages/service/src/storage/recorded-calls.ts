@@ -1,7 +1,7 @@
 import { type ArtifactRef, type ChainResult, type Result, ToolError } from '@gantry/contract'
-import type { Queries } from './databases/database.ts'
-import type { AdmittedCall } from './calls/call-store.ts'
 import type { CallViews } from './call-views.ts'
+import type { AdmittedCall } from './calls/call-store.ts'
+import type { Queries } from './databases/database.ts'
 import { type JournalEntry, journalRecords } from './journal.ts'
 import { type Reader, tenantOf } from './reader.ts'
 

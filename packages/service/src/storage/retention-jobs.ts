@@ -1,8 +1,8 @@
 import type { ServiceSettings } from '../config/service-settings.ts'
+import type { ArtifactStore } from './artifacts/artifact-store.ts'
 import type { Database } from './databases/database.ts'
-import { type RetentionOptions, removeExpired, removeStrayFiles } from './retention.ts'
 import type { Chore } from './periodic-jobs.ts'
-import type { Files } from '../serve/storage.ts'
+import { type RetentionOptions, removeExpired, removeStrayFiles } from './retention.ts'
 
 const retentionMs = 10 * 60_000
 const strayMs = 24 * 3_600_000
@@ -12,7 +12,7 @@ const firstMs = 60_000
 /** Removes what is older than its retention, and files that nothing names. */
 export function cleaningChores(
   database: Database,
-  files: Files,
+  files: ArtifactStore,
   settings: Pick<ServiceSettings, 'retentionMs' | 'auditRetentionMs'>,
   how: Pick<RetentionOptions, 'auditKeys' | 'signal'>,
 ): readonly Chore[] {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import type { ArtifactStore } from './artifacts/artifact-store.ts'
-import type { Row } from './databases/database.ts'
 import { artifactRecords } from './artifacts/artifact-records.ts'
+import type { ArtifactStore } from './artifacts/artifact-store.ts'
 import { someRow, verified } from './audit/audit.fixture.ts'
 import { createSealer } from './audit/sealer.ts'
 import { addRows, ago, type Stores, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
+import type { Row } from './databases/database.ts'
 import { removeExpired, removeStrayFiles } from './retention.ts'
 
 const { signal } = new AbortController()

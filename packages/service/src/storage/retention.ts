@@ -1,7 +1,7 @@
 import type { ArtifactStore } from './artifacts/artifact-store.ts'
-import type { Database, Queries } from './databases/database.ts'
 import { retireAudit } from './audit/audit-retire.ts'
 import type { SealKey } from './audit/seals.ts'
+import type { Database, Queries } from './databases/database.ts'
 
 export interface RetentionOptions {
   /** How long a call is kept after it has ended. */

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import type { ArtifactStore } from './artifacts/artifact-store.ts'
-import type { Database, Queries } from './databases/database.ts'
 import { artifactRecords } from './artifacts/artifact-records.ts'
+import type { ArtifactStore } from './artifacts/artifact-store.ts'
 import { callViews } from './call-views.ts'
 import { addRows, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
+import type { Database, Queries } from './databases/database.ts'
 import { deadLetterRecords } from './dead-letters/dead-letters.ts'
 import { eventRecords } from './events.ts'
 

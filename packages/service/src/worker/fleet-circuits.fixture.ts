@@ -9,9 +9,9 @@ import {
   type Executor,
   summarizeCircuits,
 } from '@gantry/core'
+import { createBus } from '../observe/bus.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { openPostgres } from '../storage/databases/postgres.ts'
-import { createBus } from '../observe/bus.ts'
 import { createFleetCircuits, type FleetCircuits, type FleetCircuitsOptions } from './fleet-circuits.ts'
 
 /** A backend that all processes call. */

@@ -3,8 +3,8 @@ import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { createExecutor } from '@gantry/core'
 import { postgresDatabase } from '../../test/databases.fixture.ts'
-import type { Database } from '../storage/databases/database.ts'
 import { createBus } from '../observe/bus.ts'
+import type { Database } from '../storage/databases/database.ts'
 import {
   joinFleet,
   type Member,

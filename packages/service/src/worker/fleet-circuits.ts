@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type CircuitControl, circuitKey, readCircuitKey, type SafeguardOptions, type TenantState } from '@gantry/core'
-import type { Database } from '../storage/databases/database.ts'
+import type { Bus, WorkerEvents } from '../observe/bus.ts'
 import {
   type CircuitReset,
   circuitChannel,
@@ -8,7 +8,7 @@ import {
   resetChannel,
   type SharedCircuit,
 } from '../storage/circuits.ts'
-import type { Bus, WorkerEvents } from '../observe/bus.ts'
+import type { Database } from '../storage/databases/database.ts'
 import { startChores } from '../storage/periodic-jobs.ts'
 
 export interface FleetCircuitsOptions {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ErrorInfo, Result } from '@gantry/contract'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
-import type { Task } from './slot-scheduler.ts'
 import { handle } from './handle-call.ts'
 import type { WorkerPorts } from './ports.ts'
+import type { Task } from './slot-scheduler.ts'
 import { memoryBus, someClaim, someError, someResult } from './worker.fixture.ts'
 
 interface Released {

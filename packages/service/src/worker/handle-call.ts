@@ -1,7 +1,5 @@
 import { codes, outcomeClassOf, type Result, retriesOf, ToolError } from '@gantry/contract'
 import type { Span } from '@gantry/core'
-import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from './examine.ts'
-import type { Paused } from './execute/run-program.ts'
 import type { Snapshot } from '../config/snapshots.ts'
 import { subjectOf } from '../observe/bus.ts'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
@@ -10,11 +8,13 @@ import { endedOutcome } from '../storage/calls/ended.ts'
 import { needText } from '../storage/calls/need.ts'
 import { plainOf } from '../storage/calls/plain-call.ts'
 import { type Afterwards, afterwards } from './after-call.ts'
-import type { Task } from './slot-scheduler.ts'
-import { createHeldOutcomes, type HeldOutcomes } from './unrecorded-outcomes.ts'
+import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from './examine.ts'
+import type { Paused } from './execute/run-program.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
+import type { Task } from './slot-scheduler.ts'
 import { taskSpan } from './task-span.ts'
 import { timed } from './timed.ts'
+import { createHeldOutcomes, type HeldOutcomes } from './unrecorded-outcomes.ts'
 
 /**
  * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it

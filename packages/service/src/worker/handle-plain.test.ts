@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AdmittedCall, Ending } from '../storage/calls/call-store.ts'
-import type { Task } from './slot-scheduler.ts'
 import { handle } from './handle-call.ts'
 import type { WorkerPorts } from './ports.ts'
+import type { Task } from './slot-scheduler.ts'
 import { memoryBus, someClaim, someResult } from './worker.fixture.ts'
 
 /** What is recorded of a call like this. */

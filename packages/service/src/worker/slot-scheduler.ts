@@ -1,5 +1,5 @@
-import type { Unstored } from './execute/event-writer.ts'
 import type { Claim } from '../storage/calls/call-store.ts'
+import type { Unstored } from './execute/event-writer.ts'
 import { createTurns } from './fair-queue.ts'
 
 /** Why a call that runs is to end before its time. */

@@ -1,14 +1,14 @@
-import { examine } from './examine.ts'
 import { createConsumer } from '../brokers/consumer.ts'
+import type { Delivery } from '../brokers/transports/transport.ts'
 import { subjectOf } from '../observe/bus.ts'
 import type { Claim, Share } from '../storage/calls/call-store.ts'
 import { shareOf } from '../storage/calls/share-of.ts'
-import type { Delivery } from '../brokers/transports/transport.ts'
-import { createDesk, type Desk } from './slot-scheduler.ts'
-import { handle } from './handle-call.ts'
-import { createHeldOutcomes, type HeldOutcome } from './unrecorded-outcomes.ts'
 import { createPace } from './claim-pace.ts'
+import { examine } from './examine.ts'
+import { handle } from './handle-call.ts'
 import type { WorkerOptions, WorkerPorts } from './ports.ts'
+import { createDesk, type Desk } from './slot-scheduler.ts'
+import { createHeldOutcomes, type HeldOutcome } from './unrecorded-outcomes.ts'
 
 /**
  * Works on calls: consume → admit → execute → record → reply.

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { CallStore } from '../../src/storage/calls/call-store.ts'
-import type { Task } from '../../src/worker/slot-scheduler.ts'
 import type { Outcome } from '../../src/worker/ports.ts'
+import type { Task } from '../../src/worker/slot-scheduler.ts'
 import { type Mutation, simulate } from './simulate.ts'
 
 const schedules = 1_500

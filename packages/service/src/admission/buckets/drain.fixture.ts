@@ -1,5 +1,5 @@
-import { openPostgres } from '../../storage/databases/postgres.ts'
 import { openRedis } from '../../brokers/transports/redis/connection.ts'
+import { openPostgres } from '../../storage/databases/postgres.ts'
 import { redisBuckets } from './redis.ts'
 import { sqlBuckets } from './sql.ts'
 

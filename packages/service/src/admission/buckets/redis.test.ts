@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testBuckets } from '../../conformance/buckets.ts'
 import { freshKey, redisForFile } from '../../brokers/transports/redis/redis.fixture.ts'
 import { textOf } from '../../brokers/transports/redis/reply.ts'
+import { testBuckets } from '../../conformance/buckets.ts'
 import { redisBuckets } from './redis.ts'
 
 const redis = redisForFile()

@@ -1,10 +1,10 @@
-import type { Database } from '../../storage/databases/database.ts'
 import type { Snapshot, Snapshots } from '../../config/snapshots.ts'
-import type { PolicyControl } from './policy-views.ts'
 import { sqlAudit } from '../../storage/audit/call-audit.ts'
-import { policyChannel, policyRecords } from '../../storage/policies.ts'
+import type { Database } from '../../storage/databases/database.ts'
 import type { Chore } from '../../storage/periodic-jobs.ts'
+import { policyChannel, policyRecords } from '../../storage/policies.ts'
 import { createPolicyControl } from './policy-control.ts'
+import type { PolicyControl } from './policy-views.ts'
 import { createStoredPolicies } from './stored-policy.ts'
 
 /** Everything about the policy that a process does besides asking it. */

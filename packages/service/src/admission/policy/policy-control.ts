@@ -1,9 +1,9 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import { holds, rules } from '@gantry/core'
-import { everyTenant } from '../../http/authentication/key-grant.ts'
 import type { Snapshots } from '../../config/snapshots.ts'
-import type { PolicyControl, PolicyTest } from './policy-views.ts'
+import { everyTenant } from '../../storage/keys/key-grant.ts'
 import type { PolicyRecords } from '../../storage/policies.ts'
+import type { PolicyControl, PolicyTest } from './policy-views.ts'
 import type { StoredPolicies } from './stored-policy.ts'
 
 export interface PolicyControlParts {

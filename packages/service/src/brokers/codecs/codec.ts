@@ -1,6 +1,6 @@
 import type { ChainResult, Json, Result, ToolError } from '@gantry/contract'
-import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { CallInput } from '../../storage/call-input.ts'
+import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message, Outgoing } from '../transports/message.ts'
 
 /** What a message asks for. */

@@ -1,7 +1,7 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { copyJson, parseAnswer } from '@gantry/core'
-import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { CallInput } from '../../storage/call-input.ts'
+import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message } from '../transports/message.ts'
 import type { Codec, Reply, ReplyFile } from './codec.ts'
 import { foreignAddress } from './foreign-address.ts'

@@ -4,8 +4,8 @@ import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises'
 import { type Backend, createExecutor, type Executor } from '@gantry/core'
 import { redisForFile } from '../transports/redis/redis.fixture.ts'
 import { executorOf, freshPlace, never, readAsGateway, toolOf, view } from './catalog.fixture.ts'
-import { listenConfigUpdates } from './config-updates.ts'
 import { type PublishingOptions, startCatalogPublishing } from './catalog-publishing.ts'
+import { listenConfigUpdates } from './config-updates.ts'
 
 const engine = redisForFile()
 const times = { keepEveryMs: 20, firstPauseMs: 1, longestPauseMs: 20, readyMs: 1_000 }

@@ -1,8 +1,14 @@
 import { setTimeout } from 'node:timers/promises'
+import { createBell } from '../../storage/wake-signal.ts'
+import {
+  type CatalogRedis,
+  keepCatalog,
+  type Published,
+  type PublishOptions,
+  publishCatalog,
+} from './catalog-publisher.ts'
 import type { GatewayView, Listing } from './gateway-names.ts'
 import { untilAborted } from './until-aborted.ts'
-import { createBell } from '../../storage/wake-signal.ts'
-import { type CatalogRedis, keepCatalog, type Published, type PublishOptions, publishCatalog } from './catalog-publisher.ts'
 import { type WriteOptions, type WrittenCatalog, writeCatalog } from './write-catalog.ts'
 
 export interface PublishingOptions extends PublishOptions, WriteOptions {

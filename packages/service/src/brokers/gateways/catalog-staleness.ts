@@ -1,8 +1,8 @@
 import type { CatalogEntry } from '@gantry/core'
-import { untilAborted } from './until-aborted.ts'
 import { refusalOf } from '../transports/redis/errors.ts'
 import { textOf } from '../transports/redis/reply.ts'
 import { type CatalogRedis, digestsKey } from './catalog-publisher.ts'
+import { untilAborted } from './until-aborted.ts'
 import type { WrittenCatalog } from './write-catalog.ts'
 
 export interface StalenessOptions {

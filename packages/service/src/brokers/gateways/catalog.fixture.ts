@@ -3,10 +3,10 @@ import type { TestContext } from 'node:test'
 import type { Identity, JsonSchema } from '@gantry/contract'
 import { createExecutor, type DefinedTool, defineTool, type Executor } from '@gantry/core'
 import { decode } from '@msgpack/msgpack'
-import { createGatewayView } from './gateway-names.ts'
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import { textOf } from '../transports/redis/reply.ts'
 import type { PublishOptions } from './catalog-publisher.ts'
+import { createGatewayView } from './gateway-names.ts'
 import { type PublishedTool, type WriteOptions, type WrittenCatalog, writeCatalog } from './write-catalog.ts'
 
 export const never: AbortSignal = new AbortController().signal

@@ -1,16 +1,16 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core'
-import type { GatewayView } from './gateway-names.ts'
-import { holdersOf, redisSessions, type SessionOptions, type Sessions } from './session-identity.ts'
 import type { RedisSettings } from '../../config/broker-settings.ts'
 import type { Snapshots } from '../../config/snapshots.ts'
 import type { Bus } from '../../observe/bus.ts'
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import { createTextReader } from '../transports/redis/text-reader.ts'
-import { listenConfigUpdates } from './config-updates.ts'
 import { isCurrent } from './catalog-publisher.ts'
 import { startCatalogPublishing } from './catalog-publishing.ts'
 import { createStaleness } from './catalog-staleness.ts'
+import { listenConfigUpdates } from './config-updates.ts'
+import type { GatewayView } from './gateway-names.ts'
+import { holdersOf, redisSessions, type SessionOptions, type Sessions } from './session-identity.ts'
 
 /** What gateways on Redis share with us: their sessions, our catalog, and that the configuration has changed. */
 export interface RedisParts {

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import type { Json, Tool } from '@gantry/contract'
 import { type CatalogEntry, canonicalJson } from '@gantry/core'
 import { openaiChat } from '@gantry/core/adapters'
-import type { GatewayNames, GatewayView, Listing } from './gateway-names.ts'
 import { encodeMsgpack } from '../codecs/msgpack.ts'
+import type { GatewayNames, GatewayView, Listing } from './gateway-names.ts'
 
 /** A catalog as gateways read it, and what is needed to judge their requests by it. */
 export interface WrittenCatalog {

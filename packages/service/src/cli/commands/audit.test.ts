@@ -3,10 +3,10 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { pgliteFolder } from '../../../test/databases.fixture.ts'
-import { openPglite } from '../../storage/databases/pglite.ts'
 import { sealedRows, tamper } from '../../storage/audit/audit.fixture.ts'
 import { createAuditControl } from '../../storage/audit/audit-control.ts'
 import { createSealer } from '../../storage/audit/sealer.ts'
+import { openPglite } from '../../storage/databases/pglite.ts'
 import { startServiceRig } from '../service.fixture.ts'
 
 const never = new AbortController().signal

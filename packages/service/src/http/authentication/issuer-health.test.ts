@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { TokenIssuer } from './token.ts'
-import { createLog, logEvents } from '../../observe/logs.ts'
+import type { TokenIssuer } from '../../config/authentication-settings.ts'
 import { createBus } from '../../observe/bus.ts'
+import { createLog, logEvents } from '../../observe/logs.ts'
 import { createIssuerWatch } from './issuer-health.ts'
 
 test('an issuer whose keys cannot be had is one line in the log, and one when they can again', () => {

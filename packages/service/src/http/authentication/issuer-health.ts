@@ -1,5 +1,5 @@
-import type { TokenOptions } from './token.ts'
 import type { Bus } from '../../observe/bus.ts'
+import type { TokenOptions } from './token.ts'
 
 /** Tells when the keys of an issuer cannot be had any more and when they can again, each once, whatever is read again. */
 export function createIssuerWatch(bus: Bus, now: () => number = performance.now.bind(performance)): Told {

@@ -1,8 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import type { JWTVerifyGetKey } from 'jose'
-
-/** Where the public keys of an issuer come from: one address, or what a file held. */
-export type IssuerKeys = { readonly url: string } | { readonly set: { readonly keys: readonly object[] } }
+import type { IssuerKeys } from '../../config/authentication-settings.ts'
 
 export interface IssuerKeysOptions {
   readonly now: () => number

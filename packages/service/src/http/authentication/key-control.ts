@@ -1,9 +1,9 @@
 import { hash, randomBytes, randomInt } from 'node:crypto'
 import { type Identity, type Issue, type KeyView, type Paged, ToolError } from '@gantry/contract'
 import { holds, toolMatcher } from '@gantry/core'
-import type { KeyRecords, Verifier } from '../../storage/keys/api-keys.ts'
 import type { PageQuery } from '../../storage/call-input.ts'
-import { everyTenant, isOwn, refuseBeyond } from './key-grant.ts'
+import type { KeyRecords, Verifier } from '../../storage/keys/api-keys.ts'
+import { everyTenant, isOwn, refuseBeyond } from '../../storage/keys/key-grant.ts'
 import { publicKeyOf } from './live-keys.ts'
 import { isWord } from './token-identity.ts'
 

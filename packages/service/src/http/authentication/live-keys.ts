@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
-import type { KeyRecords, LiveKey, Verifier } from '../../storage/keys/api-keys.ts'
 import { createBatch } from '../../storage/batch.ts'
+import type { KeyRecords, LiveKey, Verifier } from '../../storage/keys/api-keys.ts'
 import type { Known } from './authenticator.ts'
 import { createExpiring } from './expiring.ts'
 

@@ -1,7 +1,7 @@
 import { generateKeyPairSync, hash, type KeyObject, timingSafeEqual, verify } from 'node:crypto'
 import { isSignedHeader } from '@gantry/contract'
-import type { NonceRecords } from '../../storage/keys/nonces.ts'
 import { createBatch } from '../../storage/batch.ts'
+import type { NonceRecords } from '../../storage/keys/nonces.ts'
 import { type Authenticator, type Presented, unauthenticated } from './authenticator.ts'
 import type { LiveKeys } from './live-keys.ts'
 

@@ -1,26 +1,8 @@
 import type { Identity, Json } from '@gantry/contract'
 import { holds } from '@gantry/core'
+import type { ClaimRules } from '../../config/authentication-settings.ts'
 
 export type Claims = { readonly [claim: string]: Json | undefined }
-
-/** What the claims of an issuer's tokens mean here. */
-export interface ClaimRules {
-  /** What its principals begin with, so that those of two issuers are never the same. */
-  readonly name: string
-  /** A claim by its name, or by a JSON Pointer such as `/realm_access/roles`. */
-  readonly claims: {
-    readonly principal: string
-    readonly tenant?: string
-    readonly roles?: string
-    readonly permissions?: string
-  }
-  /** The tenant of all its tokens, where no claim says it. */
-  readonly tenant?: string
-  /** Of the tenants that a claim may say, those that it may speak for; all of them when absent. */
-  readonly tenants?: readonly string[]
-  /** Permissions of tokens count as far as these go. */
-  readonly grants: readonly string[]
-}
 
 /** What nobody sees, or takes for something else: also blank letters, and spaces but for single ones between words. */
 const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{DI}\u2800\u{1d159}]|(?! )\p{Z}|^ | {2}| $/u

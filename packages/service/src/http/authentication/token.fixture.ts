@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { exportJWK, generateKeyPair, type JWTHeaderParameters, type JWTPayload, SignJWT } from 'jose'
-import type { TokenIssuer } from './token.ts'
+import type { TokenIssuer } from '../../config/authentication-settings.ts'
 
 /** An issuer of tokens with a server for its keys, which goes with the test. */
 export interface TestIssuer {

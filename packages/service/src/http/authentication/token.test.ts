@@ -3,10 +3,11 @@ import { createHmac } from 'node:crypto'
 import { type AddressInfo, createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { decodeJwt, exportJWK, exportSPKI, generateKeyPair, importJWK, SignJWT } from 'jose'
+import type { TokenIssuer } from '../../config/authentication-settings.ts'
 import { testAuthenticator } from '../../conformance/authenticator.ts'
 import { type Authenticator, unauthenticated } from './authenticator.ts'
 import { startIssuer, type TestIssuer } from './token.fixture.ts'
-import { type TokenIssuer, tokenAuthenticator } from './token.ts'
+import { tokenAuthenticator } from './token.ts'
 
 const { signal } = new AbortController()
 const refused = { code: 'UNAUTHENTICATED', message: unauthenticated().message }

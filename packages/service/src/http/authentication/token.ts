@@ -1,22 +1,11 @@
 import { hash } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import type { JWTVerifyGetKey } from 'jose'
+import type { TokenIssuer } from '../../config/authentication-settings.ts'
 import { type Authenticator, bearerOf, type Known, unauthenticated } from './authenticator.ts'
 import { createExpiring } from './expiring.ts'
-import { type IssuerKeys, issuerKeys } from './issuer-keys.ts'
-import { type ClaimRules, type Claims, identityOf } from './token-identity.ts'
-
-/** Whose tokens count, and for what. */
-export interface TokenIssuer extends ClaimRules {
-  /** Exactly as its tokens say. */
-  readonly issuer: string
-  /** A token must be meant for one of these. */
-  readonly audience: readonly string[]
-  /** Of the asymmetric ones; no others can be checked without a secret that the issuer shares. */
-  readonly algorithms: readonly string[]
-  readonly leewaySeconds: number
-  readonly keys: IssuerKeys
-}
+import { issuerKeys } from './issuer-keys.ts'
+import { type Claims, identityOf } from './token-identity.ts'
 
 export interface TokenOptions {
   readonly now?: () => number

@@ -1,6 +1,6 @@
 import type { JsonObject } from '@gantry/contract'
-import type { KeyInput, RevokeInput, RotateInput } from '../authentication/key-control.ts'
 import { json } from '../answer.ts'
+import type { KeyInput, RevokeInput, RotateInput } from '../authentication/key-control.ts'
 import type { Route } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
 

@@ -1,7 +1,7 @@
 import type { JsonObject } from '@gantry/contract'
+import type { PolicyTest } from '../../admission/policy/policy-views.ts'
 import type { PolicyDocument } from '../../storage/policies.ts'
 import { json } from '../answer.ts'
-import type { PolicyTest } from '../../admission/policy/policy-views.ts'
 import type { Route } from '../route.ts'
 import { ref } from '../schemas.ts'
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { addRows, someCall, testOnDatabases } from '../calls.fixture.ts'
 import type { Database } from '../databases/database.ts'
 import { type ApprovalRecords, type AskedCall, approvalRecords } from './approvals.ts'
-import { addRows, someCall, testOnDatabases } from '../calls.fixture.ts'
 
 const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['gantry:approve'] }
 const alice: Identity = { principal: 'alice', tenant: 'acme', permissions: ['*'] }

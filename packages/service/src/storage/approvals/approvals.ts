@@ -9,15 +9,15 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { holds } from '@gantry/core'
-import type { Database, Queries } from '../databases/database.ts'
-import { resume } from '../calls/sql/resume.ts'
-import { storable } from '../storable.ts'
-import type { PageQuery } from '../call-input.ts'
-import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
 import type { Artifacts } from '../artifacts/artifact-records.ts'
 import { noteAudit } from '../audit/audit-notes.ts'
+import type { PageQuery } from '../call-input.ts'
+import { resume } from '../calls/sql/resume.ts'
+import type { Database, Queries } from '../databases/database.ts'
 import { readPlace, writePlace } from '../page-cursor.ts'
 import { seenValues, seesTool } from '../reader.ts'
+import { storable } from '../storable.ts'
+import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
 import { shownArgs } from './shown-args.ts'
 
 /** One call that a person is asked about. */

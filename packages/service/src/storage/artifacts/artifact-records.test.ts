@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { text } from 'node:stream/consumers'
 import { ToolError } from '@gantry/contract'
-import type { ArtifactStore } from './artifact-store.ts'
-import { artifactRecords, isArtifactsAway } from './artifact-records.ts'
 import { testOnDatabases } from '../calls.fixture.ts'
+import { artifactRecords, isArtifactsAway } from './artifact-records.ts'
+import type { ArtifactStore } from './artifact-store.ts'
 
 const { signal } = new AbortController()
 const options = { maxBytes: 1_000, signal }

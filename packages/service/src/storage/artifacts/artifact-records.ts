@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import type { ArtifactStore, ByteRange, PutOptions } from './artifact-store.ts'
-import type { Database } from '../databases/database.ts'
+import type { StoredQuotas } from '../../config/tenant-limits.ts'
 import type { Holder } from '../calls/call-store.ts'
+import type { Database } from '../databases/database.ts'
 import { type Reader, seenSql, seenValues, tenantOf } from '../reader.ts'
 import { removeUnnamed } from '../retention.ts'
+import type { ArtifactStore, ByteRange, PutOptions } from './artifact-store.ts'
 
 /** Whose a file is, and what it is called. */
 export interface ArtifactAbout {
@@ -16,18 +17,6 @@ export interface ArtifactAbout {
   readonly holder: Holder
   readonly name: string
   readonly mimeType: string
-}
-
-/** How much may be stored at a time, of one tenant or principal. */
-export interface StoredQuota {
-  readonly bytes: number
-  readonly files: number
-}
-
-/** What holds for the owner of a file. */
-export type StoredQuotas = (owner: Pick<ArtifactAbout, 'tenant' | 'principal'>) => {
-  readonly tenant: StoredQuota
-  readonly principal: StoredQuota
 }
 
 export interface StorageOptions {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import type { Identity } from '@gantry/contract'
 import { testArtifacts } from '@gantry/core/conformance'
+import { addRows, type Stores, someCall, testOnDatabases } from '../calls.fixture.ts'
 import { artifactRecords } from './artifact-records.ts'
 import { callerArtifacts } from './caller-artifacts.ts'
-import { addRows, type Stores, someCall, testOnDatabases } from '../calls.fixture.ts'
 
 const { signal } = new AbortController()
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: [] }

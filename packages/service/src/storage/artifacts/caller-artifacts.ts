@@ -1,12 +1,12 @@
 import { buffer } from 'node:stream/consumers'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { ArtifactInfo, Artifacts as CallerArtifacts } from '@gantry/core'
-import type { ArtifactStore } from './artifact-store.ts'
 import type { Database } from '../databases/database.ts'
-import type { Artifacts } from './artifact-records.ts'
 import { readPlace, writePlace } from '../page-cursor.ts'
 import { seenSql, seenValues } from '../reader.ts'
 import { removeUnnamed } from '../retention.ts'
+import type { Artifacts } from './artifact-records.ts'
+import type { ArtifactStore } from './artifact-store.ts'
 
 export interface CallerArtifactsPorts {
   readonly database: Database

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { artifactRecords } from './artifact-records.ts'
-import { type Stores, testOnDatabases } from '../calls.fixture.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
+import { type Stores, testOnDatabases } from '../calls.fixture.ts'
+import { artifactRecords } from './artifact-records.ts'
 import { keepPayload, readPayload } from './payload.ts'
 
 const { signal } = new AbortController()

@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers'
 import { type JsonObject, ToolError } from '@gantry/contract'
-import type { Artifacts } from './artifact-records.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
+import type { Artifacts } from './artifact-records.ts'
 
 export interface KeepPayloadOptions {
   readonly artifacts: Pick<Artifacts, 'keep'>

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
+import type { StoredQuotas } from '../../config/tenant-limits.ts'
 import { storedQuotas } from '../../config/tenant-limits.ts'
-import { artifactRecords, type StoredQuotas } from './artifact-records.ts'
-import { callerArtifacts } from './caller-artifacts.ts'
 import { addRows, ago, type Stores, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
 import { removeExpired } from '../retention.ts'
+import { artifactRecords } from './artifact-records.ts'
+import { callerArtifacts } from './caller-artifacts.ts'
 
 const { signal } = new AbortController()
 const day = 86_400_000

@@ -1,14 +1,14 @@
 import { type AuditVerdict, type AuditView, type Identity, type Paged, ToolError } from '@gantry/contract'
 import { holds } from '@gantry/core'
-import type { Database } from '../databases/database.ts'
 import type { PageQuery } from '../call-input.ts'
+import type { Database } from '../databases/database.ts'
 import { lineOf } from './audit-line.ts'
 import { type AuditEntry, readAudit } from './audit-reader.ts'
 import type { AuditRow } from './audit-rows.ts'
+import { type AuditFilter, auditViews } from './audit-views.ts'
 import type { Sealer } from './sealer.ts'
 import type { SealKey } from './seals.ts'
 import { verifyAudit } from './verify.ts'
-import { type AuditFilter, auditViews } from './audit-views.ts'
 
 /** With the tenant that is asked for: the caller's own when absent, `*` for all. */
 export interface AuditQuery extends AuditFilter {

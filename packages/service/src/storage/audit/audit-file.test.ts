@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import type { AuditVerdict } from '@gantry/contract'
 import { pgliteDatabase } from '../../../test/databases.fixture.ts'
+import { addRows } from '../calls.fixture.ts'
 import { places, sealedRows, someRow } from './audit.fixture.ts'
 import { createAuditControl } from './audit-control.ts'
 import { readAuditFile } from './audit-file.ts'
 import { createSealer } from './sealer.ts'
 import { verifyAudit } from './verify.ts'
-import { addRows } from '../calls.fixture.ts'
 
 const { signal } = new AbortController()
 

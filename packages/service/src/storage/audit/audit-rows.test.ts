@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { someRow } from './audit.fixture.ts'
 import { type AuditRow, digestOf, digestSql, rowColumns } from './audit-rows.ts'
-import { addRows, testOnDatabases } from '../calls.fixture.ts'
 
 /** Anything that a column can hold, and above all what would end a text or look like the next one. */
 const hostile = fc.oneof(

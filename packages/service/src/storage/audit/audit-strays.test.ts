@@ -3,12 +3,12 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { AuditVerdict, ToolError } from '@gantry/contract'
+import { testOnDatabases } from '../calls.fixture.ts'
 import { sealedRows, tamper, verified } from './audit.fixture.ts'
 import { createAuditControl } from './audit-control.ts'
 import { readAuditFile } from './audit-file.ts'
 import { createSealer } from './sealer.ts'
 import { verifyAudit } from './verify.ts'
-import { testOnDatabases } from '../calls.fixture.ts'
 
 const { signal } = new AbortController()
 

@@ -1,8 +1,8 @@
 import { type AuditView, type Json, type Paged, ToolError } from '@gantry/contract'
-import type { Queries, TenantReads } from '../databases/database.ts'
 import type { PageQuery } from '../call-input.ts'
-import { type AuditRow, lastNumberSql, rowColumns } from './audit-rows.ts'
+import type { Queries, TenantReads } from '../databases/database.ts'
 import { fitsSql, type Reader, seenValues } from '../reader.ts'
+import { type AuditRow, lastNumberSql, rowColumns } from './audit-rows.ts'
 
 /** What rows of the record tell of: a call's way, one that was not taken in, and what somebody did to the service. */
 export const auditPhases = [

@@ -3,9 +3,9 @@ import { test } from 'node:test'
 import { pgliteDatabase } from '../../../test/databases.fixture.ts'
 import type { LoadedConfig } from '../../config/config.ts'
 import { defaultSettings } from '../../config/service-settings.ts'
-import { someRow, verified } from './audit.fixture.ts'
-import { addRows } from '../calls.fixture.ts'
 import { createBus } from '../../observe/bus.ts'
+import { addRows } from '../calls.fixture.ts'
+import { someRow, verified } from './audit.fixture.ts'
 import { auditKeys, createAuditing } from './auditing.ts'
 
 test('a key for seals that is not there, or that could be guessed, is refused', async () => {

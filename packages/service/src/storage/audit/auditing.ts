@@ -1,17 +1,17 @@
 import { ToolError } from '@gantry/contract'
 import type { Audit } from '@gantry/core'
 import type { LoadedConfig } from '../../config/config.ts'
+import { secretText } from '../../config/secret-text.ts'
 import type { ServiceSettings } from '../../config/service-settings.ts'
+import type { Bus } from '../../observe/bus.ts'
 import type { Database } from '../databases/database.ts'
-import { sqlAudit } from './call-audit.ts'
-import { createRefusals, type Refusals } from './refusals.ts'
+import type { Chore } from '../periodic-jobs.ts'
 import { type AuditControl, createAuditControl } from './audit-control.ts'
 import { type AuditNote, noteAudit } from './audit-notes.ts'
+import { sqlAudit } from './call-audit.ts'
+import { createRefusals, type Refusals } from './refusals.ts'
 import { createSealer } from './sealer.ts'
 import { type SealKey, sealKey } from './seals.ts'
-import type { Bus } from '../../observe/bus.ts'
-import type { Chore } from '../periodic-jobs.ts'
-import { secretText } from '../../config/secret-text.ts'
 
 export interface AuditingParts {
   readonly database: Database

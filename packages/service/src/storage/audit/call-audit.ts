@@ -1,7 +1,7 @@
 import type { Audit, AuditRecord } from '@gantry/core'
-import type { Queries } from '../databases/database.ts'
 import { createBatch } from '../batch.ts'
 import { detailsText } from '../calls/end-details.ts'
+import type { Queries } from '../databases/database.ts'
 
 /**
  * The pipeline's record in the table `audit`. The start and the end of a call that was claimed are written with the claim

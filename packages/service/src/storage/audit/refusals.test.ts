@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Queries } from '../databases/database.ts'
 import { testOnDatabases } from '../calls.fixture.ts'
+import type { Queries } from '../databases/database.ts'
 import { createRefusals, type Refusal } from './refusals.ts'
 
 const refusal: Refusal = { tenant: 'acme', principal: 'carl', tool: 'some:tool', code: 'DENIED', config: 'v1' }

@@ -1,7 +1,7 @@
+import { type AuditRow, digestOf } from './audit-rows.ts'
 import type { Gap } from './chain-check.ts'
 import type { Findings } from './findings.ts'
 import { type Retired, retirementIn } from './retirement.ts'
-import { type AuditRow, digestOf } from './audit-rows.ts'
 import type { Seal, SealKey } from './seals.ts'
 
 export interface RowCheck {

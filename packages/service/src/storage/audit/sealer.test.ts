@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { postgresDatabase } from '../../../test/databases.fixture.ts'
+import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import type { Queries } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
 import { places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
 import { createSealer } from './sealer.ts'
-import { addRows, testOnDatabases } from '../calls.fixture.ts'
 
 /** A transaction that adds a row and waits to be told how to end. */
 async function openRow(transaction: (work: (queries: Queries) => Promise<void>) => Promise<void>) {

@@ -7,13 +7,13 @@ import { test } from 'node:test'
 import type { AuditVerdict, ToolError } from '@gantry/contract'
 import { hasProgram, searchPath } from '../../../../../scripts/engines/packages.ts'
 import { postgresDatabase } from '../../../test/databases.fixture.ts'
+import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
 import { createAuditControl } from './audit-control.ts'
 import { readAuditFile } from './audit-file.ts'
 import { createSealer } from './sealer.ts'
 import { sealKey } from './seals.ts'
 import { verifyAudit } from './verify.ts'
-import { addRows, testOnDatabases } from '../calls.fixture.ts'
 
 const { signal } = new AbortController()
 

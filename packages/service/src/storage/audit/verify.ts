@@ -1,7 +1,7 @@
 import { type AuditVerdict, ToolError } from '@gantry/contract'
+import type { AuditEntry } from './audit-reader.ts'
 import { createChainCheck } from './chain-check.ts'
 import { createFindings, type Findings } from './findings.ts'
-import type { AuditEntry } from './audit-reader.ts'
 import type { Retired } from './retirement.ts'
 import { createRowCheck } from './row-check.ts'
 import type { SealKey } from './seals.ts'

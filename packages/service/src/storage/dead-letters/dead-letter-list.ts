@@ -1,8 +1,8 @@
 import type { Queries } from '../databases/database.ts'
+import type { Place } from '../page-cursor.ts'
 import { type LetterReader, seenLetters, tenantOfReader } from './dead-letter-reader.ts'
 import type { LetterRow } from './dead-letter-rows.ts'
 import { listSql, stretchSql } from './dead-letter-statements.ts'
-import type { Place } from '../page-cursor.ts'
 
 /** Which letters: so many of those that the reader sees, from a place on. */
 export interface LetterQuery {

@@ -1,5 +1,5 @@
-import { seenLettersSql } from './dead-letter-reader.ts'
 import { letterPrefix } from '../outbox/outbox.ts'
+import { seenLettersSql } from './dead-letter-reader.ts'
 
 const place = `to_char(d.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place`
 

@@ -1,7 +1,7 @@
 import type { Identity } from '@gantry/contract'
-import type { Database, Queries, Row } from '../databases/database.ts'
 import { sqlCallStore } from '../calls/sql.ts'
 import { addRows, someCall, someEnd } from '../calls.fixture.ts'
+import type { Database, Queries, Row } from '../databases/database.ts'
 import { type DeadLettersOptions, deadLetterRecords } from './dead-letters.ts'
 
 export const operator: Identity = { principal: 'olga', tenant: 'acme', permissions: ['*'] }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import type { Identity } from '@gantry/contract'
 import type { ToolStanding } from '@gantry/core'
-import type { Database, Queries } from '../databases/database.ts'
 import { addRows, ago, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
+import type { Database, Queries } from '../databases/database.ts'
+import { outboxRecords } from '../outbox/outbox.ts'
 import { claiming, dead, identity, letter, operator, parts } from './dead-letters.fixture.ts'
 import type { DeadLetters } from './dead-letters.ts'
-import { outboxRecords } from '../outbox/outbox.ts'
 
 /** A callback that could not be sent; answers the id of its letter. */
 async function failedCallback(database: Queries, callId: string): Promise<string> {

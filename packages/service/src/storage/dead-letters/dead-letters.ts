@@ -1,16 +1,16 @@
 import { type DeadLetter, type Identity, type Paged, ToolError } from '@gantry/contract'
 import { createRedactionMark, type RedactionMark } from '@gantry/core'
-import type { Database, Queries, TenantReads } from '../databases/database.ts'
+import type { PageQuery } from '../call-input.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
 import { submit } from '../calls/sql/submit.ts'
-import type { PageQuery } from '../call-input.ts'
+import type { Database, Queries, TenantReads } from '../databases/database.ts'
 import { inheritJournal } from '../journal.ts'
+import { letterPrefix } from '../outbox/outbox.ts'
+import { readPlace, writePlace } from '../page-cursor.ts'
 import { listLetters } from './dead-letter-list.ts'
 import { type LetterReader, seesLetter, seesPayload, tenantOfReader } from './dead-letter-reader.ts'
 import { callOf, isLetterId, type LetterRow, letterOf } from './dead-letter-rows.ts'
 import { discardSql, getSql, handedInSql, lockSql, redrivenSql, sendAgainSql } from './dead-letter-statements.ts'
-import { letterPrefix } from '../outbox/outbox.ts'
-import { readPlace, writePlace } from '../page-cursor.ts'
 
 /**
  * What could not be done and waits for a person, in the table `dead_letters`.

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import type { Row } from '../databases/database.ts'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
-import { claiming, dead, letter, operator, parts } from './dead-letters.fixture.ts'
+import type { Row } from '../databases/database.ts'
 import { journalRecords } from '../journal.ts'
+import { claiming, dead, letter, operator, parts } from './dead-letters.fixture.ts'
 
 testOnDatabases({
   'a chain or a program begins with what every earlier one did, or may have done': async ({ database }) => {

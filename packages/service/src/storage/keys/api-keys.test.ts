@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Identity } from '@gantry/contract'
-import { keyChannel, keyRecords, type NewKey } from './api-keys.ts'
 import { addRows, ago, someCall, testOnDatabases } from '../calls.fixture.ts'
+import { keyChannel, keyRecords, type NewKey } from './api-keys.ts'
 
 const maker: Identity = { principal: 'alice', tenant: 'acme', permissions: ['*'] }
 

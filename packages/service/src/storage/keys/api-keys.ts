@@ -1,7 +1,8 @@
 import { type Identity, type KeyView, type Paged, ToolError } from '@gantry/contract'
-import type { Database, Queries } from '../databases/database.ts'
-import type { PageQuery } from '../call-input.ts'
 import { type AuditNote, noteAudit } from '../audit/audit-notes.ts'
+import type { PageQuery } from '../call-input.ts'
+import type { Database, Queries } from '../databases/database.ts'
+import { readPlace, writePlace } from '../page-cursor.ts'
 import {
   claimSql,
   endSql,
@@ -16,7 +17,6 @@ import {
   takenSql,
   usedSql,
 } from './key-statements.ts'
-import { readPlace, writePlace } from '../page-cursor.ts'
 
 /** Tells whether somebody has a key: the SHA-256 of one that is sent, or the public half of one that signs, in base64url. */
 export type Verifier = { readonly digest: string } | { readonly publicKey: string }

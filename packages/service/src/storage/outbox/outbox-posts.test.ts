@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import type { Database, Row } from '../databases/database.ts'
 import { sqlCallStore } from '../calls/sql.ts'
 import { addRows, someCall, someResult, testOnDatabases } from '../calls.fixture.ts'
+import type { Database, Row } from '../databases/database.ts'
 import { outboxRecords } from './outbox.ts'
 import { outboxPosts, type PostedItem } from './outbox-posts.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Queries, Row } from '../databases/database.ts'
 import { addRows, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
+import type { Queries, Row } from '../databases/database.ts'
 import { type OutboxItem, outboxRecords } from './outbox.ts'
 
 const leaseMs = 60_000

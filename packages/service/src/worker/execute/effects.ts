@@ -1,9 +1,9 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
 import type { WriteBack, WrittenFile } from '@gantry/core'
 import type { SentMessage } from '../../brokers/codecs/codec.ts'
-import type { OutboxPosts, PostedItem } from '../../storage/outbox/outbox-posts.ts'
 import { createBatch } from '../../storage/batch.ts'
 import type { Claim, ReplyAddress } from '../../storage/calls/call-store.ts'
+import type { OutboxPosts, PostedItem } from '../../storage/outbox/outbox-posts.ts'
 import { patiently } from './inner-calls.ts'
 
 export interface WriteBackPorts {

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
+import type { Holder } from '../../storage/calls/call-store.ts'
 import type { EventRecords, NewEvent } from '../../storage/events.ts'
 import { createBell } from '../../storage/wake-signal.ts'
-import type { Holder } from '../../storage/calls/call-store.ts'
 
 /** Events that wait to be stored, in order and within bounds. */
 export interface EventQueue {

@@ -1,6 +1,6 @@
 import type { Report, StreamEvent } from '@gantry/contract'
-import { type EventRecords, eventId, mostReports, type NewEvent } from '../../storage/events.ts'
 import type { Holder } from '../../storage/calls/call-store.ts'
+import { type EventRecords, eventId, mostReports, type NewEvent } from '../../storage/events.ts'
 import { createEventQueue, type EventQueue } from './event-queue.ts'
 
 /** A report with the id under which others will read it. */

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gantry/contract'
 import { type Around, type CatalogEntry, type Executor, retry, type SurroundedCall, type WriteBack } from '@gantry/core'
-import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { endedOutcome } from '../../storage/calls/ended.ts'
 import { isPending } from '../../storage/calls/pending.ts'
+import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { programOf } from './charged-program.ts'
 import type { InnerCharges } from './inner-charges.ts'
 

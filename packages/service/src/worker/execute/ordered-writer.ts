@@ -1,5 +1,5 @@
-import type { JournalRecords, JournalWrite } from '../../storage/journal.ts'
 import type { Holder } from '../../storage/calls/call-store.ts'
+import type { JournalRecords, JournalWrite } from '../../storage/journal.ts'
 import { lost, patiently } from './inner-calls.ts'
 
 /**

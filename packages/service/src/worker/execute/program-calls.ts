@@ -1,7 +1,7 @@
 import { type Result, ToolError } from '@gantry/contract'
 import type { Executor, InnerAsk, InnerNames, InnerOutcome } from '@gantry/core'
-import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
+import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { findTool, lost, patiently, unknownResult } from './inner-calls.ts'
 import type { InnerCharges } from './inner-charges.ts'
 import type { OrderedWriter } from './ordered-writer.ts'

@@ -14,10 +14,10 @@ import {
   type ExecutorOptions,
   type ToolContext,
 } from '@gantry/core'
-import type { Database } from '../../storage/databases/database.ts'
-import { type JournalRecords, journalRecords } from '../../storage/journal.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { heldClaim } from '../../storage/calls/claim.fixture.ts'
+import type { Database } from '../../storage/databases/database.ts'
+import { type JournalRecords, journalRecords } from '../../storage/journal.ts'
 import { createInnerCharges, type InnerGate } from './inner-charges.ts'
 import { runDurableChain } from './run-chain.ts'
 

@@ -8,9 +8,9 @@ import {
   ToolError,
 } from '@gantry/contract'
 import type { Executor, WriteBack } from '@gantry/core'
-import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { asWaiting } from '../../storage/calls/pending.ts'
+import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
 import type { InnerCharges } from './inner-charges.ts'
 import { timeout } from './run-call.ts'

@@ -1,7 +1,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
-import { openPostgres } from '../../storage/databases/postgres.ts'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import { sqlCallStore } from '../../storage/calls/sql.ts'
+import { openPostgres } from '../../storage/databases/postgres.ts'
 import { readLeases } from './lease-table.ts'
 import { extendHeld, type LeaseNews } from './leases.ts'
 

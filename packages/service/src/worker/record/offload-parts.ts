@@ -1,8 +1,8 @@
 import type { ErrorInfo, Json, JsonObject } from '@gantry/contract'
 import { contentParts } from './offload-content.ts'
 import { type DraftChain, type DraftResult, type DraftStep, type Part, valuePart } from './offload-part.ts'
-import { markedText, marker, type TakenOut } from './preview.ts'
 import { isSandboxed, sandboxParts } from './offload-sandbox.ts'
+import { markedText, marker, type TakenOut } from './preview.ts'
 
 /** Less than this is not worth a file. */
 const leastBytes = 4_096

@@ -1,10 +1,10 @@
 import type { ChainResult, Result } from '@gantry/contract'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import type { AdmittedCall, Ending, Holder } from '../../storage/calls/call-store.ts'
-import { cutDown } from './truncate-result.ts'
 import { type ResultFiles, resultFiles } from './offload-files.ts'
 import { draftOf, type Part, takeOut } from './offload-part.ts'
 import { partsOf } from './offload-parts.ts'
+import { cutDown } from './truncate-result.ts'
 
 export interface ResultLimits {
   /** Up to this many bytes of JSON text a result is kept as it is. */

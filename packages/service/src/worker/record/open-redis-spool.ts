@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
+import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 import type { Queries } from '../../storage/databases/database.ts'
 import { redisSpool } from './redis-spool.ts'
 import type { Spool } from './spool.ts'
-import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 
 /**
  * The spool that all workers of a database share. It is named after the database, because the outcomes of another one

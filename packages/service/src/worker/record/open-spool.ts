@@ -1,10 +1,10 @@
 import { join } from 'node:path'
-import type { ServiceSettings } from '../../config/service-settings.ts'
-import type { Queries } from '../../storage/databases/database.ts'
-import { openSpool, type Spool } from './spool.ts'
-import type { Bus } from '../../observe/bus.ts'
 import type { Brokers } from '../../brokers/open-brokers.ts'
+import type { ServiceSettings } from '../../config/service-settings.ts'
+import type { Bus } from '../../observe/bus.ts'
+import type { Queries } from '../../storage/databases/database.ts'
 import { openRedisSpool } from './open-redis-spool.ts'
+import { openSpool, type Spool } from './spool.ts'
 
 /** Opens the place where outcomes wait while the database is away. */
 export function openOutcomeSpool(

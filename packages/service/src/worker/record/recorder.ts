@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
-import { type BatchOptions, createBatch } from '../../storage/batch.ts'
 import type { Bus } from '../../observe/bus.ts'
+import { type BatchOptions, createBatch } from '../../storage/batch.ts'
 import type { CallStore, Ending, StoredReport } from '../../storage/calls/call-store.ts'
 import type { Spool } from './spool.ts'
 

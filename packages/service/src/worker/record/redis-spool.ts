@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { ToolError } from '@gantry/contract'
-import type { Ending } from '../../storage/calls/call-store.ts'
 import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 import { fieldsOf, listOf, numberOf, type Reply, textOf } from '../../brokers/transports/redis/reply.ts'
+import type { Ending } from '../../storage/calls/call-store.ts'
 import type { Spool } from './spool.ts'
 
 export interface RedisSpoolOptions {

@@ -1,15 +1,15 @@
 import type { ArtifactRef, Identity, Replay, Result } from '@gantry/contract'
-import { readPayload } from '../../storage/artifacts/payload.ts'
-import { createDigest } from '../../storage/artifacts/digest.ts'
-import type { Database } from '../../storage/databases/database.ts'
-import { replay } from './replay.ts'
 import type { Snapshots } from '../../config/snapshots.ts'
-import { govern, type ResultLimits } from '../record/offload-result.ts'
-import { restoreOutput } from '../record/restore-output.ts'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
+import { createDigest } from '../../storage/artifacts/digest.ts'
+import { readPayload } from '../../storage/artifacts/payload.ts'
 import { noteAudit } from '../../storage/audit/audit-notes.ts'
 import type { CallViews } from '../../storage/call-views.ts'
+import type { Database } from '../../storage/databases/database.ts'
 import { type RecordedCall, readRecorded } from '../../storage/recorded-calls.ts'
+import { govern, type ResultLimits } from '../record/offload-result.ts'
+import { restoreOutput } from '../record/restore-output.ts'
+import { replay } from './replay.ts'
 
 export interface ReplayingParts {
   readonly database: Database

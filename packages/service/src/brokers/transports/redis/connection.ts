@@ -1,16 +1,10 @@
 import { ToolError } from '@gantry/contract'
 import type { Cluster, Redis } from 'ioredis'
+import { parseRedisUrl } from '../../../config/redis-url.ts'
 import { call, connectWithin, end, pipeline, type WaitingConnection, waitingConnection } from './client.ts'
 import { redisError } from './errors.ts'
 import { type Command, fieldsOf, type Reply, textOf } from './reply.ts'
-import {
-  clusterSettings,
-  type OpenRedisOptions,
-  parseRedisUrl,
-  redisSettings,
-  usualCommandMs,
-  usualConnectMs,
-} from './settings.ts'
+import { clusterSettings, type OpenRedisOptions, redisSettings, usualCommandMs, usualConnectMs } from './settings.ts'
 import { createSubscriber, type Hear } from './subscriber.ts'
 
 /**

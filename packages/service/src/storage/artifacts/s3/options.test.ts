@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ToolError } from '@gantry/contract'
-import { placeOf, type S3Options } from './options.ts'
+import type { S3Options } from '../../../config/broker-settings.ts'
+import { placeOf } from './options.ts'
 
 const right: S3Options = { region: 'eu-central-1', bucket: 'files', accessKeyId: 'id', secretAccessKey: 'hush' }
 

@@ -1,24 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
-
-/** Where artifacts are kept in S3, and the key to it; nothing else, such as the environment, is asked. */
-export interface S3Options {
-  /** `https://host` or `https://host:port` of the server; Amazon's of the region when absent. */
-  readonly endpoint?: string
-  readonly region: string
-  /** One that exists. */
-  readonly bucket: string
-  readonly accessKeyId: string
-  readonly secretAccessKey: string
-  readonly sessionToken?: string
-  /** The bucket in the path and not in the name of the host, as most servers but Amazon's want it. */
-  readonly forcePathStyle?: boolean
-  /** What the names of all objects begin with; `artifacts` when absent. */
-  readonly prefix?: string
-  /** Authorities in PEM to trust in the place of the system's. */
-  readonly ca?: string
-  /** For one request with its repetitions, and for the next bytes of an answer; a minute when absent. */
-  readonly timeoutMs?: number
-}
+import type { S3Options } from '../../../config/broker-settings.ts'
 
 /** Options that were checked, with what is left out filled in. */
 export interface S3Place extends S3Options {

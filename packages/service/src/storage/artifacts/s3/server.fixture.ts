@@ -6,7 +6,7 @@ import { after, type TestContext } from 'node:test'
 import { S3 } from '@aws-sdk/client-s3'
 import { type S3Server, startS3 } from '../../../../../../scripts/engines/s3.ts'
 import { startToxiproxy, type Toxiproxy } from '../../../../../../scripts/engines/toxiproxy.ts'
-import type { S3Options } from './options.ts'
+import type { S3Options } from '../../../config/broker-settings.ts'
 
 /** A place in the bucket of a real server that only one test uses, and what really is there. */
 export interface OwnPlace {

@@ -3,8 +3,8 @@ import { buffer } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import { makeAuthority } from '../../../../../../scripts/engines/certificates.ts'
 import { type S3Server, startS3 } from '../../../../../../scripts/engines/s3.ts'
+import type { S3Options } from '../../../config/broker-settings.ts'
 import { s3Artifacts } from '../s3.ts'
-import type { S3Options } from './options.ts'
 
 const { signal } = new AbortController()
 

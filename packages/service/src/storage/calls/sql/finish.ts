@@ -1,8 +1,8 @@
 import type { Queries } from '../../databases/database.ts'
+import { storable } from '../../storable.ts'
 import type { Ending } from '../call-store.ts'
 import { endDetails } from '../end-details.ts'
 import { freesKey } from '../plain-call.ts'
-import { storable } from '../../storable.ts'
 import { finishPlain, isPlain, ownAnswer } from './finish-plain.ts'
 import { holderColumns, inOrder } from './holders.ts'
 
