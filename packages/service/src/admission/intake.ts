@@ -26,6 +26,8 @@ export interface IntakeParts {
   readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take' | 'unrecorded'> | undefined
   readonly claim: ClaimOptions
   readonly keep: IntakeOptions['keep']
+  /** Removes what was kept for a call that is not going to be one. */
+  readonly withdraw?: (callId: string) => Promise<void>
   readonly present?: IntakeOptions['present']
   /** The limits of tenants and principals. */
   readonly gate: TenantGate
@@ -171,6 +173,10 @@ export function createIntake(parts: IntakeParts): Intake {
     if (!parts.flushes) await store.flush(callId)
     return { callId, repeated: true }
   }
+  /** What cannot be removed now goes a day later. */
+  const withdraw = async ({ callId, payloadRef }: AdmittedCall): Promise<void> => {
+    if (payloadRef !== undefined) await parts.withdraw?.(callId).catch(() => undefined)
+  }
   const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
     const code = ToolError.is(error) ? error.code : 'INTERNAL'
     const tool = String(input.tool ?? input.kind).slice(0, 200)
@@ -197,8 +203,9 @@ export function createIntake(parts: IntakeParts): Intake {
       const direct = goesDirect(call, fromBroker)
       const places = direct
         ? []
-        : await placesFor(call).catch((error: unknown) => {
+        : await placesFor(call).catch(async (error: unknown) => {
             checked.refund()
+            await withdraw(call)
             return orKnown(error)
           })
       if (typeof places === 'string') return repeatOf(places)
@@ -217,7 +224,10 @@ export function createIntake(parts: IntakeParts): Intake {
       bus.emit('dependency:worked', submission)
       for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
       // What was there already was paid for when it came first.
-      if (submitted.kind !== 'new') checked.refund()
+      if (submitted.kind !== 'new') {
+        checked.refund()
+        await withdraw(call)
+      }
       if (submitted.kind === 'conflict') throw conflict(call)
       if (submitted.kind === 'duplicate') return repeatOf(submitted.callId)
       bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })

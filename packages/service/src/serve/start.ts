@@ -31,7 +31,7 @@ import { ownerApproval } from '../storage/approvals/owner-approval.ts'
 import { type Files, probeFiles, reportingFiles } from '../storage/artifacts/artifact-health.ts'
 import { artifactRecords } from '../storage/artifacts/artifact-records.ts'
 import { callerArtifacts } from '../storage/artifacts/caller-artifacts.ts'
-import { keepPayload, readPayload } from '../storage/artifacts/payload.ts'
+import { keepPayload, readPayload, releasePayload } from '../storage/artifacts/payload.ts'
 import { createAuditing } from '../storage/audit/auditing.ts'
 import type { SealKey } from '../storage/audit/seals.ts'
 import { callViews } from '../storage/call-views.ts'
@@ -229,6 +229,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
         journal: journalRecords(database),
         payload: (claim, signal) => readPayload(claim.call, artifacts, signal),
         govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal: life.signal }),
+        release: ({ executor }, { call }, { result }) => releasePayload(call, result, { executor, artifacts }),
         reply: ({ callId, call }, { result }) => {
           waiters.tell(callId, result)
           if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)
@@ -247,6 +248,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
     ...{ store, snapshots, depth, bus, worker, newId, settings, gate: limiting.gate, refusals: auditing.refusals },
     claim,
     keep: (text, callId, identity) => keepPayload(text, { callId, owner: identity, artifacts, limits: settings }),
+    withdraw: artifacts.withdraw,
     expect: waiters.expect,
     flushes: database.exclusive,
     present: sessionHolders(workers, roles.has('worker') ? tag : undefined),

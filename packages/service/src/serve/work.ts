@@ -55,6 +55,7 @@ export interface WorkParts {
   readonly govern: WorkerPorts['govern']
   /** Whether somebody here waits for a call. */
   readonly awaits: (callId: string) => boolean
+  readonly release: NonNullable<WorkerPorts['release']>
   readonly reply: WorkerPorts['reply']
 }
 
@@ -83,6 +84,7 @@ export function composeWorker(parts: WorkParts): Worker {
       govern: parts.govern,
       // Others may wait for one under a key, which can be handed in again, and for one that its caller was told of.
       awaits: ({ callId, call, unflushed }) => unflushed === true && call.key === undefined && parts.awaits(callId),
+      release: parts.release,
       reply: parts.reply,
       now: () => new Date(parts.now()),
       random: Math.random,

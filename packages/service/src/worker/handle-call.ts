@@ -258,6 +258,7 @@ function recordOnce(
       return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
     })
     if (ending === undefined) return
+    await ports.release?.(snapshot, claim, ending)
     await timed(ports.bus, 'reply', span, async () => ports.reply(claim, ending))
     const { status, error, durationMs } = ending.result
     const facts = {

@@ -30,6 +30,8 @@ export interface WorkerPorts {
   readonly execute: (snapshot: Snapshot, task: Task, traceparent?: string) => Promise<Outcome | Paused>
   /** Makes of an outcome what is to be recorded: small enough, with what was large beside it. */
   readonly govern: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
+  /** Lets go of what a call needed, once its outcome is recorded; never rejects. */
+  readonly release?: (snapshot: Snapshot, claim: Claim, ending: Ending) => Promise<void>
   /** Whether its caller waits for the call here, and was told nothing of it yet; nobody's does when absent. */
   readonly awaits?: (claim: Claim) => boolean
   /** Tells those who wait here. */

@@ -40,7 +40,7 @@ export async function withArtifacts(
 
 /** Off the main thread, because files may be large. */
 async function digestOf(content: Uint8Array): Promise<string> {
-  const bytes = await crypto.subtle.digest('SHA-256', Uint8Array.from(content))
+  const bytes = await crypto.subtle.digest('SHA-256', content as Uint8Array<ArrayBuffer>)
   return `sha256:${Buffer.from(bytes).toString('hex')}`
 }
 

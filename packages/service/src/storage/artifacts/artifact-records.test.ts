@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { text } from 'node:stream/consumers'
 import { ToolError } from '@gantry/contract'
-import { testOnDatabases } from '../calls.fixture.ts'
+import { addRows, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
 import { artifactRecords, isArtifactsAway } from './artifact-records.ts'
 import type { ArtifactStore } from './artifact-store.ts'
 
@@ -52,6 +52,53 @@ testOnDatabases({
     assert.notEqual(one.id, two.id)
     assert.equal(await files(), 1)
     await assert.rejects(artifacts.find(one.id, 'other'), { code: 'NOT_FOUND' })
+  },
+
+  'arguments are removed of a call that was not admitted, or has ended, and not of one that may need them': async (
+    stores,
+  ) => {
+    const { database, store, files } = stores
+    const artifacts = artifactRecords(database, store)
+    const callIds = ['lost', 'running', 'dead', 'ended', 'first', 'redriven']
+    const digests = new Map<string, string>()
+    for (const callId of callIds) {
+      const own = { ...about, holder: { callId, fence: 0 }, name: 'payload.json' }
+      const content = callId === 'redriven' ? 'arguments of first' : `arguments of ${callId}`
+      digests.set(callId, (await artifacts.keep(Buffer.from(content), own, options)).digest)
+    }
+    const shown = { ...about, holder: { callId: 'ended', fence: 0 }, name: 'approval.json' }
+    await artifacts.keep(Buffer.from('as it was shown'), shown, options)
+    await database.query(`delete from artifacts where call_id = 'redriven'`)
+    const ref = (callId: string) => ({ payload: null, payload_ref: digests.get(callId) })
+    await addRows(
+      database,
+      'calls',
+      callIds.slice(1).map((callId) => someCall(callId, ref(callId))),
+    )
+    await addRows(
+      database,
+      'results',
+      ['dead', 'ended', 'first', 'redriven'].map((callId) => someEnd(callId)),
+    )
+    const letter = { source: 'call', reason: 'r', code: 'INTERNAL', deliveries: 1 }
+    for (const callId of ['dead', 'first']) {
+      await addRows(database, 'dead_letters', [{ id: callId, tenant: 'acme', call_id: callId, ...letter }])
+    }
+    for (const callId of callIds) {
+      await artifacts.withdraw(callId)
+      await artifacts.spend(callId)
+    }
+    const left = await database.query<{ call_id: string; name: string }>(
+      'select call_id, name from artifacts order by call_id',
+    )
+    assert.deepEqual(
+      left.map(({ call_id, name }) => `${call_id} ${name}`),
+      ['dead payload.json', 'ended approval.json', 'first payload.json', 'running payload.json'],
+    )
+    assert.equal(await files(), 4)
+    for (const callId of ['dead', 'first', 'running']) {
+      assert.equal(await text(await artifacts.content(digests.get(callId) ?? '', signal)), `arguments of ${callId}`)
+    }
   },
 
   'names and types that came from a tool are made harmless': async ({ database, store }) => {

@@ -39,7 +39,8 @@ export interface OpenArtifact {
  * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of `keep` that is the latter's has
  *   `details.artifacts`. A file that a row names and the store has lost is STORE_UNAVAILABLE, not to be tried again.
  *   LIMIT_EXCEEDED with `details.scope` when the tenant or the principal has no room for one more file. The quota is exact:
- *   it is checked with the row, however many files come at once; a file counts until its row goes.
+ *   it is checked with the row, however many files come at once; a file counts until its row goes, and the bytes of the
+ *   same content count once.
  */
 export interface Artifacts {
   /** Durable when it resolves. */
@@ -50,6 +51,13 @@ export interface Artifacts {
   locate(id: string, reader: Reader, expiresMs: number, signal: AbortSignal): Promise<string | undefined>
   /** A whole file by its digest, for those who have it from a row of their own. */
   content(digest: string, signal: AbortSignal): Promise<Readable>
+  /** Removes the arguments of a call that was not admitted; those of one that was stay. */
+  withdraw(callId: string): Promise<void>
+  /**
+   * Removes the arguments of a call that has ended and needs them no more. Those of a call without a recorded outcome, and
+   * of one among the dead letters, stay.
+   */
+  spend(callId: string): Promise<void>
 }
 
 export function artifactRecords(
@@ -73,18 +81,26 @@ export function artifactRecords(
     const { name, mime_type: mimeType, bytes, digest } = row
     return { id, name, mimeType, bytes, digest }
   }
+  const remove = (sql: string, callId: string): Promise<void> =>
+    database.transaction(async (queries) => {
+      const gone = await queries.query<{ digest: string }>(sql, [callId])
+      await removeUnnamed(queries, store, [...new Set(gone.map(({ digest }) => digest))])
+    })
   return {
     async keep(content, { tenant, principal, holder, ...about }, options) {
       const quota = quotas({ tenant, principal })
       const most = [quota.tenant.bytes, quota.tenant.files, quota.principal.bytes, quota.principal.files]
       const owner = [tenant, principal]
-      // Before the content is written: a caller without room must not fill the store with what is refused then.
-      const [full] = await database.query<{ scope: Scope }>(fullSql, [...owner, content.length, ...most])
+      const fullFor = async (digest: string): Promise<Scope | undefined> =>
+        (await database.query<{ scope: Scope }>(fullSql, [...owner, content.length, ...most, digest]))[0]?.scope
       const refuse = (scope: Scope): ToolError => {
         refused({ tenant, principal, scope })
         return overQuota(scope, quota)
       }
-      if (full !== undefined) throw refuse(full.scope)
+      // Before the content is written: a caller without room must not fill the store with what is refused then. Content
+      // that counts already needs no room, which only its digest can tell.
+      const full = (await fullFor('')) && (await fullFor(await digestOf(content)))
+      if (full !== undefined) throw refuse(full)
       const { digest, bytes } = await ofStore(store.put(content, options))
       const id = `art_${randomBytes(16).toString('hex')}`
       const name = plainName(about.name)
@@ -111,10 +127,18 @@ export function artifactRecords(
       return store.presign?.(digest, { name, mimeType, expiresMs, signal })
     },
     content: (digest, signal) => read(digest, undefined, signal),
+    withdraw: (callId) => remove(withdrawSql, callId),
+    spend: (callId) => remove(spendSql, callId),
   }
 }
 
 type Scope = 'tenant' | 'principal'
+
+/** Off the main thread, because files may be large. */
+async function digestOf(content: Uint8Array): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', content as Uint8Array<ArrayBuffer>)
+  return `sha256:${Buffer.from(digest).toString('hex')}`
+}
 
 const unlimited: StoredQuotas = () => {
   const quota = { bytes: Number.MAX_SAFE_INTEGER, files: Number.MAX_SAFE_INTEGER }
@@ -189,11 +213,15 @@ const addSql = `
     $10::bigint, $11::bigint, $12::bigint, $13::bigint
   ) as scope`
 
+const isFresh = `not exists (
+    select from stored_digests d where d.tenant = u.tenant and d.principal = u.principal and d.digest = $8::text
+  )`
+
 const fullSql = `
-  select case principal when '' then 'tenant' else 'principal' end as scope from stored_usage
+  select case principal when '' then 'tenant' else 'principal' end as scope from stored_usage u
   where tenant = $1 and (
-    principal = '' and (bytes + $3::bigint > $4::bigint or files >= $5::bigint)
-    or principal = $2 and principal <> '' and (bytes + $3::bigint > $6::bigint or files >= $7::bigint)
+    principal = '' and (bytes + $3::bigint > $4::bigint and ${isFresh} or files >= $5::bigint)
+    or principal = $2 and principal <> '' and (bytes + $3::bigint > $6::bigint and ${isFresh} or files >= $7::bigint)
   )
   order by principal
   limit 1`
@@ -203,3 +231,24 @@ const findSql = `
   where id = $1 and tenant = $2 and ($3::text is null or exists (
     select from calls c where c.call_id = a.call_id and c.tenant = $2 and ${seenSql('$3', '$4')}
   ))`
+
+const withdrawSql = `
+  delete from artifacts a
+  where a.call_id = $1 and a.fence = 0 and not exists (select from calls c where c.call_id = a.call_id)
+  returning a.digest`
+
+/**
+ * A call that was redriven has no row for its arguments, which belong to the first one. Another file of fence 0 is what an
+ * approver was shown.
+ */
+const spendSql = `
+  with spent as (
+    update calls c set payload_ref = null from calls was
+    where c.call_id = $1 and was.call_id = c.call_id and c.payload_ref is not null
+      and exists (select from results r where r.call_id = c.call_id)
+      and not exists (select from dead_letters d where d.call_id = c.call_id)
+    returning c.call_id, was.payload_ref as digest
+  ), gone as (
+    delete from artifacts a using spent s where a.call_id = s.call_id and a.fence = 0 and a.name = 'payload.json'
+  )
+  select digest from spent`

@@ -1,5 +1,6 @@
 import { text } from 'node:stream/consumers'
-import { type JsonObject, ToolError } from '@gantry/contract'
+import { type JsonObject, type Result, ToolError } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
 import type { AdmittedCall } from '../calls/call-store.ts'
 import type { Artifacts } from './artifact-records.ts'
 
@@ -47,6 +48,31 @@ export async function readPayload(
   artifacts: Pick<Artifacts, 'content'>,
   signal: AbortSignal,
 ): Promise<JsonObject> {
-  const json = call.payload ?? (await text(await artifacts.content(call.payloadRef ?? '', signal)))
-  return JSON.parse(json) as JsonObject
+  const { payload, payloadRef } = call
+  if (payload !== undefined) return JSON.parse(payload) as JsonObject
+  if (payloadRef === undefined) throw spent()
+  return JSON.parse(await text(await artifacts.content(payloadRef, signal))) as JsonObject
+}
+
+function spent(): ToolError {
+  const message = 'The arguments of the call were removed when it ended, because they are the file that it stored.'
+  return new ToolError('INPUT_INVALID', message)
+}
+
+/**
+ * Removes the large arguments of a call that ended, of a tool that does nothing but store them as a file: the file holds
+ * their content, or nothing was done and the caller still has it. Others keep theirs, because a replay reads them.
+ */
+export async function releasePayload(
+  { callId, kind, tool, identity, payloadRef }: AdmittedCall,
+  { status, error }: Pick<Result, 'status' | 'error'>,
+  { executor, artifacts }: { readonly executor: Pick<Executor, 'find'>; readonly artifacts: Pick<Artifacts, 'spend'> },
+): Promise<void> {
+  if (payloadRef === undefined || kind !== 'call' || (status !== 'ok' && error?.effect !== 'none')) return
+  try {
+    const { backends } = executor.find(tool, { identity }).tool
+    if (backends.every((binding) => binding.kind === 'files' && binding.action === 'put')) await artifacts.spend(callId)
+  } catch {
+    // They go with their call then.
+  }
 }

@@ -13,15 +13,22 @@ const quotas: StoredQuotas = ({ tenant }) =>
     ? { tenant: { bytes: 1_000, files: 10 }, principal: { bytes: 600, files: 10 } }
     : { tenant: { bytes: 1_000_000, files: 3 }, principal: { bytes: 1_000_000, files: 2 } }
 
-function records({ database, store }: Stores) {
-  const artifacts = artifactRecords(database, store, { quotas, refused: ({ scope }) => refusals.push(scope) })
+const unlimited: StoredQuotas = () => {
+  const quota = { bytes: 1_000_000, files: 1_000 }
+  return { tenant: quota, principal: quota }
+}
+
+function records({ database, store }: Stores, limits = quotas) {
+  const artifacts = artifactRecords(database, store, { quotas: limits, refused: ({ scope }) => refusals.push(scope) })
   const refusals: string[] = []
+  const put = (content: string | Buffer, principal: string, tenant = 'acme', callId = 'c1') => {
+    const about = { tenant, principal, holder: { callId, fence: 1 }, name: 'a', mimeType: 'text/plain' }
+    return artifacts.keep(Buffer.from(content), about, { maxBytes: 10_000, signal })
+  }
   let number = 0
   const keep = (bytes: number, principal = 'ann', tenant = 'acme', callId = 'c1') => {
     number += 1
-    const content = Buffer.alloc(bytes, `${number} `)
-    const about = { tenant, principal, holder: { callId, fence: 1 }, name: 'a', mimeType: 'text/plain' }
-    return artifacts.keep(content, about, { maxBytes: 10_000, signal })
+    return put(Buffer.alloc(bytes, `${number} `), principal, tenant, callId)
   }
   const usage = async (): Promise<object> =>
     Object.fromEntries(
@@ -31,8 +38,18 @@ function records({ database, store }: Stores) {
         )
       ).map(({ name, used }) => [name, used]),
     )
-  return { artifacts, keep, usage, refusals }
+  return { artifacts, put, keep, usage, refusals }
 }
+
+/** What the usage must be, counted anew. */
+const exactSql = `
+  select tenant || '/' || principal as name, sum(bytes) || ' ' || sum(files) as used
+  from (
+    select tenant, principal, max(bytes) as bytes, count(*) as files from (
+      select tenant, '' as principal, digest, bytes from artifacts
+      union all select tenant, principal, digest, bytes from artifacts
+    ) as both_scopes group by tenant, principal, digest
+  ) as contents group by tenant, principal order by 1`
 
 const over = (scope: string) => ({ code: 'LIMIT_EXCEEDED', details: { scope } })
 
@@ -70,6 +87,43 @@ testOnDatabases({
     const [sum] = await stores.database.query('select sum(bytes)::int as bytes, count(*)::int as files from artifacts')
     assert.deepEqual(sum, { bytes: 1_000, files: 10 })
     assert.equal(((await usage()) as { [name: string]: string })['acme/'], '1000 10')
+  },
+
+  'the same bytes count once for a tenant and once for each principal, and until their last file goes': async (
+    stores,
+  ) => {
+    const { database } = stores
+    const { put, usage } = records(stores)
+    const same = 'x'.repeat(500)
+    const kept = await Promise.all([put(same, 'ann'), put(same, 'ann'), put(same, 'bob'), put(same, 'bob')])
+    assert.deepEqual(await usage(), { 'acme/': '500 4', 'acme/ann': '500 2', 'acme/bob': '500 2' })
+    await put('y'.repeat(400), 'cem')
+    await put('z'.repeat(100), 'cem')
+    await refused(put('w', 'bob'), 'tenant')
+    kept.push(await put(same, 'bob'))
+    await refused(put(same, 'cem'), 'principal')
+    assert.equal(await stores.files(), 3)
+    const ids = kept.map(({ id }) => id)
+    const remove = (some: readonly string[]) =>
+      database.query('delete from artifacts where id = any ($1::text[])', [some])
+    await Promise.all([remove(ids.slice(0, 2)), remove(ids.slice(2, 4))])
+    assert.deepEqual(await usage(), { 'acme/': '1000 3', 'acme/bob': '500 1', 'acme/cem': '500 2' })
+    await remove(ids.slice(4))
+    assert.deepEqual(await usage(), { 'acme/': '500 2', 'acme/cem': '500 2' })
+    await database.query('delete from artifacts')
+    assert.deepEqual([await usage(), await database.query('select from stored_digests')], [{}, []])
+  },
+
+  'stores and removals of the same bytes at once leave a count that is exact': async (stores) => {
+    const { database } = stores
+    const { put, usage } = records(stores, unlimited)
+    const one = async (round: number): Promise<void> => {
+      const { id } = await put(`content ${round % 2}`, `p${round % 3}`)
+      if (round % 4 > 0) await database.query('delete from artifacts where id = $1', [id])
+    }
+    await Promise.all(Array.from({ length: 24 }, (_, round) => one(round)))
+    const rows = await database.query<{ name: string; used: string }>(exactSql)
+    assert.deepEqual(await usage(), Object.fromEntries(rows.map(({ name, used }) => [name, used])))
   },
 
   'what expires, and what its owner removes, makes room again': async (stores) => {
