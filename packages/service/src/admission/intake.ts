@@ -3,6 +3,7 @@ import { checkCallback } from '../config/callback-target.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
+import type { DependencyHealth } from '../observe/dependency-health.ts'
 import type { Refusals } from '../storage/audit/refusals.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallInput } from '../storage/call-input.ts'
@@ -13,6 +14,7 @@ import { admit, type IntakeOptions } from './admit.ts'
 import type { Place } from './counted-slots.ts'
 import type { TenantGate } from './limits.ts'
 import type { DepthGauge } from './queue-depth.ts'
+import type { UnansweredClaims } from './unanswered-claims.ts'
 
 export interface IntakeParts {
   readonly store: CallStore
@@ -24,7 +26,11 @@ export interface IntakeParts {
   readonly refusals?: Pick<Refusals, 'add'>
   /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
   readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take' | 'unrecorded'> | undefined
-  readonly claim: ClaimOptions
+  /** How the worker of this process claims now. */
+  readonly claim: () => ClaimOptions
+  readonly unanswered: Pick<UnansweredClaims, 'add'>
+  /** Knows when the database does not answer; absent where it is part of this process. */
+  readonly health: Pick<DependencyHealth, 'isSilent' | 'onSilent'> | undefined
   readonly keep: IntakeOptions['keep']
   /** Removes what was kept for a call that is not going to be one. */
   readonly withdraw?: (callId: string) => Promise<void>
@@ -40,13 +46,22 @@ export interface IntakeParts {
 
 /** Takes calls in: refused, or kept durably and on their way. */
 export interface Intake {
-  submit(
-    input: CallInput,
-    identity: Identity,
-    origin?: Origin,
-  ): Promise<{ readonly callId: string; readonly repeated: boolean }>
+  submit(input: CallInput, identity: Identity, origin?: Origin): Promise<Taken>
   /** From now on every call is refused. */
   close(): void
+}
+
+export interface Taken {
+  readonly callId: string
+  readonly repeated: boolean
+}
+
+/** How far a call has come, for its answer when the database falls silent. */
+interface Attempt {
+  /** It may be in the database. */
+  isSent: boolean
+  /** Its caller was answered: it must not be sent any more. */
+  isRefused: boolean
 }
 
 interface Checked {
@@ -69,7 +84,7 @@ export type Origin =
   | { readonly kind: 'broker'; readonly reply: ReplyAddress | undefined }
 
 export function createIntake(parts: IntakeParts): Intake {
-  const { store, snapshots, depth, bus, worker, claim, gate } = parts
+  const { store, snapshots, depth, bus, worker, claim, gate, unanswered, health } = parts
   const { settings } = parts
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
@@ -79,9 +94,13 @@ export function createIntake(parts: IntakeParts): Intake {
       const askedAt = performance.now()
       const calls = items.map(({ call }) => call)
       const unflushed = items.every(({ lasting }) => !lasting)
-      const submitted = await store.submit(calls, claim, { unflushed })
+      const asked = claim()
+      const submitted = await store.submit(calls, asked, { unflushed }).catch((error: unknown) => {
+        if (ToolError.is(error) && error.details?.outcome === 'unknown') unanswered.add(calls, asked)
+        throw error
+      })
       const claims = submitted.flatMap((one) => (one.kind === 'new' && one.claim !== undefined ? [one.claim] : []))
-      worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: claim.leaseMs }))
+      worker?.take(await stillHeld(store, claims, { askedAt, leaseMs: asked.leaseMs }))
       return submitted
     },
     { atOnce: 2 },
@@ -89,7 +108,7 @@ export function createIntake(parts: IntakeParts): Intake {
   /** Those before them are not waited for, and nobody waits for them; where they cannot go ahead they go the usual way. */
   const goingAhead = createBatch<AdmittedCall, Submitted>(
     async (calls) => {
-      const ahead = calls.length > mostAhead ? undefined : store.submitAhead?.(calls, claim)
+      const ahead = calls.length > mostAhead ? undefined : store.submitAhead?.(calls, claim())
       if (ahead === undefined) return Promise.all(calls.map((call) => claiming.add({ call, lasting: false })))
       worker?.take(ahead.claims)
       return ahead.submitted
@@ -138,7 +157,8 @@ export function createIntake(parts: IntakeParts): Intake {
     const { identity, delayMs, slot, placement = {} } = call
     if (worker === undefined || delayMs !== undefined || slot !== undefined) return false
     if (Number.isFinite(gate.mostAtOnce(identity))) return false
-    if (Object.entries(placement).some(([label, value]) => claim.labels?.[label] !== value)) return false
+    const { labels } = claim()
+    if (Object.entries(placement).some(([label, value]) => labels?.[label] !== value)) return false
     // Where calls that wait are counted, a crowd does not wait inside of the worker instead, which knows of none of it yet.
     if (gate.counts(identity) && claiming.size + goingAhead.size >= Math.max(1, worker.claimable)) return false
     // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
@@ -185,53 +205,72 @@ export function createIntake(parts: IntakeParts): Intake {
     const reason = ToolError.is(error) ? error.message : undefined
     parts.refusals?.add({ tenant, principal, tool, code, config, reason })
   }
+  const take = async (input: CallInput, identity: Identity, origin: Origin, attempt: Attempt): Promise<Taken> => {
+    // The check begins with the snapshot that is current now, so that this is the one that refuses.
+    const { version } = snapshots.current
+    const orKnown = async (error: unknown): Promise<string> => {
+      const callId = await knownBefore(input, identity, error)
+      if (callId !== undefined) return callId
+      refused(input, identity, error, version)
+      throw error
+    }
+    const checked = await check(input, identity, origin).catch(orKnown)
+    if (typeof checked === 'string') return repeatOf(checked)
+    const fromBroker = origin.kind === 'broker'
+    const reply = fromBroker ? origin.reply : undefined
+    const call = reply === undefined ? checked.call : { ...checked.call, reply }
+    const direct = goesDirect(call, fromBroker)
+    const places = direct
+      ? []
+      : await placesFor(call).catch(async (error: unknown) => {
+          checked.refund()
+          await withdraw(call)
+          return orKnown(error)
+        })
+    if (typeof places === 'string') return repeatOf(places)
+    if (attempt.isRefused) {
+      checked.refund()
+      for (const place of places) place.leave()
+      await withdraw(call)
+      throw unreachable(attempt)
+    }
+    attempt.isSent = true
+    if (!fromBroker) parts.expect(call.callId, identity)
+    const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
+    const kept = direct ? claimed(call, lasting) : queueing.add(call)
+    const submitted = await kept.catch((error: unknown) => {
+      if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') {
+        bus.emit('dependency:failed', { ...submission, reason: error.message })
+      }
+      checked.refund()
+      // It may be in the store all the same, which the next count tells.
+      for (const place of places) place.keep()
+      throw error
+    })
+    bus.emit('dependency:worked', submission)
+    for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
+    // What was there already was paid for when it came first.
+    if (submitted.kind !== 'new') {
+      checked.refund()
+      await withdraw(call)
+    }
+    if (submitted.kind === 'conflict') throw conflict(call)
+    if (submitted.kind === 'duplicate') return repeatOf(submitted.callId)
+    bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
+    return { callId: submitted.callId, repeated: false }
+  }
   return {
     async submit(input, identity, origin = { kind: 'handed-in' }) {
-      // The check begins with the snapshot that is current now, so that this is the one that refuses.
-      const { version } = snapshots.current
-      const orKnown = async (error: unknown): Promise<string> => {
-        const callId = await knownBefore(input, identity, error)
-        if (callId !== undefined) return callId
-        refused(input, identity, error, version)
-        throw error
-      }
-      const checked = await check(input, identity, origin).catch(orKnown)
-      if (typeof checked === 'string') return repeatOf(checked)
-      const fromBroker = origin.kind === 'broker'
-      const reply = fromBroker ? origin.reply : undefined
-      const call = reply === undefined ? checked.call : { ...checked.call, reply }
-      const direct = goesDirect(call, fromBroker)
-      const places = direct
-        ? []
-        : await placesFor(call).catch(async (error: unknown) => {
-            checked.refund()
-            await withdraw(call)
-            return orKnown(error)
-          })
-      if (typeof places === 'string') return repeatOf(places)
-      if (!fromBroker) parts.expect(call.callId, identity)
-      const lasting = origin.kind !== 'waited-for' || parts.flushes || !onlyReads(call)
-      const kept = direct ? claimed(call, lasting) : queueing.add(call)
-      const submitted = await kept.catch((error: unknown) => {
-        if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') {
-          bus.emit('dependency:failed', { ...submission, reason: error.message })
-        }
-        checked.refund()
-        // It may be in the store all the same, which the next count tells.
-        for (const place of places) place.keep()
-        throw error
+      const attempt: Attempt = { isSent: false, isRefused: false }
+      if (health === undefined) return take(input, identity, origin, attempt)
+      if (health.isSilent('database')) throw unreachable(attempt)
+      const silence = Promise.withResolvers<never>()
+      const unhear = health.onSilent('database', () => {
+        attempt.isRefused = true
+        silence.reject(unreachable(attempt))
       })
-      bus.emit('dependency:worked', submission)
-      for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
-      // What was there already was paid for when it came first.
-      if (submitted.kind !== 'new') {
-        checked.refund()
-        await withdraw(call)
-      }
-      if (submitted.kind === 'conflict') throw conflict(call)
-      if (submitted.kind === 'duplicate') return repeatOf(submitted.callId)
-      bus.emit('call:admitted', { callId: call.callId, tool: call.tool, tenant: identity.tenant })
-      return { callId: submitted.callId, repeated: false }
+      // What was sent is still waited for, so that a call that the database keeps after all is run.
+      return Promise.race([take(input, identity, origin, attempt), silence.promise]).finally(unhear)
     },
     close() {
       closed = true
@@ -253,6 +292,15 @@ const submission = { dependency: 'database', operation: 'submit' } as const
 function holding(): ToolError {
   const text = 'The service takes no calls while it holds outcomes that cannot be recorded; /readyz names them.'
   return new ToolError('SERVICE_UNAVAILABLE', text, { stage: 'admit', details: { retryAfterMs: 1_000 } })
+}
+
+/** As when the connection is lost: of a call that was sent it is not known whether it was kept. */
+function unreachable({ isSent }: Attempt): ToolError {
+  const kept = isSent ? 'whether the call was kept is not known' : 'the call was not kept'
+  return new ToolError('STORE_UNAVAILABLE', `The database does not answer; ${kept}.`, {
+    effect: isSent ? 'possible' : 'none',
+    details: { outcome: isSent ? 'unknown' : 'none', retryAfterMs: 1_000 },
+  })
 }
 
 function full(maxQueued: number): ToolError {

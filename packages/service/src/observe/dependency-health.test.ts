@@ -105,11 +105,54 @@ test('a probe that does not answer is down, and its late answer counts', async (
   const health = createDependencyHealth({ bus, dependencies: { database }, now: () => 0 })
   bus.emit('dependency:failed', { dependency: 'database', operation: 'claim', reason: 'no' })
   const fresh = health.fresh()
+  const heard: string[] = []
+  health.onSilent('database', () => heard.push('silent'))
+  health.onSilent('database', () => heard.push('not any more'))()
   t.mock.timers.tick(3_000)
   assert.deepEqual((await fresh)[0]?.reason, 'It did not answer within 3000 ms.')
+  assert.deepEqual([health.isSilent('database'), heard], [true, ['silent']])
   answer.resolve()
   await health.fresh()
-  assert.equal(health.isUp('database'), true)
+  assert.deepEqual([health.isUp('database'), health.isSilent('database')], [true, false])
+})
+
+test('a dependency whose client gave up on a late probe is still silent, and one that refuses in time is not', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const answers = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  let [probes, time] = [0, 0]
+  const database = { run: async () => answers[probes++]?.promise, always: true }
+  const health = createDependencyHealth({ bus: createBus(), dependencies: { database }, now: () => time })
+  const silent = new Promise<void>((resolve) => void health.onSilent('database', resolve))
+  time += 10_000
+  void health.probe()
+  t.mock.timers.tick(3_000)
+  await silent
+  answers[0]?.reject(new Error('The connection was lost.'))
+  await new Promise(setImmediate)
+  assert.deepEqual([health.isUp('database'), health.isSilent('database')], [false, true])
+  const refused = health.probe()
+  answers[1]?.reject(new Error('The database is starting.'))
+  await refused
+  assert.deepEqual([health.isUp('database'), health.isSilent('database')], [false, false])
+})
+
+test('an answer that came while the thread was blocked is no silence', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const answer = Promise.withResolvers<void>()
+  const database = { run: () => answer.promise, always: true }
+  let time = 0
+  const health = createDependencyHealth({ bus: createBus(), dependencies: { database }, now: () => time })
+  let heard = 0
+  health.onSilent('database', () => {
+    heard += 1
+  })
+  time += 10_000
+  const fresh = health.probe()
+  t.mock.timers.tick(3_000)
+  answer.resolve()
+  await fresh
+  await new Promise(setImmediate)
+  assert.deepEqual([health.isUp('database'), heard], [true, 0])
 })
 
 test('what has no probe is down from what failed to what worked', () => {

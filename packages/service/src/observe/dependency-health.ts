@@ -15,6 +15,10 @@ import type { Bus } from './bus.ts'
 export interface DependencyHealth {
   list(): readonly DependencyView[]
   isUp(dependency: string): boolean
+  /** Whether a probe was not answered in time, and none has been since: whatever the dependency is asked hangs. */
+  isSilent(dependency: string): boolean
+  /** Calls `hear` when a dependency falls silent, until the function that it returns is called. */
+  onSilent(dependency: string, hear: () => void): () => void
   /** Probes what is due: what is always probed after `restMs`, and everything that is down. Never rejects. */
   probe(): Promise<void>
   /** As `list`, with nothing older than `freshMs`. */
@@ -61,6 +65,8 @@ interface Watched {
   /** The probe that has not settled, and whether it is late. */
   probing: Promise<void> | undefined
   down: { readonly since: number; readonly reason: string } | undefined
+  silent: boolean
+  readonly hearSilence: Set<() => void>
 }
 
 export function createDependencyHealth(options: DependencyHealthOptions): DependencyHealth {
@@ -89,15 +95,34 @@ export function createDependencyHealth(options: DependencyHealthOptions): Depend
         settle(one)
         resolve()
       }
-      const late = setTimeout(() => ended(`It did not answer within ${answerMs} ms.`), answerMs)
+      let isLate = false
+      let isOver = false
+      const fallSilent = (): void => {
+        if (isOver) return
+        isLate = true
+        ended(`It did not answer within ${answerMs} ms.`)
+        if (one.silent) return
+        one.silent = true
+        for (const hear of [...one.hearSilence]) hear()
+      }
+      // An answer that came while this thread was blocked is read first.
+      const late = setTimeout(() => setImmediate(fallSilent), answerMs)
       late.unref()
       void probe
         .run()
         .then(
-          () => ended(undefined),
-          (error: unknown) => ended(error instanceof Error ? error.message : String(error)),
+          () => {
+            one.silent = false
+            ended(undefined)
+          },
+          (error: unknown) => {
+            // A late failure is the client's, which gave up waiting.
+            one.silent &&= isLate
+            ended(error instanceof Error ? error.message : String(error))
+          },
         )
         .finally(() => {
+          isOver = true
           clearTimeout(late)
           one.probing = undefined
           if (one.doubted) void probeOne(one, probe)
@@ -135,6 +160,12 @@ export function createDependencyHealth(options: DependencyHealthOptions): Depend
   return {
     list,
     isUp: (dependency) => all.get(dependency)?.down === undefined,
+    isSilent: (dependency) => all.get(dependency)?.silent === true,
+    onSilent(dependency, hear) {
+      const hearers = all.get(dependency)?.hearSilence
+      hearers?.add(hear)
+      return () => void hearers?.delete(hear)
+    },
     probe: () =>
       probeWhere((one, { always = false }) => one.down !== undefined || (always && now() - one.probedAt >= restMs)),
     async fresh() {
@@ -152,7 +183,7 @@ export function createDependencyHealth(options: DependencyHealthOptions): Depend
 function watched(name: string, probe: Probe | null, at: number): Watched {
   return {
     ...{ name, probe, refusals: new Map(), probedAt: at, doubted: false },
-    ...{ failure: undefined, probing: undefined, down: undefined },
+    ...{ failure: undefined, probing: undefined, down: undefined, silent: false, hearSilence: new Set() },
   }
 }
 

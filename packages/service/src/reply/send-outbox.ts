@@ -18,6 +18,8 @@ export interface SendOutboxParts {
   readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins'>
   /** The executor of the present configuration, whose guard callbacks go through. */
   readonly executor: () => Executor
+  /** The time of the database after which a claim that is sent now takes nothing; absent where a claim is never late. */
+  readonly notAfter: (() => number) | undefined
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
 }
 
@@ -33,7 +35,7 @@ export function startSending(parts: SendOutboxParts): Relay {
   })
   const send: Send = (item, signal) => (item.kind === 'callback' ? callBack : answers.send)(item, signal)
   return startRelay({
-    ...{ outbox: outboxRecords(database), send: toldOf(send, tries, bus), news, tries },
+    ...{ outbox: outboxRecords(database, parts.notAfter), send: toldOf(send, tries, bus), news, tries },
     failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
   })
 }

@@ -9,6 +9,7 @@ import { createDepthGauge } from '../admission/queue-depth.ts'
 import { sessionHolders } from '../admission/session-holders.ts'
 import { sessionLabel, sessionTag } from '../admission/session-placement.ts'
 import { tracedIntake } from '../admission/traced-intake.ts'
+import { createUnansweredClaims } from '../admission/unanswered-claims.ts'
 import { withSlot } from '../admission/with-slot.ts'
 import { type Brokers, noBrokers } from '../brokers/open-brokers.ts'
 import { postgresTransport } from '../brokers/transports/postgres.ts'
@@ -106,6 +107,8 @@ const exclusiveLeaseMs = 24 * 3_600_000
 const upkeepMs = 1_000
 const probeMs = 1_000
 const waitingMs = 5_000
+/** A claim that the database starts later than this takes nothing; less than a client waits for its answer (35 s). */
+const claimWithinMs = 20_000
 
 /** Who somebody is of whom the configuration says nothing else. */
 export const owner: Identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }
@@ -200,9 +203,11 @@ export async function startService(options: StartOptions): Promise<RunningServic
 
   const tag = sessionTag(name)
   const claim = { worker: name, leaseMs, labels: { ...settings.labels, [sessionLabel]: tag } }
+  const notAfter = database.exclusive ? undefined : () => clock.now() + claimWithinMs
+  const timed = () => ({ ...claim, ...(notAfter === undefined ? {} : { notAfter: notAfter() }) })
   /** Of tools that calls wait for, those that this worker has. */
   const offers = createOffers((tool, digest) => snapshots.current.executor.missing(tool, digest))
-  const claimNow = () => ({ ...claim, labels: { ...claim.labels, ...offers.labels } })
+  const claimNow = () => ({ ...timed(), labels: { ...claim.labels, ...offers.labels } })
   const limiting = createLimiting({ store, database, redis: brokers.redis, settings })
   const transport = postgresTransport({
     ...{ store, claim: () => limiting.claim(claimNow(), worker), room: () => worker?.claimable ?? 0 },
@@ -244,9 +249,10 @@ export async function startService(options: StartOptions): Promise<RunningServic
     wake: transport.wake,
     now: Date.now,
   })
+  const unanswered = createUnansweredClaims({ store, now: clock.now })
   const taking = createIntake({
     ...{ store, snapshots, depth, bus, worker, newId, settings, gate: limiting.gate, refusals: auditing.refusals },
-    claim,
+    ...{ claim: timed, unanswered, health: database.exclusive ? undefined : health },
     keep: (text, callId, identity) => keepPayload(text, { callId, owner: identity, artifacts, limits: settings }),
     withdraw: artifacts.withdraw,
     expect: waiters.expect,
@@ -271,7 +277,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   if (worker !== undefined) upkeep.start()
   const relay = roles.has('relay')
     ? startSending({
-        ...{ database, views, answers, news, bus, settings, callbackKey: options.callbackKey },
+        ...{ database, views, answers, news, bus, settings, notAfter, callbackKey: options.callbackKey },
         executor: () => snapshots.current.executor,
       })
     : undefined
@@ -350,6 +356,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
       intake.close()
       const choresDone = stopChores()
       await worker?.stop(graceMs)
+      await unanswered.close()
       await answers.settled()
       notices.close()
       await upkeep.stop()

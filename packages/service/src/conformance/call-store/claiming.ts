@@ -68,6 +68,16 @@ export const claiming: Cases = {
     assert.equal(audit.length, 300)
   },
 
+  async 'a claim that is done after its time takes nothing, of one tenant or of several'({ store }) {
+    await store.submit([someCall('a')])
+    assert.deepEqual(await store.claim(10, { ...mine, notAfter: -1 }), [])
+    await store.submit([someCall('b', { identity: { principal: 'bob', tenant: 'beta', permissions: [] } })])
+    assert.deepEqual(await store.claim(10, { ...mine, notAfter: -1 }), [])
+    assert.deepEqual(await store.claim(10, { ...mine, notAfter: -1, shares: { beta: { weight: 2 } } }), [])
+    const inTime = await store.claim(10, { ...mine, notAfter: Date.now() + 3_600_000 })
+    assert.deepEqual([...idsOf(inTime)].sort(), ['a', 'b'])
+  },
+
   async 'depth counts what waits, up to a limit'({ store }) {
     const slot = { key: 's', limit: 1 }
     await store.submit([...manyCalls(6), someCall('d', { delayMs: 60_000 })])

@@ -216,6 +216,21 @@ export const submitting: Cases = {
     assert.deepEqual(idsOf(await store.claim(10, theirs)), ['old', 'b'])
   },
 
+  async 'a submission that is done after the time of its claim is kept without one'({ store }) {
+    const late = { ...mine, notAfter: -1 }
+    const calls = [someCall('plain'), someCall('prior', { priority: 1 }), someCall('again', { key: 'k' })]
+    await store.submit([someCall('before', { key: 'k' })])
+    assert.deepEqual(await store.submit(calls, late), [
+      { kind: 'new', callId: 'plain' },
+      { kind: 'new', callId: 'prior' },
+      { kind: 'duplicate', callId: 'before' },
+    ])
+    assert.deepEqual(await store.submit([someCall('alone')], late), [{ kind: 'new', callId: 'alone' }])
+    assert.deepEqual(idsOf(await store.claim(10, mine)), ['prior', 'before', 'plain', 'alone'])
+    const [inTime] = await store.submit([someCall('timely')], { ...mine, notAfter: Date.now() + 3_600_000 })
+    assert.ok(inTime?.kind === 'new' && inTime.claim !== undefined)
+  },
+
   async 'of many who hand in the same key at once, one makes the call and the others hear of it'({ store, other }) {
     const calls = Array.from({ length: 40 }, (_, index) => someCall(`c${index}`, { key: `k${index % 4}` }))
     const answers = await Promise.all(calls.map((call, index) => (index % 2 === 0 ? store : other).submit([call])))

@@ -179,7 +179,8 @@ export interface CallStore {
   /**
    * Keeps calls durably. With `claim` a new one that could be claimed now, and needs no slot, is leased to its submitter
    * at once, as begun. Answers in order. A call that is handed in again under its own id is its own duplicate, so that
-   * this can be repeated when the outcome is unknown.
+   * this can be repeated when the outcome is unknown. Past `notAfter` of the claim, a call whose submitter still waits is
+   * kept without a claim, and one whose submitter gave up is not kept at all.
    *
    * With `unflushed` all can see them at once, but they are on disk only with the next operation of anybody that is: a
    * database that crashes before takes them along, as if they had never been handed in. That is for calls that change
@@ -264,6 +265,11 @@ export interface ClaimOptions {
   readonly newcomers?: boolean
   /** Of tenants that differ from others, and under `*` of all who are not named; absent when all are equal. */
   readonly shares?: { readonly [tenant: string]: Share }
+  /**
+   * In milliseconds of the store's time: when the operation is done later than this, it claims nothing. A database that
+   * stood still does it late, when the worker may have given up waiting and would not know of what it holds.
+   */
+  readonly notAfter?: number
 }
 
 /** What a tenant gets of the workers. */

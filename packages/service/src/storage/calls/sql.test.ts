@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
+import { ToolError } from '@gantry/contract'
 import fc from 'fast-check'
 import { pgliteDatabase, postgresDatabase } from '../../../test/databases.fixture.ts'
 import { manyCalls, mine, someCall, someEnding } from '../../conformance/call-store/samples.ts'
@@ -38,6 +39,41 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(await live(await sqlFixture(database, other), steps), await live(memoryFixture(), steps))
     })
     await fc.assert(property, { numRuns: 30 })
+  })
+
+  test(`${engine}: a submission with a claim that is done after its client gave up leaves nothing`, async (t) => {
+    const { database } = await open(t)
+    const given = someCall('given-up', { effect: 'once' })
+    for (const call of [given, { ...given, priority: 1 }]) {
+      const gone: Database = {
+        ...database,
+        async query(sql, parameters) {
+          await database.query(sql, parameters)
+          throw new ToolError('STORE_UNAVAILABLE', 'No answer came.', { details: { outcome: 'unknown' } })
+        },
+      }
+      await assert.rejects(sqlCallStore(gone).submit([call], { ...mine, notAfter: 0 }), { code: 'STORE_UNAVAILABLE' })
+      assert.equal(await sqlCallStore(database).known(call), undefined)
+    }
+  })
+
+  test(`${engine}: a submission that fails after some of its calls were entered says that it may have been done`, async (t) => {
+    const { database } = await open(t)
+    await sqlCallStore(database).submit([someCall('before', { key: 'k' })])
+    let statements = 0
+    const failing: Database = {
+      ...database,
+      async query(sql, parameters) {
+        statements += 1
+        if (statements === 1) return database.query(sql, parameters)
+        throw new ToolError('STORE_UNAVAILABLE', 'There is no connection.', { details: { outcome: 'none' } })
+      },
+    }
+    const submit = (callId: string) =>
+      sqlCallStore(failing).submit([someCall(callId), someCall(`${callId}-again`, { key: 'k' })], mine)
+    await assert.rejects(submit('entered'), { code: 'STORE_UNAVAILABLE', details: { outcome: 'unknown' } })
+    assert.notEqual(await sqlCallStore(database).known(someCall('entered')), undefined)
+    await assert.rejects(submit('refused'), { code: 'STORE_UNAVAILABLE', details: { outcome: 'none' } })
   })
 
   test(`${engine}: those who listen hear of calls that can be claimed, have ended or are to be cancelled, and of callbacks`, async (t) => {

@@ -46,6 +46,13 @@ testOnDatabases({
     assert.deepEqual(row, { tries: 1, sent: true, last_error: null })
   },
 
+  'a claim that is done after its time takes nothing, and no try counts': async ({ database }) => {
+    await ended(database, 'c1')
+    assert.deepEqual(await outboxRecords(database, () => 0).claim(10, leaseMs), [])
+    const inTime = outboxRecords(database, () => Date.now() + 3_600_000)
+    assert.equal(one(await inTime.claim(10, leaseMs)).tries, 1)
+  },
+
   'as many are claimed as are asked for, those that are due longest first': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1', 'c2', 'c3', 'later')

@@ -1,5 +1,6 @@
 import type { CallKind, CallState } from '@gantry/contract'
 import type { ReplyAddress } from '../calls/call-store.ts'
+import { inTime } from '../calls/sql/in-time.ts'
 import type { Queries } from '../databases/database.ts'
 
 /** Something to be sent, with the right to send it until the lease is over. */
@@ -47,11 +48,12 @@ export interface Outbox {
   fail(item: OutboxItem, error: string): Promise<void>
 }
 
-export function outboxRecords(database: Queries): Outbox {
+/** `notAfter` is the time of the database after which a claim that is sent now takes nothing; absent, there is none. */
+export function outboxRecords(database: Queries, notAfter?: () => number): Outbox {
   return {
     async claim(max, leaseMs, { targets = [], tenants = [] } = {}) {
       const except = [JSON.stringify(targets), JSON.stringify(tenants)]
-      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs, ...except])
+      const rows = await database.query<ClaimedRow>(claimSql, [max, leaseMs, ...except, notAfter?.() ?? null])
       return rows.map(itemOf)
     },
     async sent(items) {
@@ -114,6 +116,7 @@ const claimSql = `
       and (o.lease_until is null or o.lease_until <= now())
       and o.target <> all (array(select json_array_elements_text($3::json)))
       and o.tenant <> all (array(select json_array_elements_text($4::json)))
+      and ${inTime(5)}
     order by o.next_at
     limit $1
     for update of o skip locked

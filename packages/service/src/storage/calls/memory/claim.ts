@@ -6,6 +6,7 @@ import { auditOf, type Live, type Memory } from './state.ts'
 export function claim(memory: Memory, max: number, options: ClaimOptions): readonly Claim[] {
   const live = [...memory.live.values()]
   const { busy = {}, newcomers = false } = options
+  if (isLate(memory, options)) return []
   const ready = live
     .filter(({ lane, leaseUntil }) => lane === 'ready' && leaseUntil === undefined)
     .filter(({ call }) => !newcomers || !Object.hasOwn(busy, call.identity.tenant))
@@ -69,6 +70,11 @@ export function lease({ now, records }: Memory, live: Live, { worker, leaseMs }:
   const past = { deliveries, faults, rests, lost, deaths, ...waited, cancelled }
   const plain = { callId: call.callId, fence, call: withoutTimes(call), ...past }
   return { ...plain, begun: deaths > 0, ...(deadline === undefined ? {} : { deadlineMs: deadline - now() }) }
+}
+
+/** Whether it is too late to claim anything. */
+export function isLate({ now }: Memory, { notAfter }: ClaimOptions): boolean {
+  return notAfter !== undefined && now() > notAfter
 }
 
 /** Whether a worker has all the labels that a call wants. */

@@ -1,5 +1,5 @@
 import type { AdmittedCall, ClaimOptions, Submitted } from '../call-store.ts'
-import { fits, lease } from './claim.ts'
+import { fits, isLate, lease } from './claim.ts'
 import { fillSlots, type Live, type Memory } from './state.ts'
 
 export function submit(
@@ -24,7 +24,8 @@ function submitOne(memory: Memory, call: AdmittedCall, claim: ClaimOptions | und
   if (call.key !== undefined) memory.keys.set(keyOf(call), call)
   const live = enter(memory, call)
   memory.live.set(callId, live)
-  if (claim === undefined || live.lane !== 'ready' || !fits(call, claim)) return { kind: 'new', callId }
+  const unclaimed = claim === undefined || isLate(memory, claim) || live.lane !== 'ready' || !fits(call, claim)
+  if (unclaimed) return { kind: 'new', callId }
   const leased = lease(memory, live, claim)
   live.begun = true
   return { kind: 'new', callId, claim: unflushed ? { ...leased, unflushed } : leased }

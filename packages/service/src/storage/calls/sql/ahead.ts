@@ -47,7 +47,12 @@ function wasNotDone(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && error.details?.outcome === 'none'
 }
 
-async function send(line: Queries, calls: readonly AdmittedCall[], claim: ClaimOptions): Promise<readonly Submitted[]> {
+/** However late: the outcomes of these calls are sent behind them, and done as late. */
+async function send(
+  line: Queries,
+  calls: readonly AdmittedCall[],
+  { notAfter: _, ...claim }: ClaimOptions,
+): Promise<readonly Submitted[]> {
   const [call, ...more] = calls
   if (call === undefined || more.length > 0) return submit(line, calls, claim, true)
   return [await submitCertain(line, call, claim)]

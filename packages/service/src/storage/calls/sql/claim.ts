@@ -2,16 +2,19 @@ import type { EffectClass } from '@gantry/contract'
 import type { Database } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
 import { needLabel } from '../need.ts'
+import { inTime } from './in-time.ts'
 
 /**
  * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: what it has in hand of each tenant; $6: the shares
- * of tenants, or null; $7: the tenant after which to begin; $8: whether only tenants of which it has nothing get one. While one tenant alone has calls that can be claimed, and
+ * of tenants, or null; $7: the tenant after which to begin; $8: whether only tenants of which it has nothing get one; $9: the
+ * time after which nothing is claimed, or null. While one tenant alone has calls that can be claimed, and
  * nothing limits it, its calls are simply taken. The calls are found by their keys, for the reason in holders.ts.
  */
 const claimSql = `
   with ends as materialized (
     select (select tenant from queue where lane = 'ready' and lease_until is null order by tenant limit 1) as first,
       (select tenant from queue where lane = 'ready' and lease_until is null order by tenant desc limit 1) as last
+    where ${inTime(9)}
   ), alone as materialized (
     select call_id from queue
     where lane = 'ready' and lease_until is null and (placement is null or placement <@ $4::jsonb)
@@ -92,12 +95,12 @@ export interface Turns {
 export async function claim(
   database: Database,
   max: number,
-  { worker, leaseMs, labels = {}, busy = {}, newcomers = false, shares }: ClaimOptions,
+  { worker, leaseMs, labels = {}, busy = {}, newcomers = false, shares, notAfter }: ClaimOptions,
   turns: Turns,
 ): Promise<readonly Claim[]> {
   const rows = await database.query<ClaimRow>(claimSql, [
     ...[max, leaseMs, worker, JSON.stringify(labels), JSON.stringify(busy)],
-    ...[shares === undefined ? null : JSON.stringify(shares), turns.after, newcomers],
+    ...[shares === undefined ? null : JSON.stringify(shares), turns.after, newcomers, notAfter ?? null],
   ])
   const claims = rows.map(claimOf)
   turns.after = claims.at(-1)?.call.identity.tenant ?? ''

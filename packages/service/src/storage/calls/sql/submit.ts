@@ -1,5 +1,7 @@
+import { ToolError } from '@gantry/contract'
 import type { Queries } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions, Submitted } from '../call-store.ts'
+import { inTime } from './in-time.ts'
 
 const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,
@@ -11,12 +13,16 @@ const callFields = `
   reply text, trace text, redrive_of text, effect_key text, origin text,
   on_circuit_open text`
 
-/** $1: the calls; $2: the worker who claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush. */
+/**
+ * $1: the calls; $2: the worker that claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush; $6: the
+ * time after which nothing is done, or null.
+ */
 const submitSql = `
   with d as materialized (
     select * from json_to_recordset($1::json) as d(
       n integer, ${callFields}, priority integer, delay_ms float8, deadline_ms float8, slot_key text,
       slot_limit integer, placement jsonb)
+    where ${inTime(6)}
   ), kept as (
     insert into calls (${columns}) select ${columns} from d on conflict do nothing returning call_id
   ), placed as (
@@ -46,11 +52,12 @@ const submitSql = `
 
 /**
  * The same for calls that ask for nothing but to be run now, and are claimed, as most are, in three quarters of the time of the
- * statement for all. $1: the calls; $2: the worker; $3: for how long; $4: whether not to flush.
+ * statement for all. $1: the calls; $2: the worker; $3: for how long; $4: whether not to flush; $5: as $6 of the other.
  */
 const plainSql = `
   with kept as (
     insert into calls (${columns}) select ${columns} from json_to_recordset($1::json) as d(${callFields})
+    where ${inTime(5)}
     on conflict do nothing returning call_id, tenant, principal, tool
   ), entered as (
     insert into queue (call_id, tenant, principal, lane, fence, lease_until, worker, claimed_at, deliveries, begun)
@@ -129,17 +136,29 @@ export async function submit(
     database,
     rows.filter(({ n }) => !answers.has(n)),
     answers,
-  )
-  // What stood in the way of the rest was removed meanwhile.
+  ).catch((error: unknown) => {
+    throw answers.size === 0 ? error : inPart(error)
+  })
+  // What stood in the way of the rest was removed meanwhile, or they came too late to be claimed.
   const rest = calls.flatMap((call, n) => (answers.has(n) ? [] : [{ call, n }]))
   const again = await submit(
     database,
     rest.map(({ call }) => call),
-    claim,
+    claim?.notAfter === undefined ? claim : undefined,
     unflushed,
   )
   for (const [index, { n }] of rest.entries()) answers.set(n, again[index] as Submitted)
   return calls.map((_, n) => answers.get(n) as Submitted)
+}
+
+/** Some of the calls were entered before the statement that failed, so that the submission was not without effect. */
+function inPart(error: unknown): ToolError {
+  const message = 'The database failed after some of the calls were entered.'
+  return new ToolError('STORE_UNAVAILABLE', message, {
+    cause: error,
+    effect: 'possible',
+    details: { outcome: 'unknown' },
+  })
 }
 
 function enter(
@@ -151,10 +170,10 @@ function enter(
 ): Promise<readonly Entered[]> {
   const text = JSON.stringify(rows)
   if (claim !== undefined && plain) {
-    return database.query<Entered>(plainSql, [text, claim.worker, claim.leaseMs, unflushed])
+    return database.query<Entered>(plainSql, [text, claim.worker, claim.leaseMs, unflushed, claim.notAfter ?? null])
   }
-  const { worker = null, leaseMs = null, labels = {} } = claim ?? {}
-  return database.query<Entered>(submitSql, [text, worker, leaseMs, JSON.stringify(labels), unflushed])
+  const { worker = null, leaseMs = null, labels = {}, notAfter = null } = claim ?? {}
+  return database.query<Entered>(submitSql, [text, worker, leaseMs, JSON.stringify(labels), unflushed, notAfter])
 }
 
 /**
