@@ -106,7 +106,8 @@ async function answer({ hostOf, planOf, settings, scope, call, context }: Exchan
   if (secrets.size > 0) concealBasic(headers.authorization, context)
   const excerpt = secrets.size === 0 ? plainExcerpt : createExcerpt([...secrets.values()])
   const only = call.tool.egress === undefined ? scope : { ...scope, only: call.tool.egress }
-  const asked = { ...only, url, method, headers: withTrace(headers, context), signal: context.signal }
+  const { signal, identity } = context
+  const asked = { ...only, tenant: identity.tenant, url, method, headers: withTrace(headers, context), signal }
   const response = await egress.request(body === undefined ? asked : { ...asked, body })
   const { status } = response
   if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)

@@ -7,6 +7,7 @@ import type { EgressTarget } from './egress.ts'
 import { codeOf, unreachable } from './failures.ts'
 import { createOpenSocket } from './open-socket.ts'
 import type { EgressSettings } from './options.ts'
+import { crowded } from './places.ts'
 import type { Report } from './report.ts'
 
 /** What a connection is opened with, beside where it goes. */
@@ -45,11 +46,6 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
     if (origins.length >= settings.maxConnections) return true
     return origins.filter((one) => one === origin).length >= settings.maxConnectionsPerOrigin
   }
-  const crowded = ({ owner, target }: Admitted): ToolError => {
-    report(owner, target, { outcome: 'refused', reason: 'too many connections' })
-    const details = { retryAfterMs: 1_000 }
-    return new ToolError('RATE_LIMITED', `Too many connections are open for one more to ${target.origin}.`, { details })
-  }
   const connect = async (admitted: Admitted, options: DialOptions, signal: AbortSignal): Promise<Socket> => {
     const { owner, target } = admitted
     const addresses = (await checkedAddresses(admitted, settings.lookup, report, signal)).slice(0, mostAttempts)
@@ -78,7 +74,7 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
       const signal = AbortSignal.any([closing.signal, options.signal, late.signal])
       try {
         while (full(origin)) {
-          if (late.signal.aborted) throw crowded(admitted)
+          if (late.signal.aborted) throw crowded(admitted, report)
           signal.throwIfAborted()
           await makeRoom()
           if (full(origin)) await delay(roomMs)

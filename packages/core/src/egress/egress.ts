@@ -16,6 +16,8 @@ export type EgressAllow = readonly (string | EgressRule)[]
 export interface EgressScope {
   /** Who connects, for the events: `http:github`, `mcp:files`. */
   readonly owner: string
+  /** For which tenant: where connections are scarce, tenants take turns. Absent for what serves all of them. */
+  readonly tenant?: string
   /** Origins that the owner's own configuration names; they count as allowed while nobody gave rules. */
   readonly own?: EgressAllow
   /** A tool's own list, which narrows what the rules allow and never widens it. */
@@ -83,7 +85,7 @@ export interface EgressEvent {
 /**
  * The one way out to a network. Every name is resolved once, every address of it is checked, and the checked address
  * is the one that is dialled; redirects pass through the same door. Proxy variables are not read.
- * - Concurrency: any number of requests at once.
+ * - Concurrency: any number of requests at once; those beyond the connections that there may be wait, tenant by tenant.
  * - Cancellation: everything ends with its signal.
  * - Errors: EGRESS_DENIED for what the rules refuse, RATE_LIMITED when there are too many, BACKEND_UNAVAILABLE when
  *   no connection came about, so that nothing can have been sent; BACKEND_FAILED after that.

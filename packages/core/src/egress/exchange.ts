@@ -18,6 +18,8 @@ export interface Exchange {
   readonly safe: boolean
   readonly headersMs: number
   readonly idleMs: number
+  /** Gives back the place of the connection; called once it is not used any more. */
+  readonly leave: () => void
 }
 
 /** Methods that change nothing at the other side. */

@@ -1,10 +1,12 @@
 import type { Socket } from 'node:net'
+import type { Release } from '../resilience/slots.ts'
 import { refuseKnown } from './addresses.ts'
 import { type Admitted, createAdmission } from './admit.ts'
 import { createDialer } from './dial.ts'
 import type { Egress, EgressTarget } from './egress.ts'
 import { createFetch } from './fetch.ts'
 import { type EgressOptions, settingsOf } from './options.ts'
+import { createPlaces } from './places.ts'
 import { createPools, noLonger } from './pools.ts'
 import { createReport } from './report.ts'
 import { request } from './request.ts'
@@ -18,7 +20,8 @@ export function createEgress(options: EgressOptions = {}): Egress {
   const dialer = createDialer(settings, report, () => pools.closeIdle())
   const pools = createPools(settings, dialer)
   const raw = new Map<AbortController, Admitted>()
-  const ports = { settings, admission, pools, report }
+  const places = createPlaces(settings, report)
+  const ports = { settings, admission, places, pools, report }
 
   const connect = async (asked: EgressTarget): Promise<Socket> => {
     const { host, port, tls, tunnel, signal } = asked
@@ -27,15 +30,20 @@ export function createEgress(options: EgressOptions = {}): Egress {
     const admitted = admission.connection(target, asked)
     const revoke = new AbortController()
     raw.set(revoke, admitted)
+    let leave: Release | undefined
     try {
       const options = { tls, tunnel, signal: AbortSignal.any([signal, revoke.signal]) }
+      const { connectMs: originMs } = settings
+      leave = await places.take(admitted, { tenant: asked.tenant, signal: options.signal, originMs })
       const socket = await dialer.dial(admitted, options)
+      socket.once('close', leave)
       const end = (): void => void socket.destroy(revoke.signal.reason)
       revoke.signal.addEventListener('abort', end, { once: true })
       socket.once('close', () => raw.delete(revoke))
       if (revoke.signal.aborted) end()
       return socket
     } catch (error) {
+      leave?.()
       raw.delete(revoke)
       throw error
     }

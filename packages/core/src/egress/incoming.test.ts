@@ -38,6 +38,7 @@ function start(options: { readonly retired?: AbortSignal; readonly sending?: Rea
     safe: true,
     headersMs: 0,
     idleMs: 0,
+    leave: () => {},
   }
   const incoming = new Incoming(asked, options.retired ?? new AbortController().signal, options.sending)
   return { incoming, stop, notes, controller: controllerOf(notes) }

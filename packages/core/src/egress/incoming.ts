@@ -157,6 +157,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
 
   #end(): void {
     this.#over = true
+    this.#asked.leave()
     this.#clock?.end()
     this.#asked.signal.removeEventListener('abort', this.#onAbort)
     this.#wake?.()

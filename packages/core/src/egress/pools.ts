@@ -1,5 +1,6 @@
+import type { Socket } from 'node:net'
 import { ToolError } from '@gantry/contract'
-import type { Pool } from 'undici'
+import type { Client, Pool } from 'undici'
 import type { Admitted } from './admit.ts'
 import type { Dialer } from './dial.ts'
 import type { EgressSettings } from './options.ts'
@@ -16,6 +17,8 @@ export interface HeldPool {
 interface Held extends HeldPool {
   readonly admitted: Admitted
   readonly stop: AbortController
+  /** Those that are open, each with what requests are sent by. */
+  readonly sockets: Map<Client, Socket>
 }
 
 /**
@@ -29,6 +32,7 @@ export interface Pools {
   get(admitted: Admitted, undici: Undici): HeldPool
   /** Lets go of those that no longer fit: what runs on them ends, nothing new begins. */
   retire(fits: (admitted: Admitted) => boolean): void
+  /** Closes connections that carry no request, also those of an origin to which others do. */
   closeIdle(): Promise<void>
   close(): Promise<void>
 }
@@ -39,19 +43,31 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   let latest: Held | undefined
   let undici: Undici | Promise<Undici> | undefined
 
-  const make = (admitted: Admitted, { Pool }: Undici): Held => {
+  const make = (admitted: Admitted, { Client, Pool }: Undici): Held => {
     const stop = new AbortController()
+    const sockets = new Map<Client, Socket>()
+    const makeClient = (origin: URL, options: object): Client => {
+      const client: Client = new Client(origin, {
+        ...options,
+        connect: (_, callback) => {
+          dialer.dial(admitted, { signal: stop.signal }).then(
+            (socket) => {
+              sockets.set(client, socket)
+              socket.once('close', () => {
+                if (sockets.get(client) === socket) sockets.delete(client)
+              })
+              if (stop.signal.aborted) socket.destroy()
+              callback(null, socket)
+            },
+            (error: unknown) => callback(error instanceof Error ? error : new Error('No connection.'), null),
+          )
+        },
+      })
+      return client
+    }
     const pool = new Pool(admitted.target.origin, {
       connections: settings.maxConnectionsPerOrigin,
-      connect: (_, callback) => {
-        dialer.dial(admitted, { signal: stop.signal }).then(
-          (socket) => {
-            if (stop.signal.aborted) socket.destroy()
-            callback(null, socket)
-          },
-          (error: unknown) => callback(error instanceof Error ? error : new Error('No connection.'), null),
-        )
-      },
+      factory: makeClient,
       allowH2: false,
       pipelining: 1,
       useMilo: false,
@@ -59,11 +75,14 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
       headersTimeout: 0,
       keepAliveMaxTimeout: 30_000,
     })
-    return { admitted, pool, stop, retired: stop.signal }
+    return { admitted, pool, stop, sockets, retired: stop.signal }
   }
   const closeIdle = async (): Promise<void> => {
     const idle = [...pools].filter(([, { pool }]) => pool.stats.size === 0)
     for (const [key] of idle) pools.delete(key)
+    for (const { sockets } of pools.values()) {
+      for (const [client, socket] of sockets) if (client.stats.size === 0) socket.destroy()
+    }
     latest = undefined
     await Promise.allSettled(idle.map(([, { pool }]) => pool.destroy()))
   }

@@ -1,9 +1,11 @@
 import { ToolError } from '@gantry/contract'
+import type { Release } from '../resilience/slots.ts'
 import type { Admission } from './admit.ts'
 import type { EgressRequest, EgressResponse } from './egress.ts'
 import { type Exchange, exchange, isSafe } from './exchange.ts'
 import { requestHeaders } from './headers.ts'
 import type { EgressSettings } from './options.ts'
+import type { Places } from './places.ts'
 import type { Pools } from './pools.ts'
 import { type Hop, isRedirect, nextHop } from './redirect.ts'
 import type { Report } from './report.ts'
@@ -14,6 +16,7 @@ import { parseUrl } from './target.ts'
 export interface RequestPorts {
   readonly settings: EgressSettings
   readonly admission: Admission
+  readonly places: Places
   readonly pools: Pools
   readonly report: Report
 }
@@ -23,7 +26,7 @@ const mostRedirects = 20
 
 /** One request and the redirects it leads to; each hop passes every check anew. */
 export async function request(ports: RequestPorts, asked: EgressRequest): Promise<EgressResponse> {
-  const { settings, admission, pools } = ports
+  const { settings, admission, places, pools } = ports
   const { signal, redirects = 0, headersMs = settings.headersMs, idleMs = settings.idleMs } = asked
   let hop = firstHop(asked)
   let safe = true
@@ -35,6 +38,8 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
       const changed = !safe
       const admitted = admission.request(hop.url, hop.method, asked)
       const { target } = admitted
+      const taken = places.take(admitted, asked)
+      const leave = taken instanceof Promise ? await taken : taken
       const { url, method, headers, body } = hop
       const step: Exchange = {
         url,
@@ -46,8 +51,13 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
         headersMs,
         idleMs,
         safe: safe && isSafe(method),
+        leave,
       }
-      const response = await exchange(pools.get(admitted, undici), step)
+      const response = await orLeave(leave, () => {
+        // The rules may have changed during a wait, and a pool is asked for under those of now.
+        const allowed = taken === leave ? admitted : admission.check(url, method, asked)
+        return exchange(pools.get(allowed, undici), step)
+      })
       safe = step.safe
       const { location } = response.headers
       const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.status)
@@ -58,6 +68,16 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
     }
   } catch (error) {
     throw !safe && !signal.aborted && ToolError.is(error) ? afterChange(error) : error
+  }
+}
+
+/** Gives the place back when the request does not begin; one that begins does so itself. */
+function orLeave<T>(leave: Release, begin: () => T): T {
+  try {
+    return begin()
+  } catch (error) {
+    leave()
+    throw error
   }
 }
 

@@ -65,3 +65,27 @@ test('tenants take turns, so that one with many waiting calls does not push back
   await Promise.all(all)
   assert.deepEqual(order, ['a1', 'o1', 't1', 'a2', 'o2', 'a3', 'a4'])
 })
+
+test('a tenant has all slots of a key while it is alone, and its share once another one has asked for any', async () => {
+  const slots = createSlots({ share: 0.75 })
+  const now = (tenant: string, key = 'key') => slots.takeNow(key, 4, tenant)
+  const held = [now('a'), now('a'), now('a'), now('a')]
+  assert.equal(now('a'), undefined)
+  assert.ok(now('b', 'elsewhere'))
+  const waiting = slots.take('key', 4, never, 'a')
+  let entered = false
+  void waiting.then(() => {
+    entered = true
+  })
+  for (const release of held.splice(0, 1)) release?.()
+  assert.equal(now('a'), undefined, 'three are its share')
+  const other = now('b')
+  assert.ok(other, 'what is left is for others, although a waits')
+  other()
+  await Promise.resolve()
+  assert.equal(entered, false)
+  assert.ok(now(''), 'work without a tenant has no share')
+  for (const release of held.splice(0, 1)) release?.()
+  await waiting
+  assert.equal(now('b'), undefined)
+})

@@ -22,6 +22,8 @@ export interface EgressProxyOptions {
   readonly egress: Egress
   /** Who connects, for the events of egress. */
   readonly owner: string
+  /** For which tenant the sandbox runs. */
+  readonly tenant?: string
   /** Origins as egress rules name them; they narrow what the rules allow and never widen it. */
   readonly allow: readonly string[]
   /** Where `proxy.sock` is made: a folder of the caller's that nobody but the sandbox can enter. */
@@ -56,13 +58,13 @@ export interface EgressProxy {
 
 /** Opens the way out; throws INPUT_INVALID for a wrong `allow`, SANDBOX_INIT_FAILED when there can be no socket. */
 export async function createEgressProxy(options: EgressProxyOptions): Promise<EgressProxy> {
-  const { egress, owner, socketFolder, uid, signal } = options
+  const { egress, owner, tenant, socketFolder, uid, signal } = options
   const origins = parseAllow(options.allow)
   signal?.throwIfAborted()
   const limits = { ...usualLimits, ...options.limits }
   const standing = (options.credentials ?? []).map(stand)
   const authority = standing.length === 0 ? undefined : createCertificateAuthority()
-  const whose = authority === undefined ? {} : { authority }
+  const whose = { ...(authority === undefined ? {} : { authority }), ...(tenant === undefined ? {} : { tenant }) }
   const server = serve({ egress, owner, only: [...options.allow], origins, limits, standing, ...whose })
   const placeholders = Object.fromEntries(standing.map(({ variable, placeholder }) => [variable, placeholder]))
   const shown = authority === undefined ? {} : { certificate: authority.certificate }

@@ -41,7 +41,12 @@ export interface SandboxSpec {
   readonly limits: SandboxLimits
   readonly network: SandboxNetwork
   /** The guarded way out, for sandboxes with a network, in whose name it is used, and what it puts in for placeholders. */
-  readonly dial?: { readonly egress: Egress; readonly owner: string; readonly credentials?: readonly Credential[] }
+  readonly dial?: {
+    readonly egress: Egress
+    readonly owner: string
+    readonly tenant?: string
+    readonly credentials?: readonly Credential[]
+  }
   /** Keeps the interpreter and its state over several runs, until the sandbox is disposed. */
   readonly session?: boolean
   /** The same program gives the same result: random numbers from this seed, a clock that stands at this time. */

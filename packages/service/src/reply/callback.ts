@@ -60,6 +60,7 @@ export function createCallbackSender(options: CallbackOptions): Send {
       const body = await bodyOf(item, outcomes.add, options)
       const response = await egress.request({
         ...callbackScope(url, origins()),
+        tenant: item.tenant,
         url,
         method: 'POST',
         headers: {

@@ -22,7 +22,7 @@ export async function wayOutOf(
   plan: SandboxedPlan,
   { id, args }: Pick<BackendCall, 'id' | 'args'>,
   network: SandboxNetwork = 'none',
-  context: Pick<BackendContext, 'secret'>,
+  context: Pick<BackendContext, 'secret' | 'identity'>,
   egress: Egress | undefined,
 ): Promise<{ readonly dial?: Dial }> {
   const granted = plan.takes === undefined ? (plan.credentials ?? {}) : namedOf(plan.credentials ?? {}, args)
@@ -30,8 +30,9 @@ export async function wayOutOf(
   if (plan.egress !== undefined && plan.takes !== undefined) checkWithin(allow, plan.egress)
   if (plan.takes !== undefined) checkReach(granted, allow)
   if (egress === undefined) return {}
-  if (allow.length === 0 || Object.keys(granted).length === 0) return { dial: { egress, owner: id } }
-  return { dial: { egress, owner: id, credentials: await fetched(granted, context) } }
+  const dial = { egress, owner: id, tenant: context.identity.tenant }
+  if (allow.length === 0 || Object.keys(granted).length === 0) return { dial }
+  return { dial: { ...dial, credentials: await fetched(granted, context) } }
 }
 
 /** Those that the call names, of those that its tool is granted: an argument never names a secret. */

@@ -26,6 +26,7 @@ export async function fetchOnce(
   const response = await host.egress.request({
     ...request,
     ...scopeOf(args, plan, tool.egress),
+    tenant: context.identity.tenant,
     signal: context.signal,
   })
   const media = mediaOf(response)

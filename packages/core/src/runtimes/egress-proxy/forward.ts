@@ -7,7 +7,7 @@ import { isFramingHeader } from '../../ids/header-names.ts'
 import { isNamedBy, parsePath, parseTarget, type RequestTarget } from './authority.ts'
 import { type Standing, standingFor } from './credential.ts'
 import { counted, type Meter, overLimit } from './limits.ts'
-import type { Passage, ProxyPorts } from './line.ts'
+import { type Passage, type ProxyPorts, scopeOf } from './line.ts'
 import { putIntoBody, putIntoHeaders, putIntoQuery, withoutRange } from './put-in.ts'
 import { badRequest, otherHost } from './refusal.ts'
 import { takeOutOfBody, takeOutOfBytes, takeOutOfHeaders } from './take-out.ts'
@@ -28,7 +28,7 @@ export async function forward(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { egress, owner, only, limits } = ports
+  const { egress, limits } = ports
   const { signal, meter } = passage
   const { url, authority } = targetOf(request, passage)
   const standing = standingFor(ports.standing, url.protocol.slice(0, -1), authority)
@@ -36,7 +36,7 @@ export async function forward(
   const body = bodyOf(request, response, passage, limits.upBytes)
   const pieces = body === undefined ? undefined : putIntoBody(body.pieces, headers, standing)
   const answer = await egress.request({
-    ...{ owner, only, signal, method: request.method ?? '', url: putIntoQuery(url, standing) },
+    ...{ ...scopeOf(ports), signal, method: request.method ?? '', url: putIntoQuery(url, standing) },
     headers: standing.length === 0 ? headers : withoutRange(putIntoHeaders(headers, standing)),
     ...(pieces === undefined ? {} : { body: body?.whole === true ? await buffer(pieces) : pieces }),
     // The connection's own clock runs while nothing comes.

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { ToolError } from '@gantry/contract'
-import type { Egress } from '../../egress/egress.ts'
+import type { Egress, EgressScope } from '../../egress/egress.ts'
 import type { AllowedOrigin } from './allow.ts'
 import type { Authority } from './authority.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
@@ -12,6 +12,7 @@ import { badRequest, refusal } from './refusal.ts'
 export interface ProxyPorts {
   readonly egress: Egress
   readonly owner: string
+  readonly tenant?: string
   /** The sandbox's own list, the same for egress at every request. */
   readonly only: readonly string[]
   readonly origins: readonly AllowedOrigin[]
@@ -20,6 +21,11 @@ export interface ProxyPorts {
   readonly standing: readonly Standing[]
   /** Shows certificates to the sandbox for hosts that may be told a secret; there when something stands for one. */
   readonly authority?: CertificateAuthority
+}
+
+/** In whose name a sandbox asks egress, and how far. */
+export function scopeOf({ owner, tenant, only }: ProxyPorts): EgressScope {
+  return tenant === undefined ? { owner, only } : { owner, tenant, only }
 }
 
 /** What one request goes through on its way out. */

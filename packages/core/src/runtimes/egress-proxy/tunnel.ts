@@ -7,7 +7,7 @@ import type { Broker } from './broker.ts'
 import { carry } from './carry.ts'
 import { helloGate, unrecognizedName } from './client-hello.ts'
 import { standingFor } from './credential.ts'
-import type { Line, ProxyPorts } from './line.ts'
+import { type Line, type ProxyPorts, scopeOf } from './line.ts'
 import { badRequest, otherHost } from './refusal.ts'
 
 const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
@@ -64,9 +64,9 @@ function authorityOf(request: IncomingMessage, { inside }: Line): Authority {
   return authority
 }
 
-async function open({ egress, owner, only }: ProxyPorts, to: Authority, signal: AbortSignal): Promise<Duplex> {
+async function open(ports: ProxyPorts, to: Authority, signal: AbortSignal): Promise<Duplex> {
   try {
-    return await egress.connect({ host: to.host, port: to.port, owner, only, signal, tunnel: true })
+    return await ports.egress.connect({ ...scopeOf(ports), host: to.host, port: to.port, signal, tunnel: true })
   } catch (error) {
     if (!ToolError.is(error) || error.code !== 'EGRESS_DENIED') throw error
     const why = 'A tunnel hides what goes through it, so that it counts as https and no rule with methods allows it.'

@@ -6,7 +6,7 @@ import { ToolError } from '@gantry/contract'
 import { type Standing, standingFor } from './credential.ts'
 import { headersOf, targetOf } from './forward.ts'
 import { counted } from './limits.ts'
-import type { Passage, ProxyPorts } from './line.ts'
+import { type Passage, type ProxyPorts, scopeOf } from './line.ts'
 import { putIntoHeaders, putIntoQuery } from './put-in.ts'
 import { badRequest } from './refusal.ts'
 import { takeOutOfHeaders } from './take-out.ts'
@@ -26,7 +26,6 @@ export async function upgrade(
   socket: Socket,
   head: Buffer,
 ): Promise<void> {
-  const { egress, owner, only } = ports
   const { signal, meter } = passage
   const { url, authority } = targetOf(request, passage)
   if (request.method !== 'GET' || !/^websocket$/i.test(request.headers.upgrade ?? '')) {
@@ -37,7 +36,8 @@ export async function upgrade(
   }
   const standing = standingFor(ports.standing, 'https', authority)
   const tls = { alpn: ['http/1.1'] }
-  const remote = await egress.connect({ host: authority.host, port: authority.port, owner, only, signal, tls })
+  const { host, port } = authority
+  const remote = await ports.egress.connect({ ...scopeOf(ports), host, port, signal, tls })
   try {
     remote.write(requestHead(request, putIntoQuery(url, standing), standing))
     const answer = await headOf(remote, signal)
