@@ -61,7 +61,12 @@ test('raw connections of a tenant leave room for those of others', red, async (t
   const { egress } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 4, connectMs: 600_000 })
   const open = (tenant: string, signal = t.signal) =>
     egress.connect({ owner: 'sandbox:1', tenant, host: '127.0.0.1', port: server.port, signal })
-  for (const tenant of ['a', 'b']) (await open(tenant)).destroy()
+  for (const tenant of ['a', 'b']) {
+    const socket = await open(tenant)
+    const closed = once(socket, 'close')
+    socket.destroy()
+    await closed
+  }
   const stop = new AbortController()
   const opening = [1, 2, 3, 4, 5].map(() => open('a', stop.signal))
   const [first] = await Promise.all(opening.slice(0, 3))
