@@ -49,6 +49,20 @@ test('the outcome of a call is posted and signed', async (t) => {
   assert.equal(await verifyWebhook(testKey, { ...got, body: got.body.replace('"ok"', '"no"') }), false)
 })
 
+test('a callback takes its turn for a connection as one of its tenant', async (t) => {
+  const { origin, url } = await receiver(t)
+  const egress = guard(t, {})
+  const tenants: (string | undefined)[] = []
+  const watched: CallbackOptions['egress'] = {
+    request(asked) {
+      tenants.push(asked.tenant)
+      return egress.request(asked)
+    },
+  }
+  assert.deepEqual(await sender(t, [origin], { egress: watched })(item(url), t.signal), { kind: 'sent' })
+  assert.deepEqual(tenants, ['acme'])
+})
+
 test('each tenant has a key of its own, and without one a callback goes unsigned', async (t) => {
   const { origin, url, received } = await receiver(t)
   const asked: string[] = []

@@ -2,8 +2,12 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import { fakeContext } from '../../conformance/backend.ts'
+import { fakeHost } from '../../conformance/backend-host.ts'
+import { createEgress } from '../../egress/guard.ts'
 import type { ProgressReport } from '../backend.ts'
-import { open, progressInto, until } from './backend.fixture.ts'
+import { mcp } from '../mcp.ts'
+import { open, progressInto, toolNamed, until } from './backend.fixture.ts'
 import { serve, serveModern, serveSessions } from './http-server.fixture.ts'
 
 const add = { a: 2, b: 3 }
@@ -35,6 +39,36 @@ test('a server of 2025-11-25 is listed and called, and a session that it forgot 
   assert.deepEqual((await server.call('add', add)).structuredContent, { result: 5 })
   assert.equal(remote.sessions(), 2)
 })
+
+for (const [revision, start] of Object.entries({ '2026-07-28': serveModern, '2025-11-25': serveSessions })) {
+  test(`a call to a server of ${revision} takes its turn for its tenant, and what serves all of them for none`, async () => {
+    await using remote = await start()
+    const egress = createEgress()
+    const tenants: (string | undefined)[] = []
+    const watched: typeof egress.fetch = (scope) => (input, init) => {
+      tenants.push(scope.tenant)
+      return egress.fetch(scope)(input, init)
+    }
+    const backend = mcp({ name: 'test', url: remote.origin, private: true })
+    backend.attach?.(fakeHost({ ...egress, fetch: watched }, {}))
+    try {
+      await backend.discover?.(AbortSignal.timeout(20_000))
+      assert.ok(tenants.length > 0 && tenants.every((tenant) => tenant === undefined))
+      for (const tenant of ['acme', 'umbrella']) {
+        tenants.length = 0
+        const context = fakeContext(AbortSignal.timeout(20_000))
+        const identity = { ...context.identity, tenant }
+        const tool = toolNamed('add')
+        const call = { id: 'test:add:1.0.0', tool, args: add, binding: { kind: 'mcp' } }
+        await backend.call(call, { ...context, identity })
+        assert.deepEqual([...new Set(tenants)], [tenant])
+      }
+    } finally {
+      await backend.close?.(AbortSignal.timeout(10_000))
+      await egress.close()
+    }
+  })
+}
 
 test('questions of 2026-07-28 are answered by the handlers', async () => {
   await using remote = await serveModern()

@@ -66,7 +66,9 @@ export class McpServer {
         stage: 'execute',
       })
     }
-    return this.#use(context.signal, (connection) => sendCall(connection, this.#logs, name, call, context))
+    return this.#use(context.signal, (connection) =>
+      this.#way.workFor(context.identity.tenant, () => sendCall(connection, this.#logs, name, call, context)),
+    )
   }
 
   async health(signal: AbortSignal): Promise<Health> {

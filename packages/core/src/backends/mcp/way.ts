@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { BackendHost } from '../backend.ts'
 import { type Authorizer, createAuthorizer } from './authorizer.ts'
 import type { Link } from './link.ts'
@@ -15,6 +16,8 @@ export interface Way {
   /** Makes a fresh link. */
   open(sdk: Sdk, signal: AbortSignal): Promise<Link>
   readonly authorizer: Authorizer | undefined
+  /** Does work for a tenant: what it sends takes turns with what others send to the same place. */
+  workFor<T>(tenant: string, work: () => T): T
 }
 
 /** What a server says beside its answers. */
@@ -37,6 +40,7 @@ export function wayTo(settings: McpSettings, host: BackendHost, times: WayTimes,
   if (place.kind === 'remote') return remoteWay(settings, place, host, times.life)
   return {
     authorizer: undefined,
+    workFor: (_tenant, work) => work(),
     async open(sdk, signal) {
       const secrets: string[] = []
       const env = await fillAll(place.env, async (secret) => {
@@ -57,14 +61,22 @@ function remoteWay(settings: McpSettings, place: RemotePlace, host: BackendHost,
   const origins = [url.origin, ...(oauth?.origins ?? [])]
   const own = origins.map((origin) => ({ origin, private: place.private }))
   const scope = { owner: `mcp:${name}`, own, redirects: 0 }
+  // All callers share one transport of the SDK, which does not say for whom it sends.
+  const tenants = new AsyncLocalStorage<string>()
   // A tool may take its time before it answers and while it does; the call's deadline ends it.
-  const fetch = spacedGets(host.egress.fetch({ ...scope, only: [url.origin], headersMs: 0, idleMs: 0 }), life)
+  const bounds = { ...scope, only: [url.origin], headersMs: 0, idleMs: 0 }
+  const shared = host.egress.fetch(bounds)
+  const fetch = spacedGets((input, init) => {
+    const tenant = tenants.getStore()
+    return (tenant === undefined ? shared : host.egress.fetch({ ...bounds, tenant }))(input, init)
+  }, life)
   // Where the host names origins, discovery stays within them, whatever else the executor's rules allow to others.
   const asked = oauth?.origins === undefined ? scope : { ...scope, only: origins }
   const asking = { server: name, url, host, fetch: host.egress.fetch(asked), life }
   const authorizer = oauth === undefined ? undefined : createAuthorizer({ ...asking, oauth })
   return {
     authorizer,
+    workFor: (tenant, work) => tenants.run(tenant, work),
     open: async (sdk) => remoteLink({ server: name, place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
   }
 }

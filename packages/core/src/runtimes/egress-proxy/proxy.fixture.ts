@@ -13,6 +13,8 @@ import { type Credential, createEgressProxy, type EgressProxy, type EgressProxyL
 export interface TestProxy extends EgressProxy {
   readonly egress: Egress
   readonly events: EgressEvent[]
+  /** For which tenant each request and each raw connection was asked for. */
+  readonly tenants: (string | undefined)[]
   /** Connects, sends, and gives all that comes back until the end. */
   send(...pieces: readonly (string | Uint8Array)[]): Promise<string>
   open(): Socket
@@ -23,18 +25,32 @@ export interface TestProxyOptions extends EgressOptions {
   readonly only?: readonly string[]
   readonly limits?: Partial<EgressProxyLimits>
   readonly credentials?: readonly Credential[]
+  readonly tenant?: string
 }
 
 /** A real egress with a proxy before it, both closed with the test. */
 export async function proxyFor(t: TestContext, options: TestProxyOptions): Promise<TestProxy> {
-  const { only, limits = {}, credentials = [], ...given } = options
+  const { only, limits = {}, credentials = [], tenant, ...given } = options
   const events: EgressEvent[] = []
-  const egress = createEgress({ ...given, onEvent: (event) => events.push(event) })
+  const tenants: (string | undefined)[] = []
+  const guard = createEgress({ ...given, onEvent: (event) => events.push(event) })
+  const egress: Egress = {
+    ...guard,
+    request(asked) {
+      tenants.push(asked.tenant)
+      return guard.request(asked)
+    },
+    connect(asked) {
+      tenants.push(asked.tenant)
+      return guard.connect(asked)
+    },
+  }
   t.after(() => egress.close())
   const names = (given.allow ?? []).map((rule) => (typeof rule === 'string' ? rule : rule.origin))
   const socketFolder = await tempFolder(t)
   const allow = only ?? names
-  const proxy = await createEgressProxy({ egress, owner: 'sandbox:1', allow, socketFolder, limits, credentials })
+  const whose = { owner: 'sandbox:1', ...(tenant === undefined ? {} : { tenant }) }
+  const proxy = await createEgressProxy({ egress, ...whose, allow, socketFolder, limits, credentials })
   t.after(() => proxy.close())
   const open = (): Socket => connect(proxy.path).on('error', () => {})
   const send: TestProxy['send'] = async (...pieces) => {
@@ -42,7 +58,7 @@ export async function proxyFor(t: TestContext, options: TestProxyOptions): Promi
     for (const piece of pieces) socket.write(piece)
     return received(socket)
   }
-  return { ...proxy, egress, events, open, send }
+  return { ...proxy, egress, events, tenants, open, send }
 }
 
 /** All that comes over a socket until its end, however it ends. */

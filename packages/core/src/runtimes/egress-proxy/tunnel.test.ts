@@ -192,3 +192,20 @@ test('a tunnel ends with its server', async (t) => {
   socket.write(await clientHello(t))
   assert.equal(await received(socket), '')
 })
+
+test('requests and tunnels of a sandbox take turns for the tenant that it runs for', async (t) => {
+  const plain = await serve(t)
+  const secure = await serveTls(t)
+  const proxy = await proxyFor(t, {
+    allow: here(plain, secure),
+    ca: testCertificate,
+    lookup,
+    tenant: 'acme',
+  })
+  const host = plain.origin.slice('http://'.length)
+  assert.match(await proxy.send(`GET ${plain.origin}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`), / 200 /)
+  const tls = await encrypt(await tunnelTo(proxy, `secure.test:${secure.port}`))
+  tls.write(get)
+  assert.match(await text(tls), / 200 /)
+  assert.deepEqual(proxy.tenants, ['acme', 'acme'])
+})
