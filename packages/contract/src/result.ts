@@ -33,6 +33,7 @@ export interface ArtifactRef {
   readonly name: string
   readonly mimeType: string
   readonly bytes: number
+  /** `sha256:` and the hex digits of the content. */
   readonly digest: string
 }
 

@@ -29,7 +29,8 @@ export interface ArtifactQuery {
 }
 
 /**
- * Files of callers, kept outside of results. Each has an id that cannot be guessed, and never changes.
+ * Files of callers, kept outside of results. Each has an id that cannot be guessed, and never changes; its digest is what
+ * an approval is bound to.
  * - Tenants: whoever asks sees files of his own tenant; one of another is NOT_FOUND, like one that never was.
  * - Concurrency: any number of readers and writers.
  * - Errors: NOT_FOUND; INPUT_INVALID for a cursor that no list gave; STORE_UNAVAILABLE when the place cannot be reached;

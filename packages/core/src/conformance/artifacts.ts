@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import type { Identity } from '@gantry/contract'
 import type { ArtifactMaker, Artifacts } from '../artifacts/artifact.ts'
 
@@ -23,6 +24,7 @@ export const testArtifacts: { readonly [title: string]: (setup: ArtifactsSetup) 
     const content = Buffer.from('hello world')
     const kept = await artifacts.put({ ...file('a.txt', ''), content }, await setup.maker(ada), signal)
     content.fill(0)
+    assert.equal(kept.digest, `sha256:${hash('sha256', 'hello world')}`)
     const { createdAt, ...info } = await artifacts.info(kept.id, ada, signal)
     assert.deepEqual(info, kept)
     assert.equal(new Date(createdAt).toISOString(), createdAt)

@@ -53,6 +53,38 @@ for (const [name, open] of drivers) {
     assert.match(error.message, /^Migration \d+ of the database is missing/)
   })
 
+  test(`${name}: files that were stored before count their content once, and free it when the last one goes`, async (t) => {
+    const database = await open(t)
+    await database.query('drop schema gantry cascade')
+    await migrate(database, ownMigrations().slice(0, 19))
+    const add = (id: string, principal: string, digest: string) =>
+      database.query(`select store_artifact($1, 'acme', $2, 'c', 1, 'a', 't', 100, $3, 1000, 10, 1000, 10)`, [
+        ...[id, principal, digest],
+      ])
+    await add('a', 'ann', 'same')
+    await add('b', 'ann', 'same')
+    await add('c', 'bob', 'same')
+    await add('d', 'bob', 'other')
+    const usage = async () =>
+      (await database.query('select principal, bytes::int, files::int from stored_usage order by principal')).map(
+        (row) => Object.values(row).join(' '),
+      )
+    assert.deepEqual(await usage(), [' 400 4', 'ann 200 2', 'bob 200 2'])
+    await migrate(database)
+    assert.deepEqual(await usage(), [' 200 4', 'ann 100 2', 'bob 200 2'])
+    await add('e', 'ann', 'other')
+    assert.deepEqual(await usage(), [' 200 5', 'ann 200 3', 'bob 200 2'])
+    // As a statement of the version before, which began before the migration and ends after it.
+    await database.query(`
+      insert into artifacts (id, tenant, principal, call_id, fence, name, mime_type, bytes, digest)
+      values ('f', 'acme', 'ann', 'c', 1, 'a', 't', 100, 'late');
+      update stored_usage set bytes = bytes + 100, files = files + 1 where principal in ('', 'ann')`)
+    await database.query(`delete from artifacts where id in ('a', 'c', 'f')`)
+    assert.deepEqual(await usage(), [' 200 3', 'ann 200 2', 'bob 100 1'])
+    await database.query('delete from artifacts')
+    assert.deepEqual([await usage(), await database.query('select from stored_digests')], [[], []])
+  })
+
   test(`${name}: what was redriven before and has not ended is given the journal of what it repeats`, async (t) => {
     const database = await open(t)
     await database.query('drop schema gantry cascade')
