@@ -17,8 +17,9 @@ async function hanging(t: TestContext): Promise<TestServer & { readonly held: Se
   return { ...server, held, hangs: () => held.length }
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setImmediate(resolve))
+/** Ends with its test, so that a wait for what never comes does not outlive it. */
+async function until(signal: AbortSignal, condition: () => boolean): Promise<void> {
+  while (!condition() && !signal.aborted) await new Promise((resolve) => setImmediate(resolve))
 }
 
 const red = { timeout: 20_000 }
@@ -31,7 +32,7 @@ test('a tenant whose requests hang leaves connections of their origin to others'
   const stop = new AbortController()
   const all = Array.from({ length: 12 }, () => get(`${server.origin}/hang`, { tenant: 'a', signal: stop.signal }))
   const ends = Promise.allSettled(all)
-  await until(() => server.hangs() === 3)
+  await until(t.signal, () => server.hangs() === 3)
   assert.deepEqual([await of('b'), await of('c'), await (await get(server.origin)).text()], ['ok', 'ok', 'ok'])
   assert.equal(server.hangs(), 3, 'three quarters')
   stop.abort()
@@ -49,7 +50,7 @@ test('a tenant whose requests hang at many origins leaves connections to others'
   const hung = servers.flatMap(({ origin }) => [1, 2].map(() => `${origin}/hang`))
   const ends = Promise.allSettled(hung.map((url) => get(url, { tenant: 'a', signal: stop.signal })))
   const hangs = (): number => servers.reduce((sum, server) => sum + server.hangs(), 0)
-  await until(() => hangs() === 3)
+  await until(t.signal, () => hangs() === 3)
   assert.deepEqual([await of('b'), await of('c')], ['ok', 'ok'])
   assert.equal(hangs(), 3, 'three quarters')
   stop.abort()
@@ -72,7 +73,7 @@ test('raw connections of a tenant leave room for those of others', red, async (t
   const [first] = await Promise.all(opening.slice(0, 3))
   const ends = Promise.allSettled(opening)
   const other = await open('b')
-  await until(() => server.connections() >= 6)
+  await until(t.signal, () => server.connections() >= 6)
   assert.equal(server.connections(), 6, 'one of each, then three of a and one of b')
   first?.destroy()
   await opening[3]
@@ -91,7 +92,7 @@ test('the first connection that is free again is for the tenant that has none', 
     await response.text()
   }
   const running = [ask('a', '/hang'), ask('a', '/hang')]
-  await until(() => server.hangs() === 2)
+  await until(t.signal, () => server.hangs() === 2)
   const waiting = [ask('a'), ask('a'), ask('a'), ask('b')]
   server.held[0]?.end()
   await waiting.at(-1)
@@ -105,7 +106,7 @@ test('a request that is cancelled while it waits holds up nobody', red, async (t
   const server = await hanging(t)
   const { get } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 1 })
   const running = get(`${server.origin}/hang`, { tenant: 'a' })
-  await until(() => server.hangs() === 1)
+  await until(t.signal, () => server.hangs() === 1)
   const stop = new AbortController()
   const reason = new Error('gone')
   const cancelled = [1, 2].map(() => assert.rejects(get(server.origin, { tenant: 'a', signal: stop.signal }), reason))
@@ -131,7 +132,7 @@ test('an idle connection makes room although a request is under way to the same 
   const other = await serve(t)
   const { get } = guard(t, { allow: here(used, other), maxConnections: 2, connectMs: 2_000 })
   const running = get(`${used.origin}/hang`)
-  await until(() => held.length === 1)
+  await until(t.signal, () => held.length === 1)
   await (await get(used.origin)).text()
   assert.equal(used.connections(), 2)
   assert.equal(await (await get(other.origin)).text(), 'ok')
@@ -179,10 +180,10 @@ const endings: { readonly [name: string]: (port: Ending) => Promise<unknown> } =
     await get('/large', { signal: stop.signal })
     stop.abort()
   },
-  'an abort before the headers': async ({ get, server }) => {
+  'an abort before the headers': async ({ get, server, signal }) => {
     const stop = new AbortController()
     const asked = assert.rejects(get('/hang', { signal: stop.signal }))
-    await until(() => server.hangs() > 0)
+    await until(signal, () => server.hangs() > 0)
     stop.abort()
     await asked
   },
@@ -218,6 +219,7 @@ const endings: { readonly [name: string]: (port: Ending) => Promise<unknown> } =
 
 interface Ending {
   readonly server: Awaited<ReturnType<typeof hanging>>
+  readonly signal: AbortSignal
   get(path: string, more?: Partial<EgressRequest>): ReturnType<ReturnType<typeof guard>['get']>
   connect(): ReturnType<ReturnType<typeof guard>['egress']['connect']>
 }
@@ -230,6 +232,7 @@ for (const [name, end] of Object.entries(endings)) {
     const { get, egress } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 1, maxConnections: 1 })
     await end({
       server,
+      signal: t.signal,
       get: (path, more) => get(`${server.origin}${path}`, { tenant: 'a', ...more }),
       connect: () =>
         egress.connect({ owner: 'test', tenant: 'a', host: '127.0.0.1', port: server.port, signal: t.signal }),
