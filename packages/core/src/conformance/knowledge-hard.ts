@@ -95,6 +95,21 @@ export const hardCases: readonly KnowledgeCase[] = [
   ],
 
   [
+    'adds that come at once take no more room together than one after another',
+    async (knowledge) => {
+      const adding = Array.from({ length: 8 }, (_, index) =>
+        knowledge.add([{ id: `at-once-${index}`, text: 'x'.repeat(20) }], acme, signal),
+      )
+      const added = await Promise.allSettled(adding)
+      const refused = added.filter(({ status }) => status === 'rejected')
+      assert.equal(refused.length, 3)
+      for (const { reason } of refused as PromiseRejectedResult[]) assert.equal(reason.code, 'LIMIT_EXCEEDED')
+      await assert.rejects(knowledge.add([{ text: 'x' }], acme, signal), { code: 'LIMIT_EXCEEDED' })
+    },
+    { limits: { documents: 100, bytes: 100 } },
+  ],
+
+  [
     'with an embedder a text is found by its meaning too, and without it by its words',
     async (knowledge) => {
       await knowledge.add(
