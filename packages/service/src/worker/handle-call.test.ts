@@ -4,6 +4,7 @@ import type { ErrorInfo, Result } from '@gantry/contract'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
 import { handle } from './handle-call.ts'
 import type { WorkerPorts } from './ports.ts'
+import type { Recorded } from './record/recorder.ts'
 import type { Task } from './slot-scheduler.ts'
 import { memoryBus, someClaim, someError, someResult } from './worker.fixture.ts'
 
@@ -15,7 +16,7 @@ interface Released {
 const failed = someError({ code: 'INPUT_INVALID', effect: 'none' })
 
 /** What becomes of a call that was claimed like this. */
-async function handled(claim: Claim, execute: () => Promise<Result>) {
+async function handled(claim: Claim, execute: () => Promise<Result>, how?: Recorded) {
   const task: Task = { claim, fresh: false, controller: new AbortController(), takenAt: 0, stopped: undefined }
   const released: Released[] = []
   const recorded: (ErrorInfo | undefined)[] = []
@@ -26,7 +27,12 @@ async function handled(claim: Claim, execute: () => Promise<Result>) {
     begin: async () => true,
     execute,
     govern: async (_task: unknown, result: unknown) => ({ result }),
-    recorder: { finish: async ({ result }: { result: { error?: ErrorInfo } }) => void recorded.push(result.error) },
+    recorder: {
+      async finish({ result }: { result: { error?: ErrorInfo } }) {
+        recorded.push(result.error)
+        return how
+      },
+    },
     now: () => new Date(0),
   } as unknown as WorkerPorts
   await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
@@ -90,6 +96,13 @@ test('a call is handed back only once the store has it, and not at all when it n
   assert.deepEqual(await handing, { released: [[2_000, 'rest']], recorded: [] })
   const never = Promise.reject(new Error('away'))
   assert.deepEqual(await handled(someClaim({ entering: never }), endingWith(limited)), { released: [], recorded: [] })
+})
+
+test('a call that has no outcome because the database took none is handed back at once, and one in the spool is not', async () => {
+  const claim = someClaim({ unflushed: true })
+  const ok = async () => someResult({})
+  assert.deepEqual((await handled(claim, ok, 'left')).released, [[0, undefined]])
+  assert.deepEqual((await handled(claim, ok, 'spooled')).released, [])
 })
 
 test('an outcome whose call lost reports says so, and what is left of them goes with it', async () => {

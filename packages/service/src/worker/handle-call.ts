@@ -43,8 +43,15 @@ export async function handle(
     if (lost > 0) ports.bus.emit('events:lost', { ...subjectOf(task.claim.call), events: lost })
     code = outcome.error?.code
     span?.note({ 'gantry.status': outcome.status })
-    const recorded = recording({ task, snapshot, span, ports }, outcome, run.dead)
+    let isLeft = false
+    const leave = (): void => {
+      isLeft = true
+    }
+    const recorded = recording({ task, snapshot, span, ports, leave }, outcome, run.dead)
     await held.record(task.claim, recorded)
+    // It changed nothing and has no outcome: it runs again now, instead of once its lease has ended.
+    const again = { kind: 'release', delayMs: 0, reason: 'unrecorded' } as const
+    if (isLeft) await held.release(task.claim, () => release(task, again, ports))
   })
   span?.end(code)
 }
@@ -215,6 +222,8 @@ interface Recording {
   readonly snapshot: Snapshot
   readonly span: Span | undefined
   readonly ports: WorkerPorts
+  /** Called when the outcome is neither recorded nor going to be. */
+  readonly leave: () => void
 }
 
 /**
@@ -235,7 +244,7 @@ function recording(about: Recording, outcome: Outcome, dead: string | undefined)
 
 /** What was offloaded once is not offloaded again by a later try. */
 function recordOnce(
-  { task, snapshot, span, ports }: Recording,
+  { task, snapshot, span, ports, leave }: Recording,
   outcome: Outcome,
   reason: string | undefined,
 ): () => Promise<void> {
@@ -255,7 +264,9 @@ function recordOnce(
   return async () => {
     const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
       made ??= await makeEnding()
-      return (await ports.recorder.finish(made)) === 'accepted' ? made : undefined
+      const recorded = await ports.recorder.finish(made)
+      if (recorded === 'left') leave()
+      return recorded === 'accepted' ? made : undefined
     })
     if (ending === undefined) return
     await ports.release?.(snapshot, claim, ending)
