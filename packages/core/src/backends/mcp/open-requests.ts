@@ -1,5 +1,8 @@
 import type { JSONRPCMessage, Transport, TransportSendOptions } from '@modelcontextprotocol/client'
 
+/** How long a request that was cancelled stays open for the notice to reach the server first. */
+const noticeMs = 1_000
+
 /** The requests of a transport that have no answer yet. */
 export interface OpenRequests {
   /** Hears that a request has its answer. */
@@ -29,9 +32,16 @@ export function openRequests(transport: Transport): OpenRequests {
   transport.send = async (message: JSONRPCMessage, options: TransportSendOptions = {}) => {
     if (!('method' in message)) return send(message, options)
     if (!('id' in message)) {
-      await send(message, options)
-      if (message.method === 'notifications/cancelled') open.get(message.params?.requestId)?.stop.abort()
-      return
+      const cancelled = message.method === 'notifications/cancelled' ? open.get(message.params?.requestId) : undefined
+      if (cancelled === undefined) return send(message, options)
+      // Where every connection carries such a request, the notice waits for one that only the end of a request frees.
+      const timer = setTimeout(() => cancelled.stop.abort(), noticeMs)
+      try {
+        return await send(message, options)
+      } finally {
+        clearTimeout(timer)
+        cancelled.stop.abort()
+      }
     }
     const { id } = message
     const request: OpenRequest = { stop: new AbortController() }
