@@ -5,11 +5,11 @@ import { admit } from '../packages/service/src/admission/admit.ts'
 import type { LoadedConfig } from '../packages/service/src/config/config.ts'
 import { defaultSettings, type Role, type ServiceSettings } from '../packages/service/src/config/service-settings.ts'
 import { createBus } from '../packages/service/src/observe/bus.ts'
-import { createSnapshot } from '../packages/service/src/serve/snapshot.ts'
+import { createSnapshot } from '../packages/service/src/serve/create-snapshot.ts'
 import { type RunningService, startService } from '../packages/service/src/serve/start.ts'
-import { openStorage, type Storage } from '../packages/service/src/serve/storage.ts'
 import { createCallIds } from '../packages/service/src/storage/calls/call-id.ts'
 import { sqlCallStore } from '../packages/service/src/storage/calls/sql.ts'
+import { connectStorage, type OpenedStorage } from '../packages/service/src/storage/connect-storage.ts'
 import type { Database, Row } from '../packages/service/src/storage/databases/database.ts'
 import type { Backlog, Caller } from './queue-peers.ts'
 
@@ -35,7 +35,7 @@ async function open({ url, slots, audit = 'sealed' }: GantryOptions, roles: read
   const loaded: LoadedConfig = {
     ...{ file: undefined, options: {}, service: settings, builtins: true, demo: true, warnings: [] },
   }
-  const storage = await openStorage(settings, () => {})
+  const storage = await connectStorage(settings, () => {})
   const bus = createBus()
   return {
     storage,
@@ -102,7 +102,7 @@ export async function gantryBacklog(options: GantryOptions): Promise<Backlog> {
 const perStatement = 1_000
 
 /** Hands in calls as the API does, but many at a time. */
-async function adder({ database }: Storage, loaded: LoadedConfig): Promise<(count: number) => Promise<void>> {
+async function adder({ database }: OpenedStorage, loaded: LoadedConfig): Promise<(count: number) => Promise<void>> {
   const { executor } = createSnapshot(loaded, { audit: { write: () => undefined }, tools: [] }, createBus())
   const store = sqlCallStore(database)
   const keep = async (payload: string) => ({ payload, payloadBytes: Buffer.byteLength(payload) })

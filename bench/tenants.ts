@@ -6,9 +6,9 @@ import { type DefinedTool, defineTool } from '../packages/core/src/index.ts'
 import type { LoadedConfig } from '../packages/service/src/config/config.ts'
 import { defaultSettings, type ServiceSettings } from '../packages/service/src/config/service-settings.ts'
 import { createBus } from '../packages/service/src/observe/bus.ts'
-import { createSnapshot } from '../packages/service/src/serve/snapshot.ts'
+import { createSnapshot } from '../packages/service/src/serve/create-snapshot.ts'
 import { startService } from '../packages/service/src/serve/start.ts'
-import { openStorage } from '../packages/service/src/serve/storage.ts'
+import { connectStorage } from '../packages/service/src/storage/connect-storage.ts'
 import type { Database } from '../packages/service/src/storage/databases/database.ts'
 import { startPostgres } from '../scripts/engines/postgres.ts'
 import { quantile } from './measure.ts'
@@ -56,7 +56,7 @@ async function measure(ms: number) {
     ...{ file: undefined, options: { tools: [waits(ms)] }, service: settings, builtins: false, demo: false },
     warnings: [],
   }
-  const { database, files } = await openStorage(settings, () => {})
+  const { database, files } = await connectStorage(settings, () => {})
   const bus = createBus()
   let others = 0
   bus.on('call:finished', ({ tenant }) => {

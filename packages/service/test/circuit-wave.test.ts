@@ -9,9 +9,9 @@ import { type Backend, type BreakerEvent, defineTool } from '@gantry/core'
 import type { LoadedConfig } from '../src/config/config.ts'
 import { defaultSettings, type ServiceSettings } from '../src/config/service-settings.ts'
 import { type Bus, createBus } from '../src/observe/bus.ts'
-import { createSnapshot } from '../src/serve/snapshot.ts'
+import { createSnapshot } from '../src/serve/create-snapshot.ts'
 import { type RunningService, startService } from '../src/serve/start.ts'
-import { openStorage } from '../src/serve/storage.ts'
+import { connectStorage } from '../src/storage/connect-storage.ts'
 import { postgresDatabase } from './databases.fixture.ts'
 
 const identity = { principal: 'test', tenant: 'test', permissions: ['*'] }
@@ -36,7 +36,7 @@ async function startOn(t: TestContext, databaseUrl: string, backend: Backend, bu
   const loaded: LoadedConfig = {
     ...{ file: undefined, options, service: settings, builtins: false, demo: false, warnings: [] },
   }
-  const storage = await openStorage(settings, () => {})
+  const storage = await connectStorage(settings, () => {})
   t.after(() => storage.database.close())
   const running = await startService({
     ...{ settings, bus, database: storage.database, files: storage.files },

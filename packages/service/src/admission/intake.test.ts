@@ -35,7 +35,7 @@ function openIntake(t: TestContext) {
       },
     },
     depth: { full: () => undefined, take: async () => ({ keep() {}, leave() {} }), look: async () => 0 },
-    settings: { maxQueued: 10, callbacks: {}, callbackOrigins: [] },
+    settings: { maxQueued: 10, callbacks: {}, callbackOrigins: [], inlineBytes: 1_000, artifactBytes: 1_000 },
     gate: {
       ...{ enter: () => undefined, inside: () => undefined, counts: () => false, place: () => undefined },
       ...{ mostAtOnce: () => Number.POSITIVE_INFINITY, shares: () => undefined },
@@ -55,7 +55,7 @@ function openIntake(t: TestContext) {
       },
     },
     unanswered: { add: () => undefined },
-    keep: async (payload) => ({ payload, payloadBytes: payload.length }),
+    artifacts: { keep: () => assert.fail('nothing is large'), withdraw: async () => undefined },
     expect: () => undefined,
     newId: () => `c-${ids.next().value}`,
     flushes: false,

@@ -4,6 +4,8 @@ import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
 import type { DependencyHealth } from '../observe/dependency-health.ts'
+import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
+import { keepPayload } from '../storage/artifacts/payload.ts'
 import type { Refusals } from '../storage/audit/refusals.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallInput } from '../storage/call-input.ts'
@@ -20,7 +22,10 @@ export interface IntakeParts {
   readonly store: CallStore
   readonly snapshots: Snapshots
   readonly depth: DepthGauge
-  readonly settings: Pick<ServiceSettings, 'maxQueued' | 'callbacks' | 'callbackOrigins'>
+  readonly settings: Pick<
+    ServiceSettings,
+    'maxQueued' | 'callbacks' | 'callbackOrigins' | 'inlineBytes' | 'artifactBytes'
+  >
   readonly bus: Bus
   /** Puts what was refused on the audit record. */
   readonly refusals?: Pick<Refusals, 'add'>
@@ -31,9 +36,8 @@ export interface IntakeParts {
   readonly unanswered: Pick<UnansweredClaims, 'add'>
   /** Knows when the database does not answer; absent where it is part of this process. */
   readonly health: Pick<DependencyHealth, 'isSilent' | 'onSilent'> | undefined
-  readonly keep: IntakeOptions['keep']
-  /** Removes what was kept for a call that is not going to be one. */
-  readonly withdraw?: (callId: string) => Promise<void>
+  /** Where large payloads are kept, and withdrawn from when the call is not going to be one. */
+  readonly artifacts: Pick<Artifacts, 'keep' | 'withdraw'>
   readonly present?: IntakeOptions['present']
   /** The limits of tenants and principals. */
   readonly gate: TenantGate
@@ -118,6 +122,9 @@ export function createIntake(parts: IntakeParts): Intake {
   const claimed = (call: AdmittedCall, lasting: boolean): Promise<Submitted> =>
     lasting || store.submitAhead === undefined ? claiming.add({ call, lasting }) : goingAhead.add(call)
 
+  const keep: IntakeOptions['keep'] = (text, callId, owner) =>
+    keepPayload(text, { callId, owner, artifacts: parts.artifacts, limits: settings })
+
   const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
     if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
     if ((worker?.unrecorded.length ?? 0) > 0) throw holding()
@@ -141,7 +148,7 @@ export function createIntake(parts: IntakeParts): Intake {
           executor,
           newId: parts.newId,
           now: Date.now,
-          keep: parts.keep,
+          keep,
           charge,
           present: parts.present,
         }),
@@ -181,9 +188,8 @@ export function createIntake(parts: IntakeParts): Intake {
   const knownBefore = async (input: CallInput, identity: Identity, refusal: unknown): Promise<string | undefined> => {
     const limited = ToolError.is(refusal) && refusal.code === 'RATE_LIMITED'
     if (!limited || input.idempotencyKey === undefined) return undefined
-    const keep = async () => ({ payloadBytes: 0 })
     const found = await snapshots
-      .use(({ executor }) => admit(input, identity, { executor, newId: parts.newId, now: Date.now, keep }))
+      .use(({ executor }) => admit(input, identity, { executor, newId: parts.newId, now: Date.now, keep: keepNothing }))
       .then((call) => store.known(call))
       .catch(() => undefined)
     return found?.kind === 'duplicate' ? found.callId : undefined
@@ -195,7 +201,7 @@ export function createIntake(parts: IntakeParts): Intake {
   }
   /** What cannot be removed now goes a day later. */
   const withdraw = async ({ callId, payloadRef }: AdmittedCall): Promise<void> => {
-    if (payloadRef !== undefined) await parts.withdraw?.(callId).catch(() => undefined)
+    if (payloadRef !== undefined) await parts.artifacts.withdraw(callId).catch(() => undefined)
   }
   const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
     const code = ToolError.is(error) ? error.code : 'INTERNAL'
@@ -285,6 +291,9 @@ const mostAhead = 4
 function onlyReads({ kind, effect, callback }: AdmittedCall): boolean {
   return kind === 'call' && effect === 'read' && callback === undefined
 }
+
+/** For a call that is only looked up. */
+const keepNothing = async () => ({ payloadBytes: 0 })
 
 /** What is asked of the database for each call that comes in. */
 const submission = { dependency: 'database', operation: 'submit' } as const

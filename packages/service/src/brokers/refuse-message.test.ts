@@ -34,8 +34,7 @@ async function keep(...refusals: Refusal[]) {
     },
     answers: { refusal: ({ to }, { code }) => ({ target: to, body: code }) },
     bus,
-    tenantOf: (source) => `tenant of ${source}`,
-    transportOf: () => 'redis',
+    sources: { tenantOf: (source) => `tenant of ${source}`, transportOf: () => 'redis' },
     now: () => new Date(0),
   })
   await Promise.all(refusals.map(refuse))

@@ -1,4 +1,5 @@
-import type { ToolError } from '@gantry/contract'
+import type { Identity, ToolError } from '@gantry/contract'
+import type { BrokerSettings } from '../config/broker-settings.ts'
 import type { Bus } from '../observe/bus.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { ReplyAddress } from '../storage/calls/call-store.ts'
@@ -16,11 +17,28 @@ export interface RefuseOptions {
   readonly database: Queries
   readonly answers: RefusalReplies
   readonly bus: Bus
-  /** Whose the refusals of a source are when nobody knows who sent the message. */
-  readonly tenantOf: (source: string) => string
+  readonly sources: RefusalSources
+  readonly now?: () => Date
+}
+
+/** What is known of the topic or stream that a message came from. */
+export interface RefusalSources {
+  /** Whose the refusals of a source are when the sender is unknown. */
+  tenantOf(source: string): string
   /** The broker of a source. */
-  readonly transportOf: (source: string) => string
-  readonly now: () => Date
+  transportOf(source: string): string
+}
+
+/** The sources of the settings; those that they do not name belong to the tenant of the service's own identity. */
+export function refusalSources({ kafka, redis }: BrokerSettings, { tenant }: Identity): RefusalSources {
+  const tenants = new Map([
+    [kafka?.topic, kafka?.identity?.tenant ?? tenant],
+    [redis?.stream, redis?.tenant],
+  ])
+  return {
+    tenantOf: (source) => tenants.get(source) ?? tenant,
+    transportOf: (source) => (source === kafka?.topic ? 'kafka' : 'redis'),
+  }
 }
 
 /** What is kept of a message that could not be read. */
@@ -42,16 +60,16 @@ export function createRefuse(options: RefuseOptions): (refusal: Refusal) => Prom
   }
 }
 
-function refusedMessage(refusal: Refusal, { answers, tenantOf, transportOf, now }: RefuseOptions): RefusedMessage {
+function refusedMessage(refusal: Refusal, { answers, sources, now = () => new Date() }: RefuseOptions): RefusedMessage {
   const { error, address, dead, deliveries, source, position, message, codec, tool, sender } = refusal
   const answer = address === undefined ? undefined : answers.refusal(address, error)
   const letter = dead && message !== undefined ? codec?.deadLetter?.(message, { error, deliveries }, now()) : undefined
   const messages = [
     ...(answer === undefined ? [] : [answer]),
-    ...(letter === undefined ? [] : [{ target: letter.to, body: packMessage(transportOf(source), letter) }]),
+    ...(letter === undefined ? [] : [{ target: letter.to, body: packMessage(sources.transportOf(source), letter) }]),
   ]
   const payload = message === undefined ? {} : { payload: shown(message.bytes) }
-  const tenant = sender?.tenant ?? tenantOf(source)
+  const tenant = sender?.tenant ?? sources.tenantOf(source)
   return {
     ...{ tenant, source, position, deliveries, code: error.code, reason: error.message, tool },
     messages,

@@ -39,3 +39,8 @@ export async function readAddress(data: string): Promise<ServiceAddress | undefi
     return undefined
   }
 }
+
+/** Whether only this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\.[0-9.]+$/.test(host)
+}

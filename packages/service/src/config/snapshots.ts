@@ -12,30 +12,39 @@ export interface Snapshot {
  * - Ownership: executors are closed here, each once its last call has ended.
  */
 export interface Snapshots {
+  /** Throws before the first `replace` when it was created without one. */
   readonly current: Snapshot
   use<T>(work: (snapshot: Snapshot) => Promise<T>): Promise<T>
   /** Later calls see the next one; those that run keep theirs. */
   replace(next: Snapshot): void
+  /** Calls the listener after every `replace`; answers the function that ends this. */
+  onReplace(listener: () => void): () => void
   close(): Promise<void>
 }
 
-export function createSnapshots(first: Snapshot): Snapshots {
-  const users = new Map<Snapshot, number>([[first, 0]])
+/** Created without a first snapshot by a composition root whose parts need each other before there is an executor. */
+export function createSnapshots(first?: Snapshot): Snapshots {
+  const users = new Map<Snapshot, number>(first === undefined ? [] : [[first, 0]])
   const closing = new Set<Promise<void>>()
-  let current = first
+  const listeners = new Set<() => void>()
+  let present = first
 
+  const current = (): Snapshot => {
+    if (present === undefined) throw new Error('No configuration has been loaded.')
+    return present
+  }
   const closeUnused = (snapshot: Snapshot): void => {
-    if (snapshot === current || users.get(snapshot) !== 0) return
+    if (snapshot === present || users.get(snapshot) !== 0) return
     users.delete(snapshot)
     const done = snapshot.executor.close().finally(() => closing.delete(done))
     closing.add(done)
   }
   return {
     get current() {
-      return current
+      return current()
     },
     async use(work) {
-      const snapshot = current
+      const snapshot = current()
       users.set(snapshot, (users.get(snapshot) ?? 0) + 1)
       try {
         return await work(snapshot)
@@ -45,10 +54,15 @@ export function createSnapshots(first: Snapshot): Snapshots {
       }
     },
     replace(next) {
-      const before = current
-      current = next
+      const before = present
+      present = next
       users.set(next, 0)
-      closeUnused(before)
+      if (before !== undefined) closeUnused(before)
+      for (const listener of listeners) listener()
+    },
+    onReplace(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
     },
     async close() {
       await Promise.all([...users.keys()].map(({ executor }) => executor.close()))

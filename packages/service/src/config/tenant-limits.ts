@@ -61,6 +61,11 @@ export function storedQuotas(tenants: TenantsLimits, owner: Parameters<StoredQuo
   return { tenant, principal: { ...half, ...principalLimits(whole, owner.principal).stored } }
 }
 
+/** The same of settings that follow the configuration. */
+export function quotasOf(settings: { readonly tenants: TenantsLimits }): StoredQuotas {
+  return (owner) => storedQuotas(settings.tenants, owner)
+}
+
 function ownOf<T extends Limits>(all: { readonly [name: string]: T }, name: string): Partial<T> {
   return (Object.hasOwn(all, name) ? all[name] : undefined) ?? {}
 }

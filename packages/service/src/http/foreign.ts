@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { ToolError } from '@gantry/contract'
+import { isLoopback } from '../config/service-address.ts'
 
 const hostForm = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?$/i
 const loopback: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
@@ -13,11 +14,6 @@ export interface ForeignOptions {
   readonly origins: readonly string[]
   /** It speaks TLS itself, so that a page which came without is not its own. */
   readonly secure?: boolean
-}
-
-/** Whether only this machine can reach an address. */
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127\.[0-9.]+$/.test(host)
 }
 
 /** What the check reads of a request. */

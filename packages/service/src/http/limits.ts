@@ -1,3 +1,5 @@
+import type { ServiceSettings } from '../config/service-settings.ts'
+
 /** Limits of the HTTP API, in bytes, milliseconds or pieces. */
 export interface HttpLimits {
   readonly bodyBytes: number
@@ -42,6 +44,26 @@ export const defaultHttpLimits: HttpLimits = {
   waitMs: 30_000,
   heartbeatMs: 15_000,
   recheckMs: 1_000,
+}
+
+/** The limits of the settings; those that follow the configuration are read anew each time. */
+export function httpLimits(settings: ServiceSettings): Partial<HttpLimits> {
+  const { connections, connectionsPerAddress, sharedAddresses, unauthenticatedMs } = settings
+  return {
+    connections,
+    ...(connectionsPerAddress === undefined ? {} : { connectionsPerAddress }),
+    sharedAddresses,
+    unauthenticatedMs,
+    get bodyBytes() {
+      return settings.bodyBytes
+    },
+    get waitingPerTenant() {
+      return settings.waitingPerTenant
+    },
+    get waitingPerPrincipal() {
+      return settings.waitingPerPrincipal
+    },
+  }
 }
 
 /** Arguments may be 64 levels deep, and stand a few levels below the body of a request. */

@@ -2,6 +2,7 @@ import { type Identity, ToolError } from '@gantry/contract'
 import { holds, summarizeCircuits, type TenantState } from '@gantry/core'
 import type { Intake } from '../admission/intake.ts'
 import type { Snapshots } from '../config/snapshots.ts'
+import type { DependencyHealth } from '../observe/dependency-health.ts'
 import type { Readiness } from '../observe/readiness.ts'
 import type { CallNews } from '../reply/call-notifications.ts'
 import { callEvents } from '../reply/event-stream.ts'
@@ -16,6 +17,7 @@ import type { EventRecords } from '../storage/events.ts'
 import { everyTenant } from '../storage/keys/key-grant.ts'
 import type { WorkerRecords } from '../storage/workers.ts'
 import type { FleetCircuits } from '../worker/fleet-circuits.ts'
+import type { Worker } from '../worker/worker.ts'
 import type { Service } from './service.ts'
 
 export interface DoorParts {
@@ -38,7 +40,10 @@ export interface DoorParts {
   /** Puts on the audit record what somebody did to a call. */
   readonly note: (note: AuditNote) => Promise<void>
   readonly ready: () => Promise<Readiness>
-  readonly health: Service['health']
+  readonly health: Pick<DependencyHealth, 'list'>
+  /** The name of this process, and its worker when it has one. */
+  readonly name: string
+  readonly worker: Pick<Worker, 'unrecorded'> | undefined
   readonly metrics: Service['metrics']
 }
 
@@ -131,7 +136,12 @@ export function createDoors(parts: DoorParts): Service {
       return { ...opened, start, end }
     },
     workers: () => workers.list(),
-    health: parts.health,
+    async health(identity) {
+      const all = holds(identity, everyTenant)
+      const held = (parts.worker?.unrecorded ?? []).filter(({ tenant }) => all || tenant === identity.tenant)
+      const { ready, problems, notes = [] } = await parts.ready()
+      return { worker: parts.name, ready, problems, notes, dependencies: parts.health.list(), unrecorded: held }
+    },
     runtimes: () => snapshots.current.executor.runtimes.list(),
     circuits: (identity) => summarizeCircuits(circuits.states().filter((one) => isShown(one, identity))),
     async resetCircuit(key, tenant, identity) {

@@ -11,34 +11,14 @@ export interface Readiness {
   readonly notes?: readonly string[]
 }
 
-/** Says whether this process takes calls and works on them. */
-export interface Watch {
+/** How far the process is: starting → ready → draining. */
+export interface Lifecycle {
   readonly state: 'starting' | 'ready' | 'draining'
   change(state: 'ready' | 'draining'): void
-  /** What keeps it from its work, from probes that are seconds old at most. */
-  check(): Promise<Readiness>
 }
 
-export interface WatchOptions {
-  readonly bus: Bus
-  readonly health: Pick<DependencyHealth, 'fresh'>
-  readonly spooled: () => number
-  /** Outcomes that neither the database nor the spool takes. */
-  readonly unrecorded: () => readonly UnrecordedView[]
-}
-
-/** A problem names so many calls; the view for operators has all of them. */
-const mostNamed = 20
-
-export function createWatch({ bus, health, spooled, unrecorded }: WatchOptions): Watch {
-  let state: Watch['state'] = 'starting'
-  let refused = false
-  bus.on('config:refused', () => {
-    refused = true
-  })
-  bus.on('config:read', () => {
-    refused = false
-  })
+export function createLifecycle(bus: Bus): Lifecycle {
+  let state: Lifecycle['state'] = 'starting'
   return {
     get state() {
       return state
@@ -47,22 +27,46 @@ export function createWatch({ bus, health, spooled, unrecorded }: WatchOptions):
       state = next
       bus.emit('worker:changed', { state: next })
     },
-    async check() {
-      const problems: string[] = []
-      if (state === 'starting') problems.push('It has not begun to take calls.')
-      if (state === 'draining') problems.push('It is about to stop.')
-      const down = (await health.fresh()).filter(({ up }) => !up)
-      // While the database takes outcomes, the spool is not needed.
-      const needed = down.some(isDatabase) ? down : down.filter(({ dependency }) => dependency !== 'spool')
-      problems.push(...needed.map(downProblem))
-      if (spooled() > 0) problems.push(`${spooled()} outcomes wait in the spool for the database.`)
-      const held = unrecorded()
-      if (held.length > 0) problems.push(heldProblem(held))
-      const notes = down.filter((one) => !needed.includes(one)).map(downProblem)
-      // It works on with the one before, so that this is no reason to send it no calls.
-      if (refused) notes.push('The configuration that was read last is wrong and not used; the log says why.')
-      return { ready: problems.length === 0, problems, notes }
-    },
+  }
+}
+
+export interface ReadinessOptions {
+  readonly bus: Bus
+  readonly lifecycle: Pick<Lifecycle, 'state'>
+  readonly health: Pick<DependencyHealth, 'fresh'>
+  readonly recorder: { readonly spooled: number }
+  /** Outcomes that neither the database nor the spool takes; undefined in a process that executes no calls. */
+  readonly worker: { readonly unrecorded: readonly UnrecordedView[] } | undefined
+}
+
+/** A problem names so many calls; the view for operators has all of them. */
+const mostNamed = 20
+
+/** Answers what keeps this process from its work, from probes that are seconds old at most. */
+export function createReadiness(options: ReadinessOptions): () => Promise<Readiness> {
+  const { bus, lifecycle, health, recorder, worker } = options
+  let refused = false
+  bus.on('config:refused', () => {
+    refused = true
+  })
+  bus.on('config:read', () => {
+    refused = false
+  })
+  return async () => {
+    const problems: string[] = []
+    if (lifecycle.state === 'starting') problems.push('It has not begun to take calls.')
+    if (lifecycle.state === 'draining') problems.push('It is about to stop.')
+    const down = (await health.fresh()).filter(({ up }) => !up)
+    // While the database takes outcomes, the spool is not needed.
+    const needed = down.some(isDatabase) ? down : down.filter(({ dependency }) => dependency !== 'spool')
+    problems.push(...needed.map(downProblem))
+    if (recorder.spooled > 0) problems.push(`${recorder.spooled} outcomes wait in the spool for the database.`)
+    const held = worker?.unrecorded ?? []
+    if (held.length > 0) problems.push(heldProblem(held))
+    const notes = down.filter((one) => !needed.includes(one)).map(downProblem)
+    // It works on with the one before, so that this is no reason to send it no calls.
+    if (refused) notes.push('The configuration that was read last is wrong and not used; the log says why.')
+    return { ready: problems.length === 0, problems, notes }
   }
 }
 

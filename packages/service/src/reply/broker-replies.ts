@@ -3,10 +3,11 @@ import type { Codec, Reply, ReplyFile } from '../brokers/codecs/codec.ts'
 import { packMessage, unpackMessage } from '../brokers/packed-message.ts'
 import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
 import { createBatch } from '../storage/batch.ts'
-import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { Claim, Ending, ReplyAddress } from '../storage/calls/call-store.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import type { EndedNotices, Notices, TaskRecords } from './notices.ts'
 import type { Send, Sending } from './relay.ts'
+import type { Waiters } from './waiters.ts'
 
 type Outcome = Result | ChainResult
 
@@ -151,5 +152,13 @@ export function createAnswers(options: AnswersOptions): Answers {
     async settled() {
       while (open.size > 0) await Promise.all(open)
     },
+  }
+}
+
+/** Informs those who wait here for a call that ended here, and replies to the broker that it came from. */
+export function replyHere(waiters: Pick<Waiters, 'tell'>, answers: Pick<Answers, 'tell'>) {
+  return ({ callId, call }: Claim, { result }: Ending): void => {
+    waiters.tell(callId, result)
+    if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)
   }
 }

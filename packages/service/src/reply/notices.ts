@@ -1,6 +1,7 @@
 import { type Report, ToolError } from '@gantry/contract'
 import type { Codec, TaskRecord } from '../brokers/codecs/codec.ts'
 import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
+import type { Snapshots } from '../config/snapshots.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
 
@@ -287,4 +288,15 @@ function pacedProgress(everyMs: number, send: (progress: Progress, number: numbe
 /** A timer that keeps no process alive. */
 function later(work: () => void, ms: number): NodeJS.Timeout {
   return setTimeout(work, ms).unref()
+}
+
+/** Whether calls of a tool may get an interim reply; a tool that is not in the catalog does not forbid it. */
+export function backgroundRule(snapshots: Pick<Snapshots, 'current'>): NoticesOptions['mayBackground'] {
+  return (tool) => {
+    try {
+      return snapshots.current.executor.catalog.find(tool).tool.background !== false
+    } catch {
+      return true
+    }
+  }
 }

@@ -30,3 +30,8 @@ export async function replyFiles(
   }
   return files
 }
+
+/** The same from one store of artifacts. */
+export function replyFilesOf(artifacts: Pick<Artifacts, 'open'>) {
+  return (outcome: Result | ChainResult, tenant: string) => replyFiles(outcome, tenant, artifacts)
+}

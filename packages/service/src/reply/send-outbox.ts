@@ -1,5 +1,5 @@
-import type { Executor } from '@gantry/core'
 import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { Database } from '../storage/databases/database.ts'
@@ -16,8 +16,8 @@ export interface SendOutboxParts {
   readonly news: CallNews
   readonly bus: Bus
   readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins'>
-  /** The executor of the present configuration, whose guard callbacks go through. */
-  readonly executor: () => Executor
+  /** Callbacks go through the egress guard of the present configuration. */
+  readonly snapshots: Pick<Snapshots, 'current'>
   /** The time of the database after which a claim that is sent now takes nothing; absent where a claim is never late. */
   readonly notAfter: (() => number) | undefined
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
@@ -25,17 +25,20 @@ export interface SendOutboxParts {
 
 /** Sends what is in the outbox: callbacks over HTTP, the rest over brokers. */
 export function startSending(parts: SendOutboxParts): Relay {
-  const { database, views, answers, news, bus, settings, executor } = parts
+  const { database, views, answers, news, bus, settings, snapshots } = parts
   const tries = settings.callbackTries
   const callBack = createCallbackSender({
-    egress: { request: (request) => executor().egress.request(request) },
+    egress: { request: (request) => snapshots.current.executor.egress.request(request) },
     origins: () => settings.callbackOrigins,
     keyOf: parts.callbackKey,
     views,
   })
   const send: Send = (item, signal) => (item.kind === 'callback' ? callBack : answers.send)(item, signal)
   return startRelay({
-    ...{ outbox: outboxRecords(database, parts.notAfter), send: toldOf(send, tries, bus), news, tries },
+    outbox: outboxRecords(database, parts.notAfter),
+    send: toldOf(send, tries, bus),
+    news,
+    tries,
     failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
   })
 }

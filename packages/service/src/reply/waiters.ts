@@ -1,4 +1,5 @@
 import type { ChainResult, Identity, Result } from '@gantry/contract'
+import type { Database } from '../storage/databases/database.ts'
 
 export type Outcome = Result | ChainResult
 
@@ -106,6 +107,21 @@ export function createWaiters(read: (callIds: readonly string[]) => Promise<Read
       return waiting.size
     },
   }
+}
+
+/**
+ * Hears of outcomes from the database; answers the function that ends this.
+ * - The worker of this process, when it has one, informs the waiters of its own calls itself.
+ */
+export function followOutcomes(
+  database: Pick<Database, 'listen'>,
+  waiters: Pick<Waiters, 'ended' | 'look'>,
+  worker: { has(callId: string): boolean } | undefined,
+): Promise<() => Promise<void>> {
+  return database.listen('gantry_done', (ids) => {
+    if (ids === undefined) waiters.look().catch(() => undefined)
+    else waiters.ended(ids.split(',').filter((callId) => worker?.has(callId) !== true))
+  })
 }
 
 function isSame(one: Caller, other: Caller): boolean {

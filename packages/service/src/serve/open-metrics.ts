@@ -20,7 +20,7 @@ export interface MetricsParts {
   readonly settings: ServiceSettings
   readonly health: Pick<DependencyHealth, 'isUp'>
   /** Undefined in a process that does not work. */
-  readonly worker: () => Worker | undefined
+  readonly worker: Worker | undefined
 }
 
 /** The metrics of this process, on the real parts. */
@@ -28,10 +28,10 @@ export function openMetrics(parts: MetricsParts): Metrics {
   const { bus, database, snapshots, recorder, depth, brokers, settings, worker, health } = parts
   return createMetrics(bus, {
     depth: depth.look,
-    running: () => worker()?.running ?? 0,
+    running: () => worker?.running ?? 0,
     spooled: () => recorder.spooled,
     isUp: health.isUp,
-    unrecorded: () => worker()?.unrecorded.length ?? 0,
+    unrecorded: () => worker?.unrecorded.length ?? 0,
     connections: () => ({ ...database.load() }),
     sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),
     stored: async () => ({ ...(await readStored(database)) }),

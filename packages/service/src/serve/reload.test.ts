@@ -5,7 +5,7 @@ import { liveSettings } from '../config/live-settings.ts'
 import { type ServiceSettings, serviceSettings } from '../config/service-settings.ts'
 import { createBus } from '../observe/bus.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { createWatch } from '../observe/readiness.ts'
+import { createLifecycle, createReadiness } from '../observe/readiness.ts'
 import { createReload } from './reload.ts'
 
 const settingsOf = (document: Parameters<typeof serviceSettings>[0] = {}): ServiceSettings =>
@@ -34,8 +34,10 @@ test('a wrong configuration is told of with what is wrong, rejects, and the next
     ...{ connections: () => ({}), sandboxes: () => ({}), waiting: async () => ({}), stored: async () => ({}) },
   })
   t.after(metrics.close)
-  const watch = createWatch({ bus, health: { fresh: async () => [] }, spooled: () => 0, unrecorded: () => [] })
-  watch.change('ready')
+  const lifecycle = createLifecycle(bus)
+  const health = { fresh: async () => [] }
+  const check = createReadiness({ bus, lifecycle, health, recorder: { spooled: 0 }, worker: undefined })
+  lifecycle.change('ready')
   const told: unknown[] = []
   bus.on('config:refused', (event) => told.push(event))
   bus.on('config:read', () => told.push('read'))
@@ -46,14 +48,14 @@ test('a wrong configuration is told of with what is wrong, rejects, and the next
     if (fault !== undefined) throw fault
   }, bus)
   const okay = async (): Promise<boolean> => /^gantry_config_ok 1$/m.test((await metrics.read()).text)
-  assert.deepEqual([await okay(), (await watch.check()).notes], [true, []])
+  assert.deepEqual([await okay(), (await check()).notes], [true, []])
   await assert.rejects(reload(), { code: 'CONFIG_INVALID' })
   assert.deepEqual(told, [{ reason: 'It has a problem.', issues }])
-  const state = await watch.check()
+  const state = await check()
   assert.deepEqual([await okay(), state.ready, state.notes?.length], [false, true, 1])
   await reload()
   assert.equal(told[1], 'read')
-  assert.deepEqual([await okay(), (await watch.check()).notes], [true, []])
+  assert.deepEqual([await okay(), (await check()).notes], [true, []])
 })
 
 test('limits follow the configuration, and what cannot is named without its value', () => {

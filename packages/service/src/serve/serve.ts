@@ -11,6 +11,7 @@ import { removeAddress, writeAddress } from '../config/service-address.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import { watchConfig } from '../config/watch-config.ts'
 import { type Authentication, openAuthentication } from '../http/authentication/open-authentication.ts'
+import { httpLimits } from '../http/limits.ts'
 import { serveMetrics } from '../http/metrics-server.ts'
 import { createHttpServer } from '../http/server.ts'
 import { createMcpDoor } from '../mcp/door.ts'
@@ -21,10 +22,10 @@ import { tracingOf } from '../observe/open-tracing.ts'
 import type { Tracing } from '../observe/tracing.ts'
 import { callbackKeys } from '../reply/callback-keys.ts'
 import { auditKeys } from '../storage/audit/auditing.ts'
+import { connectStorage } from '../storage/connect-storage.ts'
 import { sharedSandboxes } from '../worker/shared-sandboxes.ts'
-import { createSnapshot } from './snapshot.ts'
+import { createSnapshot } from './create-snapshot.ts'
 import { owner, startService, workerName } from './start.ts'
-import { openStorage } from './storage.ts'
 
 export interface ServeOptions {
   /** Reads the configuration, each time anew. */
@@ -51,7 +52,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const log = createLog(settings.logLevel, stream)
   const bus = createBus()
   const unhear = logEvents(bus, log)
-  const { database, files } = await openStorage(settings, say, loaded.options.secrets)
+  const { database, files } = await connectStorage(settings, say, loaded.options.secrets)
   let unused: LoadedConfig | undefined = loaded
   let latest = loaded
   const name = workerName()
@@ -61,12 +62,22 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   let tracing: Tracing | undefined
   try {
     brokers = await openBrokers({
-      ...{ settings: settings.brokers, name, identity, secrets: loaded.options.secrets, say },
+      settings: settings.brokers,
+      name,
+      identity,
+      secrets: loaded.options.secrets,
+      say,
       takes: settings.roles.includes('worker'),
     })
     tracing = await tracingOf(settings.tracing, { secrets: loaded.options.secrets, worker: name, bus })
     const running = await startService({
-      ...{ settings, database, files, bus, brokers, name, identity },
+      settings,
+      database,
+      files,
+      bus,
+      brokers,
+      name,
+      identity,
       ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
       latest: () => latest.service.brokers,
       async snapshot(additions) {
@@ -96,7 +107,10 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       closing.push(watchConfig(loaded.file, () => latest.toolsFolder?.path, running.reload))
       const authentication = (key: string): Promise<Authentication> =>
         openAuthentication({
-          ...{ database, bus, key, owner: identity },
+          database,
+          bus,
+          key,
+          owner: identity,
           settings: () => latest.service.authentication,
         })
       const doors = await openDoors({ ...loaded, service: settings }, running.service, log, authentication)
@@ -171,26 +185,16 @@ async function openDoors(
     resource: { ...settings.mcp, issuers: () => settings.authentication.jwt.map(({ issuer }) => issuer) },
   })
   const http = await createHttpServer({
-    ...{ service, log, authenticate, mounts: mcp.mounts },
-    ...{ host: settings.host, port: settings.port, hosts: settings.hosts, origins: settings.origins },
+    service,
+    log,
+    authenticate,
+    mounts: mcp.mounts,
+    host: settings.host,
+    port: settings.port,
+    hosts: settings.hosts,
+    origins: settings.origins,
     ...(settings.tls === undefined ? {} : { tls: settings.tls }),
-    limits: {
-      connections: settings.connections,
-      ...(settings.connectionsPerAddress === undefined
-        ? {}
-        : { connectionsPerAddress: settings.connectionsPerAddress }),
-      sharedAddresses: settings.sharedAddresses,
-      unauthenticatedMs: settings.unauthenticatedMs,
-      get bodyBytes() {
-        return settings.bodyBytes
-      },
-      get waitingPerTenant() {
-        return settings.waitingPerTenant
-      },
-      get waitingPerPrincipal() {
-        return settings.waitingPerPrincipal
-      },
-    },
+    limits: httpLimits(settings),
   }).catch(async (error: unknown) => {
     await forget()
     throw error

@@ -4,7 +4,7 @@ import { readAuditFile } from '../storage/audit/audit-file.ts'
 import { readAudit } from '../storage/audit/audit-reader.ts'
 import { auditKeys } from '../storage/audit/auditing.ts'
 import { verifyAudit } from '../storage/audit/verify.ts'
-import { openStorage } from './storage.ts'
+import { connectStorage } from '../storage/connect-storage.ts'
 
 export interface VerifyRequest {
   /** An export of the whole record; without it, the database of the configuration is read. */
@@ -24,7 +24,7 @@ export async function verifyRecord(loaded: LoadedConfig, request: VerifyRequest)
     if (verdict.seals > 0) return verdict
     throw new ToolError('INPUT_INVALID', `${file} holds no seals; only an export of all tenants can be verified.`)
   }
-  const { database } = await openStorage(loaded.service, say, loaded.options.secrets)
+  const { database } = await connectStorage(loaded.service, say, loaded.options.secrets)
   try {
     return await verifyAudit(readAudit(database, signal), options)
   } finally {

@@ -38,6 +38,11 @@ const ended: readonly string[] = ['ok', 'failed', 'denied', 'timeout', 'cancelle
 const mostItems = 200
 const longestId = 512
 
+/** Reads outcomes for as long as the signal has not aborted. */
+export function outcomeReader(views: Pick<CallViews, 'outcomes'>, signal: AbortSignal) {
+  return (callIds: readonly string[]) => views.outcomes(callIds, signal)
+}
+
 export function callViews(database: Queries & TenantReads, artifacts: Pick<Artifacts, 'content'>): CallViews {
   const outcomeOf = async (row: ResultRow, signal: AbortSignal): Promise<Result | ChainResult | undefined> => {
     if (row.result !== null) return JSON.parse(row.result)

@@ -1,4 +1,6 @@
+import { hostname } from 'node:os'
 import type { WorkerView } from '@gantry/contract'
+import type { DatabaseClock } from './database-clock.ts'
 import type { Queries } from './databases/database.ts'
 
 /** A process as it tells of itself. */
@@ -50,6 +52,33 @@ export function workerRecords(database: Queries): WorkerRecords {
       }))
     },
   }
+}
+
+export interface HeartbeatOptions extends Pick<WorkerReport, 'worker' | 'roles' | 'slots'> {
+  readonly workers: Pick<WorkerRecords, 'report'>
+  /** Learns from the time that the database answers with. */
+  readonly clock: Pick<DatabaseClock, 'learn'>
+  /** Undefined in a process that executes no calls. */
+  readonly running: { readonly running: number } | undefined
+  readonly lifecycle: Pick<WorkerReport, 'state'>
+}
+
+/** The heartbeat of this process, which also shows whether the database takes writes. */
+export function createHeartbeat(options: HeartbeatOptions): () => Promise<void> {
+  const { workers, clock, worker, roles, slots, running, lifecycle } = options
+  const host = hostname()
+  return () =>
+    clock.learn(() =>
+      workers.report({
+        worker,
+        host,
+        pid: process.pid,
+        roles,
+        slots,
+        running: running?.running ?? 0,
+        state: lifecycle.state,
+      }),
+    )
 }
 
 type WorkerRow = Omit<WorkerView, 'roles' | 'startedAt' | 'seenAt'> & {

@@ -1,4 +1,4 @@
-import type { ToolError } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
 import { needLabel, readNeed } from '../storage/calls/need.ts'
 
 /** The tools that this worker has among those that calls wait for. */
@@ -10,9 +10,9 @@ export interface Offers {
 }
 
 /** A worker of a fleet in which all have the same tools is never asked, and has no labels. */
-export function createOffers(
-  missing: (tool: string, digest: string | undefined) => Promise<ToolError | undefined>,
-): Offers {
+export function createOffers(snapshots: {
+  readonly current: { readonly executor: Pick<Executor, 'missing'> }
+}): Offers {
   let labels: Offers['labels'] = {}
   return {
     get labels() {
@@ -22,7 +22,7 @@ export function createOffers(
       const lacks = await Promise.all(
         wanted.map(async (need) => {
           const { tool, digest } = readNeed(need)
-          return missing(tool, digest)
+          return snapshots.current.executor.missing(tool, digest)
         }),
       )
       const here = wanted.filter((_, index) => lacks[index] === undefined)

@@ -20,6 +20,8 @@ import { createHeldOutcomes, type HeldOutcome } from './unrecorded-outcomes.ts'
  */
 export interface Worker {
   start(): void
+  /** Claims soon, because there may be calls to claim. */
+  wake(): void
   /** Takes calls that were claimed with their submission; one that does not get into the store is lost. */
   take(claims: readonly Claim[]): void
   /**
@@ -131,6 +133,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       const { signal } = consuming
       consumed = Promise.all([consumer.run(signal), welcome(signal)])
     },
+    wake: transport.wake,
     take: (claims) => put(claims, true),
     accepts(tenant) {
       if (consuming.signal.aborted || held.size > 0) return false

@@ -187,9 +187,9 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
   // A process of another version of the tools, as in the middle of a deploy.
   const other = world.chance(0.2)
   const lacks = (tool: string): boolean => other && tool === askingTool
-  const offers = createOffers(async (tool) =>
-    lacks(tool) ? new ToolError('TOOL_NOT_FOUND', tool, { effect: 'none' }) : undefined,
-  )
+  const missing = async (tool: string) =>
+    lacks(tool) ? new ToolError('TOOL_NOT_FOUND', tool, { effect: 'none' }) : undefined
+  const offers = createOffers({ current: { executor: { missing } } })
   const claim = () => ({ worker: actor.name, leaseMs, labels: offers.labels })
   const transport = simTransport(behind, claim, actor, world)
   const ports: WorkerPorts = {

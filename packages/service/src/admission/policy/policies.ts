@@ -19,24 +19,22 @@ export interface Policies {
 
 export interface PoliciesParts {
   readonly database: Database
-  readonly snapshots: () => Snapshots
-  /** Told when another policy is in force. */
-  readonly changed: () => void
+  readonly snapshots: Snapshots
 }
 
 /** A change is told, but what is told can be lost. */
 const lookMs = 5_000
 
 /** Reads what is stored and follows it. Rejects when it cannot be read: nothing may run without it. */
-export async function openPolicies({ database, snapshots, changed }: PoliciesParts): Promise<Policies> {
+export async function openPolicies({ database, snapshots }: PoliciesParts): Promise<Policies> {
   const records = policyRecords(database)
   const audit = (version: string) => sqlAudit(database, () => version)
-  const stored = createStoredPolicies({ records, audit, snapshots, changed })
+  const stored = createStoredPolicies({ records, audit, snapshots: () => snapshots })
   await stored.refresh()
   const unlisten = await database.listen(policyChannel, () => void stored.refresh().catch(() => undefined))
   return {
     over: stored.over,
-    control: createPolicyControl({ records, stored, snapshots }),
+    control: createPolicyControl({ records, stored, snapshots: () => snapshots }),
     chores: [{ name: 'policy', everyMs: lookMs, work: stored.refresh }],
     close: unlisten,
   }

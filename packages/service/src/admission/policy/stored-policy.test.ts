@@ -18,7 +18,6 @@ function open(...documents: readonly PolicyDocument[]) {
       return memoryAudit()
     },
     snapshots: () => snapshots,
-    changed: () => changes.push(snapshots.current.version),
   })
   const base = (version: string): Snapshot => {
     const run = () => version
@@ -31,6 +30,7 @@ function open(...documents: readonly PolicyDocument[]) {
     return { executor: { ...executor, under: (parts) => ({ ...executor.under(parts), close }), close }, version }
   }
   const snapshots = createSnapshots(policies.over(base('one')))
+  snapshots.onReplace(() => changes.push(snapshots.current.version))
   const add = (document: PolicyDocument): void => void table.push(storedAs(document, table.length))
   return { policies, snapshots, base, add, ended, changes, audits }
 }
@@ -99,7 +99,7 @@ test('a store that cannot be read leaves the policy as it is, and is read again 
         return storedAs(frozen, 0)
       },
     },
-    ...{ audit: () => memoryAudit(), snapshots: () => assert.fail(), changed: () => assert.fail() },
+    ...{ audit: () => memoryAudit(), snapshots: () => assert.fail() },
   })
   await assert.rejects(policies.refresh(), /away/)
   fails = false

@@ -17,8 +17,6 @@ export interface StoredPoliciesOptions {
   /** The record of calls under a version of the configuration. */
   readonly audit: (version: string) => Audit
   readonly snapshots: () => Pick<Snapshots, 'replace'>
-  /** Told when another policy is in force, so that others see other tools. */
-  readonly changed: () => void
 }
 
 /**
@@ -26,7 +24,7 @@ export interface StoredPoliciesOptions {
  * is a new snapshot of the same configuration, whose executor all of its snapshots share, so that a change of policy
  * restarts no backend and does not depend on the file being sound just then.
  */
-export function createStoredPolicies({ records, audit, snapshots, changed }: StoredPoliciesOptions): StoredPolicies {
+export function createStoredPolicies({ records, audit, snapshots }: StoredPoliciesOptions): StoredPolicies {
   let current: StoredPolicy | undefined
   let policy: Policy | undefined
   let shared: SharedBase | undefined
@@ -45,7 +43,6 @@ export function createStoredPolicies({ records, audit, snapshots, changed }: Sto
     current = found
     if (shared === undefined) return
     snapshots().replace(snapshot(shared))
-    changed()
   }
   return {
     get current() {

@@ -22,8 +22,6 @@ export interface RedisParts {
    * left to that one.
    */
   judge(entry: CatalogEntry | undefined, catalogHash: string): Promise<void>
-  /** The configuration is another one. */
-  changed(): void
   stop(): Promise<void>
 }
 
@@ -60,6 +58,7 @@ export function startRedisParts({ redis, settings, snapshots, view, bus, reload 
     : undefined
   const isStale =
     publishing === undefined ? undefined : createStaleness({ redis, own: publishing.written, requireHash })
+  const unfollow = snapshots.onReplace(() => publishing?.changed())
   const unlisten = listenConfigUpdates(redis, reload, { failed: failed('reload') })
   return {
     // Hundreds ask at a time, and each who listens to a signal looks at all who do so already.
@@ -76,8 +75,8 @@ export function startRedisParts({ redis, settings, snapshots, view, bus, reload 
       }
       throw new ToolError('CATALOG_STALE', 'The catalog has changed since the caller saw it; read it again.')
     },
-    changed: () => publishing?.changed(),
     async stop() {
+      unfollow()
       await Promise.all([unlisten(), publishing?.stop()])
     },
   }

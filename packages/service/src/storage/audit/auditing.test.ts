@@ -36,7 +36,7 @@ test('what is left when a service stops is written and sealed, and the head is t
   const bus = createBus()
   const heads: string[] = []
   bus.on('audit:head', ({ head }) => heads.push(head))
-  const auditing = createAuditing({ database, bus, keys: [], version: () => 'v1' })
+  const auditing = createAuditing({ database, bus, keys: [], snapshots: { current: { version: 'v1' } } })
   await addRows(database, 'audit', [someRow()])
   auditing.refusals.add({ tenant: 'acme', principal: 'carl', tool: 't', code: 'DENIED', config: 'v1' })
   await auditing.close()

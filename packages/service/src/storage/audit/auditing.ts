@@ -3,6 +3,7 @@ import type { Audit } from '@gantry/core'
 import type { LoadedConfig } from '../../config/config.ts'
 import { secretText } from '../../config/secret-text.ts'
 import type { ServiceSettings } from '../../config/service-settings.ts'
+import type { Snapshot } from '../../config/snapshots.ts'
 import type { Bus } from '../../observe/bus.ts'
 import type { Database } from '../databases/database.ts'
 import type { Chore } from '../periodic-jobs.ts'
@@ -18,8 +19,8 @@ export interface AuditingParts {
   readonly bus: Bus
   /** The first makes seals, all of them verify. */
   readonly keys: readonly SealKey[]
-  /** Of the configuration that decides now. */
-  readonly version: () => string
+  /** The version of the present configuration goes into each entry. */
+  readonly snapshots: { readonly current: Pick<Snapshot, 'version'> }
 }
 
 /** Everything about the audit record that a process does besides what stands in its statements. */
@@ -39,7 +40,7 @@ const sealMs = 1_000
 /** The head goes to the log so often, and from there to where nobody can change it who can change the record. */
 const headMs = 10 * 60_000
 
-export function createAuditing({ database, bus, keys, version }: AuditingParts): Auditing {
+export function createAuditing({ database, bus, keys, snapshots }: AuditingParts): Auditing {
   const sealer = createSealer({ database, key: keys[0] })
   const refusals = createRefusals(database)
   let head: string | undefined
@@ -53,7 +54,7 @@ export function createAuditing({ database, bus, keys, version }: AuditingParts):
     told = head
   }
   return {
-    audit: sqlAudit(database, version),
+    audit: sqlAudit(database, () => snapshots.current.version),
     refusals,
     control: createAuditControl(database, { sealer, keys }),
     note: (note) => noteAudit(database, note),

@@ -33,6 +33,8 @@ export interface OutboxPosts {
   answered(callIds: readonly string[]): Promise<void>
   /** Lets relays have the answers to these calls, because whoever ended them could not give them. */
   unanswered(callIds: readonly string[]): Promise<void>
+  /** Those of the calls that have not ended. */
+  unfinished(callIds: readonly string[]): Promise<readonly string[]>
 }
 
 export function outboxPosts(database: Queries): OutboxPosts {
@@ -49,6 +51,10 @@ export function outboxPosts(database: Queries): OutboxPosts {
     },
     async unanswered(callIds) {
       if (callIds.length > 0) await database.query(unansweredSql, [callIds])
+    },
+    async unfinished(callIds) {
+      const rows = await database.query<{ call_id: string }>(unfinishedSql, [callIds])
+      return rows.map(({ call_id }) => call_id)
     },
   }
 }
@@ -93,3 +99,6 @@ const unansweredSql = `
     returning id
   )
   select pg_notify('gantry_outbox', '') where exists (select from left_over)`
+
+/** What has no outcome is in the queue, whatever it waits for. */
+const unfinishedSql = 'select call_id from queue where call_id = any ($1::text[])'

@@ -1,6 +1,7 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
 import type { WriteBack, WrittenFile } from '@gantry/core'
 import type { SentMessage } from '../../brokers/codecs/codec.ts'
+import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import { createBatch } from '../../storage/batch.ts'
 import type { Claim, ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { OutboxPosts, PostedItem } from '../../storage/outbox/outbox-posts.ts'
@@ -58,6 +59,18 @@ export function createWriteBacks({ posts, encode, keepFile }: WriteBackPorts): W
         keep: (file, signal) => keepFile(file, claim, signal),
       }
     },
+  }
+}
+
+/** Keeps the files that tools write back as artifacts of their attempt. */
+export function keepFiles(
+  artifacts: Pick<Artifacts, 'keep'>,
+  limits: { readonly artifactBytes: number },
+): WriteBackPorts['keepFile'] {
+  return ({ name, mimeType, content }, { callId, fence, call }, signal) => {
+    const { tenant, principal } = call.identity
+    const about = { tenant, principal, holder: { callId, fence }, name, mimeType }
+    return artifacts.keep(content, about, { maxBytes: limits.artifactBytes, signal })
   }
 }
 

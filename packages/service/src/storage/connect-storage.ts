@@ -2,15 +2,15 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { S3Settings } from '../config/broker-settings.ts'
 import { resolveText } from '../config/secret-text.ts'
+import { isLoopback } from '../config/service-address.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import { readTlsFiles } from '../config/tls-files.ts'
-import { isLoopback } from '../http/foreign.ts'
-import type { Files } from '../storage/artifacts/artifact-health.ts'
-import { folderArtifacts } from '../storage/artifacts/folder.ts'
-import type { Database } from '../storage/databases/database.ts'
-import { migrate } from '../storage/databases/migrate.ts'
+import type { Files } from './artifacts/artifact-health.ts'
+import { folderArtifacts } from './artifacts/folder.ts'
+import type { Database } from './databases/database.ts'
+import { migrate } from './databases/migrate.ts'
 
-export interface Storage {
+export interface OpenedStorage {
   readonly database: Database
   readonly files: Files
 }
@@ -19,11 +19,11 @@ export interface Storage {
 const spoolLimits = { fileBytes: 8_388_608, files: 1_000 }
 
 /** Opens the database that the settings name, embedded or real, with its tables, and the store of artifacts. */
-export async function openStorage(
+export async function connectStorage(
   { databaseUrl, data, brokers }: ServiceSettings,
   say: (line: string) => void,
   secrets?: unknown,
-): Promise<Storage> {
+): Promise<OpenedStorage> {
   const database = databaseUrl === undefined ? await openEmbedded(data, say) : await openReal(databaseUrl, say)
   try {
     const { s3 } = brokers
@@ -42,8 +42,8 @@ async function openS3(
   secrets: unknown,
 ): Promise<Files> {
   say(`keeping artifacts in the bucket ${s3.bucket} of ${s3.endpoint ?? 'Amazon S3'}`)
-  const { s3Artifacts } = await import('../storage/artifacts/s3.ts')
-  const { spooledArtifacts } = await import('../storage/artifacts/fallback.ts')
+  const { s3Artifacts } = await import('./artifacts/s3.ts')
+  const { spooledArtifacts } = await import('./artifacts/fallback.ts')
   const secretAccessKey = await resolveText(s3.secretAccessKey, secrets, '/s3/secretAccessKey names')
   const tls = await readTlsFiles(caFile === undefined ? {} : { caFile }, '/s3')
   return spooledArtifacts(s3Artifacts({ ...s3, ...tls, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
@@ -53,7 +53,7 @@ async function openS3(
 async function openEmbedded(data: string, say: (line: string) => void): Promise<Database> {
   const first = existsSync(join(data, 'db')) ? '' : '; the first time it is made, which takes some seconds'
   say(`opening the embedded database in ${data}${first}`)
-  const { openPglite } = await import('../storage/databases/pglite.ts')
+  const { openPglite } = await import('./databases/pglite.ts')
   const database = await openPglite({ folder: data })
   return (await migrated(database)).asService()
 }
@@ -62,7 +62,7 @@ async function openReal(url: string, say: (line: string) => void): Promise<Datab
   const { host, hostname, pathname, search } = new URL(url)
   const open = !isLoopback(hostname) && !/[?&]ssl/.test(search) && process.env.PGSSLMODE === undefined
   say(`connecting to PostgreSQL at ${host}${pathname}${open ? ', without TLS: sslmode=verify-full asks for it' : ''}`)
-  const { openPostgres } = await import('../storage/databases/postgres.ts')
+  const { openPostgres } = await import('./databases/postgres.ts')
   // A migration of large tables, or behind another one, takes longer than any other statement may.
   const patient = await openPostgres({ url, connections: 1, statementMs: 0 })
   await (await migrated(patient)).close()

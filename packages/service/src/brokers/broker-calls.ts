@@ -1,0 +1,95 @@
+import { type Identity, ToolError } from '@gantry/contract'
+import type { Snapshots } from '../config/snapshots.ts'
+import type { CallInput } from '../storage/call-input.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { OutboxPosts } from '../storage/outbox/outbox-posts.ts'
+import type { Decoded } from './codecs/codec.ts'
+import type { DoorsOptions } from './consume-brokers.ts'
+import { refuseBinary } from './gateways/binary-args.ts'
+import type { GatewayView } from './gateways/gateway-names.ts'
+import type { RedisParts } from './gateways/redis-gateway.ts'
+import type { Naming } from './open-brokers.ts'
+
+/** Admits a call that came over a broker. */
+interface BrokerIntake {
+  submit(
+    input: CallInput,
+    identity: Identity,
+    origin: { readonly kind: 'broker'; readonly reply: ReplyAddress | undefined },
+  ): Promise<{ readonly callId: string; readonly repeated: boolean }>
+}
+
+export interface BrokerCallsOptions {
+  readonly intake: BrokerIntake
+  /** Hears of calls whose gateway may get notices. */
+  readonly notices: { admitted(callId: string, tool: string, address: ReplyAddress, repeated: boolean): void }
+  readonly posts: Pick<OutboxPosts, 'post'>
+  readonly snapshots: Snapshots
+  readonly view: GatewayView
+  /** Undefined where no gateway uses Redis: then there are neither sessions nor a published catalog. */
+  readonly gateway: RedisParts | undefined
+}
+
+const never = new AbortController().signal
+
+/** What becomes of a decoded message: its sender, its tool, its call, and one more reply to a call that is known. */
+export function brokerCalls(
+  options: BrokerCallsOptions,
+): Pick<DoorsOptions, 'session' | 'understand' | 'submit' | 'attach'> {
+  const { intake, notices, posts, gateway } = options
+  return {
+    async session(session) {
+      if (gateway !== undefined) return gateway.session(session)
+      throw new ToolError('UNAUTHENTICATED', 'There are no sessions here.')
+    },
+    understand: (decoded, sender) => understand(decoded, sender, options),
+    async submit(input, sender, reply) {
+      const submitted = await intake.submit(input, sender, { kind: 'broker', reply })
+      if (reply !== undefined) {
+        notices.admitted(submitted.callId, input.tool ?? input.kind, reply, submitted.repeated)
+      }
+      return submitted
+    },
+    async attach(callId, address, { tenant }) {
+      const body = JSON.stringify(address)
+      await posts.post([{ callId, tenant, kind: 'reply', target: address.to, body, waits: true }])
+    },
+  }
+}
+
+/** The call with the id of its tool in the place of the name that a gateway has for it. */
+async function understand(
+  { input, catalogHash, binary = [] }: Decoded & { kind: 'call' },
+  sender: Identity,
+  { snapshots, view, gateway }: BrokerCallsOptions,
+): Promise<CallInput> {
+  const { tool: name } = input
+  if (name === undefined) return input
+  return snapshots.use(async ({ executor }) => {
+    if (catalogHash === undefined || gateway === undefined) {
+      return { ...input, tool: await view.find(executor, name, never, sender) }
+    }
+    try {
+      const entry = executor.find(await view.find(executor, name, never, sender), { identity: sender })
+      await gateway.judge(entry, catalogHash)
+      refuseBinary(entry.tool.inputSchema, binary)
+      // A sender that named no catalog is bound to none.
+      return { ...input, tool: entry.id, ...(catalogHash === '' ? {} : { schemaDigest: entry.callDigest }) }
+    } catch (error) {
+      // A tool that is gone was there when its caller read the catalog; it has to read it again.
+      if (ToolError.is(error) && error.code === 'TOOL_NOT_FOUND') await gateway.judge(undefined, catalogHash)
+      throw error
+    }
+  })
+}
+
+/** Gives tools the names that gateways know them by, again after each change of the configuration. */
+export function followNames(naming: Naming, view: GatewayView, snapshots: Snapshots): () => void {
+  const rename = async (): Promise<void> => {
+    const names = await view.names(snapshots.current.executor)
+    naming.nameFor = (id) => names.nameFor(id.split(':').slice(0, 2).join(':'))
+  }
+  const renamed = (): void => void rename().catch(() => undefined)
+  renamed()
+  return snapshots.onReplace(renamed)
+}

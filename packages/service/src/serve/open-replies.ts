@@ -1,0 +1,53 @@
+import { redisTaskRecords } from '../brokers/transports/redis/task-records.ts'
+import type { Snapshots } from '../config/snapshots.ts'
+import { type Answers, createAnswers } from '../reply/broker-replies.ts'
+import { type CallNews, openCallNews } from '../reply/call-notifications.ts'
+import { backgroundRule, createNotices, type Notices } from '../reply/notices.ts'
+import { replyFilesOf } from '../reply/reply-files.ts'
+import { createWaiters, type Waiters } from '../reply/waiters.ts'
+import { outcomeReader } from '../storage/call-views.ts'
+import type { Storage } from './open-storage.ts'
+import type { ServiceParts } from './start.ts'
+
+/** How callers learn of outcomes: waiters in this process, streams, and replies over brokers. */
+export interface Replies {
+  readonly waiters: Waiters
+  readonly news: CallNews
+  readonly answers: Answers
+  readonly notices: Notices
+}
+
+export async function openReplies(
+  parts: ServiceParts,
+  { database, artifacts, views, posts }: Storage,
+  snapshots: Snapshots,
+  signal: AbortSignal,
+): Promise<Replies> {
+  const { settings, brokers } = parts
+  const { codecs, publishers, redis } = brokers
+  const outcomes = outcomeReader(views, signal)
+  const tasks = redis === undefined || !publishers.has('redis') ? undefined : redisTaskRecords(redis)
+  const now = (): Date => new Date()
+  const notices = createNotices({
+    codecs,
+    publishers,
+    tasks,
+    backgroundMs: settings.brokers.redis?.backgroundMs ?? 0,
+    progressMs: settings.brokers.kafka?.progressMs ?? 1_000,
+    mayBackground: backgroundRule(snapshots),
+    unfinished: posts.unfinished,
+    now,
+  })
+  const answers = createAnswers({
+    codecs,
+    publishers,
+    notices,
+    tasks,
+    answered: posts.answered,
+    unanswered: posts.unanswered,
+    outcomes,
+    files: replyFilesOf(artifacts),
+    now,
+  })
+  return { waiters: createWaiters(outcomes), news: await openCallNews(database), answers, notices }
+}

@@ -1,0 +1,83 @@
+import { createRedactionMark } from '@gantry/core'
+import { slotsOfToday } from '../admission/with-slot.ts'
+import type { Snapshots } from '../config/snapshots.ts'
+import { quotasOf } from '../config/tenant-limits.ts'
+import { type ApprovalRecords, approvalRecords } from '../storage/approvals/approvals.ts'
+import { ownerApproval } from '../storage/approvals/owner-approval.ts'
+import { type Files, reportingFiles } from '../storage/artifacts/artifact-health.ts'
+import { type Artifacts, artifactRecords } from '../storage/artifacts/artifact-records.ts'
+import { type Auditing, createAuditing } from '../storage/audit/auditing.ts'
+import { type CallViews, callViews } from '../storage/call-views.ts'
+import { createCallIds } from '../storage/calls/call-id.ts'
+import type { CallStore } from '../storage/calls/call-store.ts'
+import { sqlCallStore } from '../storage/calls/sql.ts'
+import { createDatabaseClock, type DatabaseClock } from '../storage/database-clock.ts'
+import type { Database } from '../storage/databases/database.ts'
+import { type DeadLetters, deadLetterRecords } from '../storage/dead-letters/dead-letters.ts'
+import { type EventRecords, eventRecords } from '../storage/events.ts'
+import { type JournalRecords, journalRecords } from '../storage/journal.ts'
+import { type OutboxPosts, outboxPosts } from '../storage/outbox/outbox-posts.ts'
+import { redactionKey } from '../storage/redaction-key.ts'
+import { type WorkerRecords, workerRecords } from '../storage/workers.ts'
+import type { ServiceParts } from './start.ts'
+
+/** Every subject that the service stores, over one database and one artifact store. */
+export interface Storage {
+  readonly database: Database
+  readonly files: Files
+  readonly store: CallStore
+  readonly artifacts: Artifacts
+  readonly views: CallViews
+  readonly events: EventRecords
+  readonly journal: JournalRecords
+  readonly posts: OutboxPosts
+  readonly workers: WorkerRecords
+  readonly approvals: ApprovalRecords
+  readonly deadLetters: DeadLetters
+  readonly audit: Auditing
+  /** The time of the database on this process. */
+  readonly clock: DatabaseClock
+  /** Keys the digests that stand for redacted arguments. */
+  readonly redactionKey: string
+  readonly newId: () => string
+}
+
+export async function openStorage(parts: ServiceParts, snapshots: Snapshots): Promise<Storage> {
+  const { settings, database, bus, brokers, identity, auditKeys } = parts
+  const files = reportingFiles(parts.files, bus)
+  const artifacts = artifactRecords(database, files, {
+    quotas: quotasOf(settings),
+    refused: (refusal) => bus.emit('storage:refused', refusal),
+  })
+  const workers = workerRecords(database)
+  const clock = createDatabaseClock()
+  await clock.learn(() => workers.time())
+  const key = await redactionKey(database)
+  const newId = createCallIds()
+  return {
+    database,
+    files,
+    store: sqlCallStore(database, [...brokers.publishers.keys()]),
+    artifacts,
+    views: callViews(database, artifacts),
+    events: eventRecords(database),
+    journal: journalRecords(database),
+    posts: outboxPosts(database),
+    workers,
+    approvals: approvalRecords(database, {
+      artifacts,
+      maxBytes: () => settings.artifactBytes,
+      self: ownerApproval({ owner: identity, exclusive: database.exclusive, settings }),
+    }),
+    deadLetters: deadLetterRecords({
+      database,
+      newId,
+      mark: createRedactionMark(key),
+      prepare: slotsOfToday(snapshots),
+    }),
+    audit: createAuditing({ database, bus, keys: auditKeys, snapshots }),
+    clock,
+    redactionKey: key,
+    newId,
+  }
+}

@@ -1,0 +1,144 @@
+import { createIntake, type Intake } from '../admission/intake.ts'
+import type { AdmissionLimits } from '../admission/open-limits.ts'
+import { sessionHolders } from '../admission/session-holders.ts'
+import { tracedIntake } from '../admission/traced-intake.ts'
+import { createUnansweredClaims, type UnansweredClaims } from '../admission/unanswered-claims.ts'
+import type { Snapshots } from '../config/snapshots.ts'
+import { createKeyControl } from '../http/authentication/key-control.ts'
+import type { Service } from '../http/service.ts'
+import { cancelling, createDoors } from '../http/service-api.ts'
+import { createDependencyHealth, type DependencyHealth } from '../observe/dependency-health.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { createLifecycle, createReadiness, type Lifecycle, type Readiness } from '../observe/readiness.ts'
+import { probeFiles } from '../storage/artifacts/artifact-health.ts'
+import { keyRecords } from '../storage/keys/api-keys.ts'
+import { createHeartbeat } from '../storage/workers.ts'
+import { createReplaying } from '../worker/replay/replay-calls.ts'
+import type { Configuration } from './load-configuration.ts'
+import { openMetrics } from './open-metrics.ts'
+import type { Replies } from './open-replies.ts'
+import type { Storage } from './open-storage.ts'
+import type { ServiceParts } from './start.ts'
+import type { WorkerParts } from './start-worker.ts'
+
+/** What watches the process; created before it takes calls, because it counts from the first one on. */
+export interface Observers {
+  readonly lifecycle: Lifecycle
+  readonly heartbeat: () => Promise<void>
+  readonly health: DependencyHealth
+  readonly ready: () => Promise<Readiness>
+  readonly metrics: Metrics
+}
+
+interface ObserversContext {
+  readonly storage: Storage
+  readonly snapshots: Snapshots
+  readonly limits: AdmissionLimits
+  readonly work: WorkerParts
+  /** Aborts when the service has stopped. */
+  readonly signal: AbortSignal
+}
+
+export function createObservers(
+  parts: ServiceParts,
+  { storage, snapshots, limits, work, signal }: ObserversContext,
+): Observers {
+  const { settings, bus, brokers, name } = parts
+  const { database, workers, clock, files } = storage
+  const { worker, recorder, spool } = work
+  const { depth } = limits
+  const { roles, slots } = settings
+  const lifecycle = createLifecycle(bus)
+  const heartbeat = createHeartbeat({ workers, clock, worker: name, roles, slots, running: worker, lifecycle })
+  const health = createDependencyHealth({
+    bus,
+    dependencies: {
+      database: { run: heartbeat, always: true },
+      spool: { run: spool.probe },
+      artifacts: { run: () => probeFiles(files, signal) },
+      ...Object.fromEntries(brokers.doors.map(({ kind }) => [kind, null])),
+    },
+  })
+  return {
+    lifecycle,
+    heartbeat,
+    health,
+    ready: createReadiness({ bus, lifecycle, health, recorder, worker }),
+    metrics: openMetrics({ bus, database, snapshots, recorder, depth, brokers, settings, health, worker }),
+  }
+}
+
+/** What HTTP, MCP and brokers call. */
+export interface Api {
+  readonly intake: Intake
+  readonly service: Service
+  /** Claims whose submission was not answered; closed once the worker has stopped. */
+  readonly unanswered: UnansweredClaims
+}
+
+interface ApiContext {
+  readonly storage: Storage
+  readonly snapshots: Snapshots
+  readonly configuration: Configuration
+  readonly replies: Replies
+  readonly limits: AdmissionLimits
+  readonly work: WorkerParts
+  readonly observers: Observers
+}
+
+export function startApi(
+  parts: ServiceParts,
+  { storage, snapshots, configuration, replies, limits, work, observers }: ApiContext,
+): Api {
+  const { settings, database, bus, name, tracer } = parts
+  const { store, artifacts, views, events, workers, audit, clock, newId } = storage
+  const { waiters, news } = replies
+  const { circuits, policies } = configuration
+  const { worker, claim } = work
+  const { health, ready, metrics } = observers
+  const unanswered = createUnansweredClaims({ store, now: clock.now })
+  const submission = createIntake({
+    store,
+    snapshots,
+    depth: limits.depth,
+    bus,
+    worker,
+    claim: claim.now,
+    unanswered,
+    health: database.exclusive ? undefined : health,
+    newId,
+    settings,
+    gate: limits.gate,
+    artifacts,
+    refusals: audit.refusals,
+    expect: waiters.expect,
+    flushes: database.exclusive,
+    present: sessionHolders(workers, worker === undefined ? undefined : name),
+  })
+  const intake = tracedIntake(submission, tracer)
+  const service = createDoors({
+    intake,
+    store,
+    snapshots,
+    views,
+    events,
+    artifacts,
+    letters: storage.deadLetters,
+    workers,
+    waiters,
+    news,
+    circuits,
+    keys: createKeyControl(keyRecords(database), cancelling(store, audit.note)),
+    policy: policies.control,
+    audit: audit.control,
+    note: audit.note,
+    approvals: storage.approvals,
+    replay: createReplaying({ database, views, artifacts, snapshots, limits: settings }),
+    ready,
+    health,
+    name,
+    worker,
+    metrics: metrics.read,
+  })
+  return { intake, service, unanswered }
+}
