@@ -1,4 +1,4 @@
-import { type DefinedTool, defineTool } from '@gantry/core'
+import { type DefinedTool, defineTool } from 'gantry'
 
 export const inputSchema = {
   type: 'object',

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { createExecutor, defineTool, grpc, http, mcp } from '@gantry/core'
+import { createExecutor, defineTool, grpc, http, mcp } from 'gantry'
 import { protoFile } from './add-server.ts'
 import { inputSchema, outputSchema } from './add-tool.ts'
 import type { Run, Setup } from './measure.ts'

@@ -1,4 +1,4 @@
-import { createExecutor, memoryCatalog, type Tool } from '@gantry/core'
+import { createExecutor, memoryCatalog, type Tool } from 'gantry'
 import { type Query, restrictedPermissions } from './generated-tools.ts'
 import { importPeer } from './peers.ts'
 

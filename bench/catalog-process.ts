@@ -1,5 +1,5 @@
 // One engine with one number of tools, in a process of its own, so that its heap holds nothing else.
-import type { Tool } from '@gantry/core'
+import type { Tool } from 'gantry'
 import { type Engine, gantryEngine, miniSearchEngine } from './catalog-engines.ts'
 import { generateQueries, generateTools } from './generated-tools.ts'
 import { liveBytes, median, quantile } from './measure.ts'

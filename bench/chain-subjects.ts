@@ -1,4 +1,4 @@
-import { type ChainStep, createExecutor } from '@gantry/core'
+import { type ChainStep, createExecutor } from 'gantry'
 import { add, addTools } from './add-tool.ts'
 import type { Setup } from './measure.ts'
 

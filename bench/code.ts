@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createExecutor, type Executor } from '@gantry/core'
+import { createExecutor, type Executor } from 'gantry'
 import { addTools } from './add-tool.ts'
 import { bareQuickjs, threadEcho } from './code-peers.ts'
 import { quantile } from './measure.ts'

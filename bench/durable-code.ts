@@ -1,5 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { createExecutor, defineTool, type Executor } from '@gantry/core'
+import { createExecutor, defineTool, type Executor } from 'gantry'
 import type { Claim } from '../packages/service/src/storage/calls/call-store.ts'
 import { heldClaim } from '../packages/service/src/storage/calls/claim.fixture.ts'
 import type { Database } from '../packages/service/src/storage/databases/database.ts'

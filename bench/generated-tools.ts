@@ -1,4 +1,4 @@
-import type { JsonObject, Tool } from '@gantry/core'
+import type { JsonObject, Tool } from 'gantry'
 import { fillers, nouns, rareWord, services, verbs } from './vocabulary.ts'
 
 type Random = () => number

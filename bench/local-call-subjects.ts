@@ -1,5 +1,5 @@
-import { createExecutor } from '@gantry/core'
-import { compileSchema } from '@gantry/core/schema'
+import { compileSchema } from '@gantry/json-schema'
+import { createExecutor } from 'gantry'
 import { add, addTools, inputSchema, outputSchema } from './add-tool.ts'
 import { aiSdk, langChain, mcpInMemory } from './local-call-peers.ts'
 import type { Run, Setup } from './measure.ts'

@@ -1,9 +1,9 @@
 // One MCP server in a process of its own; it says where it listens, and what it has used of a processor when asked.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createExecutor, demoTools } from '@gantry/core'
 import { toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler, fromJsonSchema, McpServer } from '@modelcontextprotocol/server'
+import { createExecutor, demoTools } from 'gantry'
 import { anyOf } from '../packages/service/src/http/authentication/authenticator.ts'
 import { keyFileAuthenticator } from '../packages/service/src/http/authentication/key-file.ts'
 import { createHttpServer } from '../packages/service/src/http/server.ts'

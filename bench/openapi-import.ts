@@ -1,4 +1,4 @@
-import { importOpenapi } from '@gantry/core/openapi'
+import { importOpenapi } from '@gantry/openapi'
 import { median, quantile } from './measure.ts'
 import { progress } from './progress.ts'
 import { figure, type Section } from './report.ts'

@@ -1,4 +1,4 @@
-import { allOf, createExecutor, type Decision, defineTool, type PolicyRequest, type Rule, rules } from '@gantry/core'
+import { allOf, createExecutor, type Decision, defineTool, type PolicyRequest, type Rule, rules } from 'gantry'
 import { isFor, readRule } from '../packages/core/src/policies/read-rule.ts'
 import { rankOf } from '../packages/core/src/policies/strictest.ts'
 import type { Setup } from './measure.ts'

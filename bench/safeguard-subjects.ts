@@ -1,4 +1,4 @@
-import { createBreaker, createBulkhead } from '@gantry/core'
+import { createBreaker, createBulkhead } from 'gantry'
 import type { Setup } from './measure.ts'
 
 const work = (n: number): number => n + 1

@@ -8,7 +8,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { compileSchema } from '../packages/core/src/schema/index.ts'
+import { compileSchema } from '../packages/json-schema/src/index.ts'
 
 type Schema = boolean | Record<string, unknown>
 type Check = (value: unknown) => boolean | Promise<boolean>

@@ -1,4 +1,4 @@
-import { createExecutor, defineTool } from '@gantry/core'
+import { createExecutor, defineTool } from 'gantry'
 import type { Setup } from './measure.ts'
 
 export const chunkCount = 1_000

@@ -10,7 +10,7 @@ const packages = ['contract', 'core', 'client', 'service']
 
 rmSync(build, { recursive: true, force: true })
 compile()
-await bundleProgram(join(root, 'packages/service/src/main.ts'), join(build, 'service/dist/gantry.cjs'), {
+await bundleProgram(join(root, 'packages/gantry/src/main.ts'), join(build, 'service/dist/gantry.cjs'), {
   movable: true,
 })
 for (const name of packages) finishPackage(name)

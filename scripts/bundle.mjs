@@ -23,7 +23,7 @@ export async function bundleProgram(entry, outfile, options = {}) {
       // files along.
       external: [
         ...['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'],
-        ...['@gantry/core/runtimes', '@gantry/service/serve'],
+        ...['@gantry/sandbox', '@gantry/service/serve'],
       ],
       legalComments: 'none',
       minifyWhitespace: true,

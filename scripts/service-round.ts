@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
-const program = join(dirname(import.meta.dirname), 'packages/service/bin/gantry.mjs')
+const program = join(dirname(import.meta.dirname), 'packages/gantry/bin/gantry.mjs')
 
 /** Asks a service of its own for everything once, prints what it answers, and ends it; answers the exit code. */
 export async function serviceRound(port: string): Promise<number> {

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import { join, resolve } from 'node:path'
+import { main } from '../packages/gantry/src/main.ts'
 import { readAddress, type ServiceAddress } from '../packages/service/src/config/service-address.ts'
-import { main } from '../packages/service/src/main.ts'
 import { serviceRound } from './service-round.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { createExecutor, type DefinedTool, defineTool, demoTools, type Executor, type Issue } from '@gantry/core'
+import { createExecutor, type DefinedTool, defineTool, demoTools, type Executor, type Issue } from 'gantry'
 
 /** What `npm run tour` shows: real calls and what they answered, in a few seconds, on any terminal. */
 const gantry = createExecutor({

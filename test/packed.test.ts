@@ -37,8 +37,8 @@ after(() => {
 test('the built library runs in an empty project, without type stripping', () => {
   writeFileSync(
     join(project, 'main.js'),
-    `import { createExecutor, demoTools } from '@gantry/core'
-     import { testBackend } from '@gantry/core/conformance'
+    `import { createExecutor, demoTools } from 'gantry'
+     import { testBackend } from '@gantry/conformance'
      const gantry = createExecutor({ tools: demoTools() })
      const chain = await gantry.chain([{ tool: 'demo:add', args: { a: 5, b: 3 } }, { tool: 'demo:echo', args: { value: '{{prev.result}}' } }])
      console.log(JSON.stringify(chain.output), typeof testBackend)
@@ -111,7 +111,7 @@ test('the built declarations type-check for a strict user', () => {
   writeFileSync(
     join(project, 'user.ts'),
     `import { createClient } from '@gantry/client'
-     import { createExecutor, defineTool, type Result } from '@gantry/core'
+     import { createExecutor, defineTool, type Result } from 'gantry'
      const add = defineTool({ namespace: 'math', name: 'add', description: 'Adds.',
        inputSchema: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
        run: ({ a, b }, context) => ({ result: a + b, id: context.callId }) })

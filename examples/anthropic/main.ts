@@ -1,7 +1,8 @@
 // Anthropic's Messages API in both directions. The model is a script that answers in the API's own JSON, so that the
 // example needs no key and no network; put `client.messages.create` in its place.
-import { createExecutor, defineTool } from '@gantry/core'
-import { answerCalls, anthropic } from '@gantry/core/adapters'
+
+import { answerCalls, anthropic } from '@gantry/adapters'
+import { createExecutor, defineTool } from 'gantry'
 
 const gantry = createExecutor({
   tools: [

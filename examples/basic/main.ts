@@ -1,6 +1,6 @@
 // One tool, four calls: a good one, a wrong one, one that takes too long, and one that throws.
 import { setTimeout as delay } from 'node:timers/promises'
-import { createExecutor, defineTool, ToolError } from '@gantry/core'
+import { createExecutor, defineTool, ToolError } from 'gantry'
 
 const divide = defineTool({
   namespace: 'math',

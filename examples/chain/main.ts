@@ -1,5 +1,5 @@
 // Steps that use what came before: references, a condition, a parallel group, one call per element, and a resume.
-import { createExecutor, defineTool, demoTools, type StepResult } from '@gantry/core'
+import { createExecutor, defineTool, demoTools, type StepResult } from 'gantry'
 
 let online = false
 const createIssue = defineTool({

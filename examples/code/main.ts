@@ -1,5 +1,5 @@
 // Programs over tools: loops, branches and parallel calls in plain code, one result, and what it tells of every call.
-import { createExecutor, defineTool } from '@gantry/core'
+import { createExecutor, defineTool } from 'gantry'
 
 const stock = new Map([
   ['bolt', 12],

@@ -1,5 +1,5 @@
 // How tools are found and explained: search, toolsets, versions, ranges, aliases, deprecation, pages, levels.
-import { createExecutor, defineTool } from '@gantry/core'
+import { createExecutor, defineTool } from 'gantry'
 
 const inputSchema = { type: 'object', properties: { title: { type: 'string' } }, required: ['title'] } as const
 const tools = [

@@ -1,5 +1,5 @@
 // A small support desk: policy, approval, audit, secrets, events, a chain and a toolset around three tools.
-import { createExecutor, defineTool, type Identity, memoryAudit, memorySecrets } from '@gantry/core'
+import { createExecutor, defineTool, type Identity, memoryAudit, memorySecrets } from 'gantry'
 import * as z from 'zod'
 
 const findOrder = defineTool({

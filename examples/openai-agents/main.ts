@@ -1,8 +1,9 @@
 // Gantry's tools in the OpenAI Agents SDK: each is a function tool in strict mode. The model is a script behind the
 // SDK's Model interface, and tracing is off, so that nothing leaves this process.
-import { createExecutor, defineTool } from '@gantry/core'
-import { answerCalls, openaiResponses } from '@gantry/core/adapters'
+
+import { answerCalls, openaiResponses } from '@gantry/adapters'
 import { Agent, type AgentOutputItem, type Model, Runner, tool, Usage } from '@openai/agents'
+import { createExecutor, defineTool } from 'gantry'
 
 const gantry = createExecutor({
   tools: [

@@ -1,5 +1,5 @@
 // Code and commands in sandboxes: what they may use, what they may reach, what comes back, and what is refused.
-import { builtinTools, createExecutor, defineTool, type JsonObject, type Result } from '@gantry/core'
+import { builtinTools, createExecutor, defineTool, type JsonObject, type Result } from 'gantry'
 
 // A tool that is a program: its arguments come as JSON on stdin, what it writes on descriptor 3 is progress and value.
 const wordCount = defineTool({

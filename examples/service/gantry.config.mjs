@@ -1,7 +1,7 @@
 // What the service of this example serves: two tools whose first run never ends, as when a machine fails.
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { defineTool } from '@gantry/core'
+import { defineTool } from 'gantry'
 
 /** Waits until it is told to stop, and says that it has begun. */
 function hang({ signal, progress }) {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type Client, createClient, ToolError } from '@gantry/client'
 
-const gantry = join(dirname(dirname(import.meta.dirname)), 'packages/service/bin/gantry.mjs')
+const gantry = join(dirname(dirname(import.meta.dirname)), 'packages/gantry/bin/gantry.mjs')
 const config = join(import.meta.dirname, 'gantry.config.mjs')
 const data = mkdtempSync(join(tmpdir(), 'gantry-example-'))
 

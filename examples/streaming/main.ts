@@ -1,6 +1,6 @@
 // A tool that streams, a reader that follows it, one that leaves early, and a call that is refused.
 import { setImmediate as turn } from 'node:timers/promises'
-import { createExecutor, defineTool } from '@gantry/core'
+import { createExecutor, defineTool } from 'gantry'
 
 const produced: number[] = []
 let cleanUps = 0

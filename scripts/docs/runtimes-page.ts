@@ -1,4 +1,4 @@
-import type { MatrixCase } from '../../packages/core/src/conformance/matrix.ts'
+import type { MatrixCase } from '../../packages/conformance/src/matrix.ts'
 
 /** Runtimes in the order of the page. */
 const kinds = ['process', 'wasm', 'unsafe_host']

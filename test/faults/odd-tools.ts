@@ -1,4 +1,4 @@
-import { type DefinedTool, defineTool } from '@gantry/core'
+import { type DefinedTool, defineTool } from 'gantry'
 
 /** Values that no tool should answer, and what a caller may see in their place: the same one, or an error. */
 export const oddValues: { readonly [name: string]: () => unknown } = {

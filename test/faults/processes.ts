@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { commonClock } from './ledgers.ts'
 
-const bin = join(import.meta.dirname, '../../packages/service/bin/gantry.mjs')
+const bin = join(import.meta.dirname, '../../packages/gantry/bin/gantry.mjs')
 
 export interface NodeOptions {
   /** Of the configuration, and where it runs. */

@@ -3,7 +3,7 @@ import { closeSync, fdatasyncSync, linkSync, mkdirSync, openSync, readdirSync, r
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EffectClass } from '@gantry/contract'
-import { type DefinedTool, defineTool, type ToolContext } from '@gantry/core'
+import { type DefinedTool, defineTool, type ToolContext } from 'gantry'
 import { commonClock, type Effect } from './ledgers.ts'
 import { oddTools } from './odd-tools.ts'
 

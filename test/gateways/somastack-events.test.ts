@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { defineTool } from '@gantry/core'
+import { defineTool } from 'gantry'
 import { eventually } from '../../packages/service/test/broker-site.fixture.ts'
 import { openKafkaSite, topics } from '../../packages/service/test/kafka-site.fixture.ts'
 import { type KafkaServer, startKafka } from '../../scripts/engines/kafka.ts'

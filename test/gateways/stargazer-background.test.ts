@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { type DefinedTool, defineTool } from '@gantry/core'
+import { type DefinedTool, defineTool } from 'gantry'
 import { Redis } from 'ioredis'
 import { redisForFile } from '../../packages/service/src/brokers/transports/redis/redis.fixture.ts'
 import { eventually, openBrokerSite } from '../../packages/service/test/broker-site.fixture.ts'

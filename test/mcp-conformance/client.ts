@@ -1,11 +1,11 @@
 import type { Json, JsonObject, Tool } from '@gantry/contract'
+import { fakeContext } from '../../packages/conformance/src/backend.ts'
+import { fakeHost } from '../../packages/conformance/src/backend-host.ts'
 import type { Backend } from '../../packages/core/src/backends/backend.ts'
-import type { McpOAuth, McpOptions } from '../../packages/core/src/backends/mcp/options.ts'
-import { mcp } from '../../packages/core/src/backends/mcp.ts'
-import { fakeContext } from '../../packages/core/src/conformance/backend.ts'
-import { fakeHost } from '../../packages/core/src/conformance/backend-host.ts'
 import type { Egress } from '../../packages/core/src/egress/egress.ts'
 import { createEgress } from '../../packages/core/src/egress/guard.ts'
+import { mcp } from '../../packages/mcp/src/client/mcp.ts'
+import type { McpOAuth, McpOptions } from '../../packages/mcp/src/client/options.ts'
 
 /**
  * The program that the conformance suite drives: our MCP backend, told by the suite which server to talk to. It finds

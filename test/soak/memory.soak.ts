@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createExecutor, defineTool, demoTools } from '@gantry/core'
+import { createExecutor, defineTool, demoTools } from 'gantry'
 
 function heapAfterGc(): number {
   globalThis.gc?.()

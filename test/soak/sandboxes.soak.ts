@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { SandboxLimits } from '@gantry/contract'
-import { createProcessRuntime, type Program, type Runtime } from '@gantry/core/runtimes'
+import { createProcessRuntime, type Program, type Runtime } from '@gantry/sandbox'
 
 const limits: SandboxLimits = {
   wallMs: 60_000,

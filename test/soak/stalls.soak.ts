@@ -1,5 +1,5 @@
 import { after, test } from 'node:test'
-import { feedFillers, moreFillers } from '../../packages/core/src/conformance/stalls.ts'
+import { feedFillers, moreFillers } from '../../packages/conformance/src/stalls.ts'
 import { libraryEntryPoints } from '../../packages/core/src/stalls.fixture.ts'
 
 const { points, close } = libraryEntryPoints()

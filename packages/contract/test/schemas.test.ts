@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { compileSchema } from '@gantry/core/schema'
+import { compileSchema } from '@gantry/json-schema'
 import { codes } from '../src/index.ts'
 import { schemas } from '../src/schemas/index.ts'
 import * as examples from './examples.ts'

@@ -1,11 +1,11 @@
 import { type Identity, ToolError, type Warning } from '@gantry/contract'
+import type { Knowledge } from '@gantry/knowledge/internal/knowledge'
+import type { KnowledgeSource } from '@gantry/knowledge/internal/knowledge-backend'
 import type { SourceFault } from './backend-sources.ts'
 import type { FoundTool } from './backends/inner-doors.ts'
 import type { CatalogEntry } from './catalogs/catalog.ts'
 import type { Egress, EgressEvent } from './egress/egress.ts'
 import type { ExecutorOptions } from './executor-options.ts'
-import type { Knowledge } from './knowledge/knowledge.ts'
-import type { KnowledgeSource } from './knowledge/knowledge-backend.ts'
 import { lazyEgress } from './lazy-egress.ts'
 import { missingPermissions } from './pipeline/authorize.ts'
 import type { CallRequest, Ports } from './pipeline/ports.ts'
@@ -107,7 +107,7 @@ export function lazyKnowledge({ knowledge, embedder }: ExecutorOptions): Knowled
   let made: Promise<Knowledge> | undefined
   return () => {
     if (knowledge !== undefined) return knowledge
-    made ??= import('./knowledge/memory.ts').then(({ memoryKnowledge }) => memoryKnowledge({ embedder }))
+    made ??= import('@gantry/knowledge/internal/memory').then(({ memoryKnowledge }) => memoryKnowledge({ embedder }))
     return made
   }
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Result, ToolError } from '@gantry/contract'
+import { demoTools } from '@gantry/tools/internal/demo'
 import Type from 'typebox'
 import * as v from 'valibot'
 import { z } from 'zod'
 import { createExecutor } from './executor.ts'
-import { demoTools } from './tools/demo.ts'
 import { defineTool } from './tools/tool.ts'
 
 const add = defineTool({

@@ -59,7 +59,6 @@ export type {
   ReadArtifact,
 } from './artifacts/artifact.ts'
 export { type MemoryArtifactsOptions, memoryArtifacts } from './artifacts/memory.ts'
-export { cutStart, jsonBytes, mostShown, type Shown, showBytes, wholeEnd } from './artifacts/show-bytes.ts'
 export type { Audit, AuditEnd, AuditRecord, AuditStart } from './audits/audit.ts'
 export { type MemoryAudit, memoryAudit } from './audits/memory.ts'
 export type { SourceFault } from './backend-sources.ts'
@@ -78,12 +77,8 @@ export type {
   ToolChainOptions,
   ToolContext,
 } from './backends/backend.ts'
-export { webBackend } from './backends/builtin/web.ts'
-export { type GrpcOptions, grpc } from './backends/grpc.ts'
 export { type HttpOptions, http } from './backends/http.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
-export type { McpHandler, McpOAuth, McpOptions, McpRestart, McpRoot, TokenStore } from './backends/mcp/options.ts'
-export { mcp } from './backends/mcp.ts'
 export type {
   InnerAsk,
   InnerNames,
@@ -93,8 +88,6 @@ export type {
   StepNames,
   Told,
 } from './backends/program-journal.ts'
-export { type RuntimesSource, sandboxedBackend } from './backends/sandboxed.ts'
-export type { WebOptions } from './backends/web/binding.ts'
 export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,
@@ -110,9 +103,7 @@ export type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
 export type { Embedder } from './catalogs/embedder.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
 export type { Toolset } from './catalogs/toolset.ts'
-export type { Around, SurroundedCall } from './chain/around.ts'
 export type { ChainOptions } from './chain/chain.ts'
-export type { CallNames } from './chain/context.ts'
 export type {
   Egress,
   EgressAllow,
@@ -139,37 +130,12 @@ export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export type { FoundTool } from './executor-parts.ts'
 export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
 export { canonicalJson } from './json/canonical.ts'
-export { copyJson } from './json/copy.ts'
-export { JsonError, type JsonLimits } from './json/limits.ts'
-export { parseJson } from './json/parse.ts'
-export { parseAnswer } from './json/parse-answer.ts'
 export { createRedactor, isSecretKey, type Redactor } from './json/redact.ts'
 export { createRedactionMark, type RedactionMark } from './json/redaction-mark.ts'
-export type {
-  Added,
-  AddedDocument,
-  ChunkRange,
-  DocumentInfo,
-  Knowledge,
-  KnowledgeHit,
-  KnowledgeLimits,
-  KnowledgePage,
-  KnowledgeQuery,
-  NewDocument,
-  ReadDocument,
-} from './knowledge/knowledge.ts'
-export { type KnowledgeSource, knowledgeBackend } from './knowledge/knowledge-backend.ts'
-export { addedByWords, foundByWords, nearness, vectorsOf } from './knowledge/meaning.ts'
-export { type MemoryKnowledgeOptions, memoryKnowledge } from './knowledge/memory.ts'
-export { noRoom, type Prepared, prepareDocuments, unknownDocument } from './knowledge/prepare.ts'
-export { type ParsedQuery, parseQuery, plainWords } from './knowledge/query.ts'
-export { type Candidate, type Ranked, type RankedPage, rankPage } from './knowledge/rank.ts'
 export { lazyEgress as createEgress } from './lazy-egress.ts'
-export { type Difference, diffText } from './pins/diff.ts'
 export { filePins } from './pins/file.ts'
 export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
-export { holds } from './pipeline/authorize.ts'
 export type { CheckedCall } from './pipeline/check.ts'
 export type { EventMap, EventName } from './pipeline/events.ts'
 export type { Explanation } from './pipeline/explain.ts'
@@ -178,35 +144,22 @@ export type { LookupAnswer, LookupFunction } from './pipeline/prepare.ts'
 export type { Reconciled } from './pipeline/reconcile.ts'
 export type { Recorded } from './pipeline/recorded.ts'
 export type { BackendInfo } from './pipeline/registry.ts'
-export { allOf, named as namedPolicy } from './policies/all-of.ts'
+export { allOf } from './policies/all-of.ts'
 export type { ValueCondition, When } from './policies/condition.ts'
 export type { Approval, ApprovalRequest, Approver, Decision, Policy, PolicyRequest } from './policies/policy.ts'
 export { type Rule, type RulesOptions, rules } from './policies/rules.ts'
-export { tenantTools } from './policies/tenant-tools.ts'
 export { type Breaker, type BreakerOptions, createBreaker, type Permit } from './resilience/breaker.ts'
-export { type Breakers, type BreakersOptions, createBreakers, type KeyedState } from './resilience/breakers.ts'
+export { type Breakers, type BreakersOptions, createBreakers } from './resilience/breakers.ts'
 export { type Bulkhead, type BulkheadOptions, createBulkhead } from './resilience/bulkhead.ts'
 export type { BreakerEvent, BreakerState } from './resilience/circuit.ts'
-export {
-  type CircuitSummary,
-  circuitKey,
-  readCircuitKey,
-  summarizeCircuits,
-  type TenantState,
-} from './resilience/circuit-summary.ts'
-export { isFault, type Outcome } from './resilience/faults.ts'
-export { admitToPool, type PoolAdmission, type PoolEntry, type PoolLimits } from './resilience/pool-share.ts'
 export { createRateLimit, type RateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
 export { createRateLimits, type RateLimits, type RateLimitsOptions } from './resilience/rate-limits.ts'
-export { isRepeatable, type RetryOptions, retry } from './resilience/retry.ts'
+export { type RetryOptions, retry } from './resilience/retry.ts'
 export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
 export type { TenantCircuitEvent } from './resilience/tenant-circuits.ts'
 export type { RunOptions } from './run-options.ts'
-export type { RuntimeInfo, Runtimes } from './runtimes/runtimes.ts'
-export type { SandboxOptions, SandboxRuntimes } from './runtimes/sandbox-options.ts'
 export type { AskForTrial, BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
 export type { RuntimeControl } from './sandboxes.ts'
-export { nearest } from './search/near.ts'
 export { encryptedSecrets } from './secrets/encrypted.ts'
 export { environmentSecrets } from './secrets/environment.ts'
 export { type FileSecretsOptions, fileSecrets } from './secrets/file.ts'
@@ -214,19 +167,6 @@ export { firstOf } from './secrets/first-of.ts'
 export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
-export { createKeyFile, type StoreKey } from './secrets/store-key.ts'
 export type { ToolStanding } from './tool-standing.ts'
-export { type BuiltinOptions, builtinTools } from './tools/builtin.ts'
-export { demoTools } from './tools/demo.ts'
-export {
-  loadToolsFolder,
-  type RefusedTool,
-  type ToolsFolder,
-  type ToolsFolderMemory,
-  type ToolsFolderOptions,
-} from './tools/folder.ts'
-export type { GrantedCredential, SandboxNetworkOptions } from './tools/sandbox-network.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'
-export { codeOf, traced } from './tracing/traced.ts'
-export { readTraceparent, traceIdOf } from './tracing/traceparent.ts'
 export type { Span, SpanFacts, SpanOptions, Tracer } from './tracing/tracer.ts'

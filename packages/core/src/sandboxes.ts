@@ -1,7 +1,11 @@
 import { ToolError } from '@gantry/contract'
-import type { RuntimesSource } from './backends/sandboxed.ts'
-import type { RuntimeInfo, RuntimesLoad } from './runtimes/runtimes.ts'
-import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './runtimes/sandbox-options.ts'
+import type { RuntimesSource } from '@gantry/sandbox/internal/backends/sandboxed'
+import type { RuntimeInfo, RuntimesLoad } from '@gantry/sandbox/internal/runtimes'
+import {
+  checkSandboxOptions,
+  type SandboxOptions,
+  type SandboxRuntimes,
+} from '@gantry/sandbox/internal/sandbox-options'
 
 /** What an executor tells of its sandboxes. */
 export interface RuntimeControl {
@@ -38,7 +42,7 @@ export function lazySandboxes(options: SandboxOptions | SandboxRuntimes | undefi
       async list({ signal = life } = {}) {
         const [runtimes, { runtimesWithoutDriver }] = await Promise.all([
           source(),
-          import('./runtimes/missing-drivers.ts'),
+          import('@gantry/sandbox/internal/missing-drivers'),
         ])
         const present = await runtimes.list(signal)
         return [...present, ...runtimesWithoutDriver(present)]
@@ -61,6 +65,6 @@ function isRuntimes(options: SandboxOptions | SandboxRuntimes | undefined): opti
 
 async function make(options: SandboxOptions = {}): Promise<SandboxRuntimes> {
   // By its public name, because the command's bundle leaves it out: it finds its programs beside its own files.
-  const { createSandboxes } = await import('@gantry/core/runtimes')
+  const { createSandboxes } = await import('@gantry/sandbox')
   return createSandboxes(options)
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { feedFillers, missedTicks } from './conformance/stalls.ts'
+import { feedFillers, missedTicks } from '@gantry/conformance/internal/stalls'
 import { rules } from './policies/rules.ts'
 import { libraryEntryPoints } from './stalls.fixture.ts'
 

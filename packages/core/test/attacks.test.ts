@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createExecutor, defineTool, type Executor, type JsonSchema, ToolError } from '@gantry/core'
-import { compileSchema } from '@gantry/core/schema'
+import { type JsonSchema, ToolError } from '@gantry/contract'
+import { createExecutor, defineTool, type Executor } from '@gantry/core'
+import { compileSchema } from '@gantry/json-schema'
 
 /** The attacks of the threat model that concern the library; each asserts the effect and shows that it works unguarded. */
 

@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 import type { Identity, JsonObject } from '@gantry/contract'
-import { builtinTools } from '@gantry/core'
+import { builtinTools } from '@gantry/tools'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 

@@ -2,10 +2,12 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { type JsonObject, type Tool, ToolError } from '@gantry/contract'
-import { type Backend, type DefinedTool, defineTool, grpc, http, mcp, type ToolContext } from '@gantry/core'
+import { type Backend, type DefinedTool, defineTool, http, type ToolContext } from '@gantry/core'
+import { grpc } from '@gantry/grpc'
+import { mcp } from '@gantry/mcp'
 import { Metadata, Server, ServerCredentials, type ServiceDefinition } from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
-import { samplePath, sampleService } from '../../core/src/backends/grpc/server.fixture.ts'
+import { samplePath, sampleService } from '../../grpc/src/server.fixture.ts'
 import { node } from './spawn.fixture.ts'
 
 const open = { type: 'object' } as const

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { ArtifactRef, Identity, JsonObject, Result } from '@gantry/contract'
-import { builtinTools } from '@gantry/core'
+import { builtinTools } from '@gantry/tools'
 import { createHttpServer } from '../src/http/server.ts'
 import type { Database } from '../src/storage/databases/database.ts'
 import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'

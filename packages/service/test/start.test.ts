@@ -27,7 +27,7 @@ describe('the start from one bundled file', () => {
   const start = (...args: readonly string[]): string => {
     const { status, stdout, stderr } = spawnSync(
       process.execPath,
-      [inRoot('packages/service/bin/gantry.mjs'), ...args],
+      [inRoot('packages/gantry/bin/gantry.mjs'), ...args],
       {
         encoding: 'utf8',
         env: { PATH: process.env.PATH, XDG_CACHE_HOME: inRoot('cache') },

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, ToolError } from '@gantry/contract'
-import { builtinTools, defineTool } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { builtinTools } from '@gantry/tools'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { openLimitedSite } from './limits.fixture.ts'
 

@@ -1,5 +1,5 @@
 import { test } from 'node:test'
-import { testArtifacts } from '../conformance/artifacts.ts'
+import { testArtifacts } from '@gantry/conformance/internal/artifacts'
 import { memoryArtifacts } from './memory.ts'
 
 for (const [title, body] of Object.entries(testArtifacts)) {

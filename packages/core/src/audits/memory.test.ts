@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testAudit } from '../conformance/audit.ts'
+import { testAudit } from '@gantry/conformance/internal/audit'
 import type { AuditRecord } from './audit.ts'
 import { memoryAudit } from './memory.ts'
 

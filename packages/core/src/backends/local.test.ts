@@ -1,5 +1,5 @@
+import { testBackend } from '@gantry/conformance/internal/backend'
 import type { Tool } from '@gantry/contract'
-import { testBackend } from '../conformance/backend.ts'
 import type { ToolContext } from './backend.ts'
 import { localBackend } from './local.ts'
 

@@ -1,6 +1,6 @@
 import type { Tool } from '@gantry/contract'
-import { isIdentifier } from '../schema/identifier-text.ts'
-import { commentText, typeText } from '../schema/type-text.ts'
+import { isIdentifier } from '@gantry/json-schema/internal/identifier-text'
+import { commentText, typeText } from '@gantry/json-schema/internal/type-text'
 
 export type DeclaredTool = Pick<
   Tool,

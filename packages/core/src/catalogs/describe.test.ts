@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { refuses, sampleTool } from '../conformance/catalog-samples.ts'
+import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import { type DescribeOptions, describeTool, estimateTokens, firstSentences } from './describe.ts'
 import { memoryCatalog } from './memory.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import fc from 'fast-check'
-import { sampleTool } from '../conformance/catalog-samples.ts'
 import { digestOf } from '../json/canonical.ts'
 import { CatalogHash } from './catalog-hash.ts'
 import { callDigest, toolDigest } from './fingerprint.ts'

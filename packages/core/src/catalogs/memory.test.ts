@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testCatalog } from '../conformance/catalog.ts'
-import { sampleTool } from '../conformance/catalog-samples.ts'
+import { testCatalog } from '@gantry/conformance/internal/catalog'
+import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import type { Embedder } from './embedder.ts'
 import { memoryCatalog } from './memory.ts'
 

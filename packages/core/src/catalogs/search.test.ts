@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
+import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import { type Tool, ToolError } from '@gantry/contract'
-import { refuses, sampleTool } from '../conformance/catalog-samples.ts'
 import type { Catalog } from './catalog.ts'
 import type { Embedder } from './embedder.ts'
 import { memoryCatalog } from './memory.ts'

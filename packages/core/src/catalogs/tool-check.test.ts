@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import { type Tool, ToolError } from '@gantry/contract'
-import { sampleTool } from '../conformance/catalog-samples.ts'
 import { checkTool } from './tool-check.ts'
 
 function fault(tool: unknown): ToolError {

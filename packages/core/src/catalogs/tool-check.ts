@@ -1,11 +1,11 @@
 import { type Issue, type Tool, ToolError } from '@gantry/contract'
+import { checkSchema } from '@gantry/json-schema'
 import { quote } from '../ids/quote.ts'
 import { isTag, normalTag } from '../ids/tag.ts'
 import { namespaceFault, parseToolId, toolNameFault } from '../ids/tool-id.ts'
 import { parseVersion, type Version } from '../ids/version.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { checkSchema } from '../schema/index.ts'
 import { didYouMean } from '../search/index.ts'
 import {
   type Field,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { refuses, rejects, sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import fc from 'fast-check'
-import { refuses, rejects, sampleTool } from '../conformance/catalog-samples.ts'
 import { rules } from '../policies/rules.ts'
 import { memoryCatalog } from './memory.ts'
 import { type Toolset, toolsetFilter } from './toolset.ts'

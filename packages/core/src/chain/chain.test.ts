@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ChainStep, StepResult } from '@gantry/contract'
 import { chainResultSchema } from '@gantry/contract/schemas'
-import { compileSchema } from '../schema/index.ts'
+import { compileSchema } from '@gantry/json-schema'
 import { after, echo, fail, fakeRun, resultOf, untilCancelled } from './chain.fixture.ts'
 import { runChain } from './chain.ts'
 

@@ -1,5 +1,5 @@
 import type { Json, JsonObject, RetryRule } from '@gantry/contract'
-import { escapeSegment } from '../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { didYouMean } from '../search/did-you-mean.ts'
 import type { Visitor } from './template.ts'
 

@@ -1,5 +1,5 @@
 import type { Issue } from '@gantry/contract'
-import { escapeSegment } from '../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { didYouMean } from '../search/did-you-mean.ts'
 
 /** Ceilings for one chain. The first five are checked before anything runs. */

@@ -1,5 +1,5 @@
 import type { Json } from '@gantry/contract'
-import { escapeSegment } from '../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { parseReference, type Reference } from './reference.ts'
 
 /** JSON with its references parsed, so that text which arrives later is never read as a reference. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Result } from '@gantry/contract'
+import { demoTools } from '@gantry/tools/internal/demo'
 import { createExecutor } from '../executor.ts'
-import { demoTools } from '../tools/demo.ts'
 
 const gantry = createExecutor({ tools: demoTools() })
 after(() => gantry.close())

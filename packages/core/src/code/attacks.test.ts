@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { runInNewContext } from 'node:vm'
 import type { Identity, Json, Result } from '@gantry/contract'
+import { demoTools } from '@gantry/tools/internal/demo'
 import { createExecutor } from '../executor.ts'
 import type { CodeOptions } from '../executor-interface.ts'
-import { demoTools } from '../tools/demo.ts'
 import { defineTool } from '../tools/tool.ts'
 
 /** Attacks of docs/security-tests.md on programs over tools, by their numbers. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { feedFillers, missedTicks } from '@gantry/conformance/internal/stalls'
 import { ToolError } from '@gantry/contract'
-import { feedFillers, missedTicks } from '../conformance/stalls.ts'
 import { createSlots } from '../resilience/slots.ts'
 import { checkProgram } from './check.ts'
 

@@ -1,5 +1,5 @@
 import { ToolError } from '@gantry/contract'
-import { follow } from '../runtimes/follow.ts'
+import { follow } from '../resilience/follow.ts'
 
 /** The longest that a check takes, whatever time its program has. */
 const longestMs = 30_000

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { ProgramLanguage, Result } from '@gantry/contract'
-import { sandboxTest } from '../conformance/sandbox-test.ts'
 import { createExecutor } from '../executor.ts'
 
 const gantry = createExecutor()

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Json, Result } from '@gantry/contract'
+import { demoTools } from '@gantry/tools/internal/demo'
 import { memoryArtifacts } from '../artifacts/memory.ts'
 import { memoryAudit } from '../audits/memory.ts'
 import { createExecutor } from '../executor.ts'
 import type { CodeOptions } from '../executor-interface.ts'
-import { demoTools } from '../tools/demo.ts'
 import { defineTool } from '../tools/tool.ts'
 import { memoryTracer } from '../tracing/memory-tracer.fixture.ts'
 

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '@gantry/contract'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { defaultJsonLimits, JsonError, type JsonLimits, utf8Length } from './limits.ts'
-import { escapeSegment } from './pointer.ts'
 
 export interface CopyOptions {
   readonly limits?: JsonLimits

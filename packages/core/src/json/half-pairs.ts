@@ -1,5 +1,5 @@
 import type { Issue, Json } from '@gantry/contract'
-import { escapeSegment } from './pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 
 /** What is nested deeper is refused for that wherever it goes. */
 const deepest = 200

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { escapeSegment } from '../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { PinnedDefinition } from './pin.ts'
 
 /** One place where two definitions differ; a side is undefined where it has nothing there. */

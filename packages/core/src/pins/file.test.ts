@@ -5,8 +5,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { somePins, testPinStore } from '@gantry/conformance/internal/pin-store'
 import { ToolError } from '@gantry/contract'
-import { somePins, testPinStore } from '../conformance/pin-store.ts'
 import { filePins } from './file.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gantry-pins-'))

@@ -1,4 +1,4 @@
-import { testPinStore } from '../conformance/pin-store.ts'
+import { testPinStore } from '@gantry/conformance/internal/pin-store'
 import { memoryPins } from './memory.ts'
 
 testPinStore('memory pins', () => memoryPins())

@@ -1,4 +1,4 @@
-import { somePins } from '../conformance/pin-store.ts'
+import { somePins } from '@gantry/conformance/internal/pin-store'
 import { filePins } from './file.ts'
 
 // Saves pins of one tool after the other when told to, as a process of its own: `saving.fixture.ts <file> <name>`.

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity, JsonObject } from '@gantry/contract'
+import { builtinTools } from '@gantry/tools/internal/builtin'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import { memoryArtifacts } from '../artifacts/memory.ts'
 import { createExecutor } from '../executor.ts'
 import type { ApprovalRequest } from '../policies/policy.ts'
-import { builtinTools } from '../tools/builtin.ts'
 import { namedFiles } from './approved-files.ts'
 
 const identity: Identity = { principal: 'ada', tenant: 'acme', permissions: ['*'] }

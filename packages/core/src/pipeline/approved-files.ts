@@ -1,6 +1,6 @@
 import { type ApprovalFile, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { Artifacts } from '../artifacts/artifact.ts'
-import { escapeSegment } from '../json/pointer.ts'
 import type { Run } from './run.ts'
 
 /** As many as a sandbox takes; and characters of all pointers and ids, because a long key stands before each file below it. */

@@ -1,5 +1,5 @@
 import { type EffectClass, type JsonObject, type OnCircuitOpen, ToolError } from '@gantry/contract'
-import { isStandardSchema } from '../schema/index.ts'
+import { isStandardSchema } from '@gantry/json-schema'
 import { asksApproval } from './authorize.ts'
 import { failureOf } from './failure.ts'
 import { lookup } from './lookup.ts'

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createLanguages } from '@gantry/sandbox/internal/languages'
+import { createRuntimes } from '@gantry/sandbox/internal/runtimes'
+import { createSessions } from '@gantry/sandbox/internal/sessions'
+import { builtinTools } from '@gantry/tools/internal/builtin'
+import { fakeRuntime } from '../../../sandbox/src/fake.fixture.ts'
 import type { Backend } from '../backends/backend.ts'
 import { createExecutor } from '../executor.ts'
 import type { Rule } from '../policies/rules.ts'
-import { fakeRuntime } from '../runtimes/fake.fixture.ts'
-import { createLanguages } from '../runtimes/languages.ts'
-import { createRuntimes } from '../runtimes/runtimes.ts'
-import { createSessions } from '../runtimes/sessions.ts'
-import { builtinTools } from '../tools/builtin.ts'
 import { tool } from './pipeline.fixture.ts'
 
 const weak = { kind: 'wasm', isolation: 'wasm', cost: 1 } as const

@@ -1,9 +1,9 @@
 import { type Content, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isStandardSchema } from '@gantry/json-schema'
 import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { parseAnswer } from '../json/parse-answer.ts'
-import { isStandardSchema } from '../schema/index.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 

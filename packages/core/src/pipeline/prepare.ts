@@ -1,8 +1,8 @@
 import type { ResultTool, Tool } from '@gantry/contract'
+import { type CompileOptions, compileSchema, type StandardSchema, type Validator } from '@gantry/json-schema'
 import type { ToolContext } from '../backends/backend.ts'
 import type { CatalogEntry } from '../catalogs/catalog.ts'
 import type { JsonLimits } from '../json/limits.ts'
-import { type CompileOptions, compileSchema, type StandardSchema, type Validator } from '../schema/index.ts'
 import type { PipelineLimits } from './ports.ts'
 
 /** A tool version with everything that is worked out once: its checkers and what every result says of it. */

@@ -1,5 +1,5 @@
 import type { Json, JsonObject, Tool } from '@gantry/contract'
-import { escapeSegment } from '../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { createRedactor, define, isSecretKey, type Redactor } from '../json/redact.ts'
 import type { RedactionMark } from '../json/redaction-mark.ts'
 

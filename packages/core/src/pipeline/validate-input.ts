@@ -1,7 +1,7 @@
 import { type Issue, type JsonObject, ToolError } from '@gantry/contract'
+import { isStandardSchema, type StandardSchema, type Validated, validateStandard } from '@gantry/json-schema'
 import { type CopyOptions, copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { isStandardSchema, type StandardSchema, type Validated, validateStandard } from '../schema/index.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 

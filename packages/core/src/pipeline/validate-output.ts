@@ -1,5 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import { isStandardSchema, validateStandard } from '../schema/index.ts'
+import { isStandardSchema, validateStandard } from '@gantry/json-schema'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 import { describeIssue } from './validate-input.ts'

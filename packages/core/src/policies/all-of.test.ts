@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { requestFor, testPolicy } from '../conformance/policy.ts'
+import { requestFor, testPolicy } from '@gantry/conformance/internal/policy'
 import { allOf, named } from './all-of.ts'
 import type { Decision, Policy } from './policy.ts'
 import { rules } from './rules.ts'

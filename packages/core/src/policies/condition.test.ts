@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { requestFor } from '@gantry/conformance/internal/policy'
 import type { Issue, JsonObject } from '@gantry/contract'
-import { requestFor } from '../conformance/policy.ts'
 import { readWhen, type When } from './condition.ts'
 import { type Rule, rules } from './rules.ts'
 

@@ -1,6 +1,6 @@
 import type { Issue, Json, JsonObject } from '@gantry/contract'
+import { unescapeSegment } from '@gantry/json-schema/internal/pointer'
 import { canonicalJson } from '../json/canonical.ts'
-import { unescapeSegment } from '../json/pointer.ts'
 import { unknownKeys } from '../search/index.ts'
 
 /** What must be true of one value among the arguments; all that is said must be. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { requestFor } from '@gantry/conformance/internal/policy'
 import type { Identity, Tool } from '@gantry/contract'
 import fc from 'fast-check'
-import { requestFor } from '../conformance/policy.ts'
 import { type CompiledRule, isFor, readRule } from './read-rule.ts'
 import { createRuleIndex } from './rule-index.ts'
 

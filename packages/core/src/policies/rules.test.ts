@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { requestFor, testPolicy } from '../conformance/policy.ts'
+import { requestFor, testPolicy } from '@gantry/conformance/internal/policy'
 import { type Rule, rules } from './rules.ts'
 
 testPolicy('rules', () => rules([{ allow: 'open:*' }, { deny: 'shut:tool' }, { ask: 'careful:*' }]))

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { testPolicy } from '@gantry/conformance/internal/policy'
 import type { Identity } from '@gantry/contract'
-import { testPolicy } from '../conformance/policy.ts'
 import { allOf } from './all-of.ts'
 import { rules } from './rules.ts'
 import { tenantTools } from './tenant-tools.ts'

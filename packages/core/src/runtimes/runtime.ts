@@ -1,6 +1,6 @@
 import type { Isolation, Json, SandboxLimit, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+import type { Credential } from '@gantry/sandbox/internal/egress-proxy/credential'
 import type { Egress } from '../egress/egress.ts'
-import type { Credential } from './egress-proxy/credential.ts'
 
 /**
  * Where untrusted programs run. Each sibling file is one runtime; each passes `conformance/runtime.ts` and the attacks

@@ -1,5 +1,5 @@
 import type { Issue } from '@gantry/contract'
-import { escapeSegment } from '../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { didYouMean } from './did-you-mean.ts'
 
 /** One issue for each key that nobody reads, with the one that was probably meant; `message` says what it is not. */

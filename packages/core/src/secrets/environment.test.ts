@@ -1,4 +1,4 @@
-import { testSecretSource } from '../conformance/secret-source.ts'
+import { testSecretSource } from '@gantry/conformance/internal/secret-source'
 import { environmentSecrets } from './environment.ts'
 
 testSecretSource('environment', () =>

@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { testSecretSource } from '../conformance/secret-source.ts'
+import { testSecretSource } from '@gantry/conformance/internal/secret-source'
 import { fileSecrets } from './file.ts'
 import { request, temporaryFolder } from './secrets.fixture.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testSecretSource } from '../conformance/secret-source.ts'
+import { testSecretSource } from '@gantry/conformance/internal/secret-source'
 import { firstOf } from './first-of.ts'
 import { memorySecrets } from './memory.ts'
 import { request } from './secrets.fixture.ts'

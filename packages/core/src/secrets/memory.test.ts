@@ -1,4 +1,4 @@
-import { testSecretSource } from '../conformance/secret-source.ts'
+import { testSecretSource } from '@gantry/conformance/internal/secret-source'
 import { memorySecrets } from './memory.ts'
 
 testSecretSource('memory', () => memorySecrets({ api: 'correct-horse' }))

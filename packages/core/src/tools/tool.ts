@@ -1,15 +1,15 @@
 import type { BackendBinding, JsonSchema, Tool } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
-import type { ToolContext } from '../backends/backend.ts'
-import type { LocalFunction } from '../backends/local.ts'
-import type { LookupFunction } from '../pipeline/prepare.ts'
 import {
   type FromSchema,
   type InferOutput,
   isStandardSchema,
   jsonSchemaOf,
   type StandardSchema,
-} from '../schema/index.ts'
+} from '@gantry/json-schema'
+import type { ToolContext } from '../backends/backend.ts'
+import type { LocalFunction } from '../backends/local.ts'
+import type { LookupFunction } from '../pipeline/prepare.ts'
 
 /** A JSON Schema, or any Standard Schema (zod, valibot, typebox …). */
 export type ToolSchema = boolean | object

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { createExecutor, defineTool } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { createSnapshots } from '../config/snapshots.ts'
 import { createBus } from '../observe/bus.ts'
 import { memoryCallStore } from '../storage/calls/memory.ts'

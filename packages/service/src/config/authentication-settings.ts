@@ -1,6 +1,7 @@
 import { resolve } from 'node:path'
 import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
-import { JsonError, parseJson } from '@gantry/core'
+import { JsonError } from '@gantry/core/internal/json/limits'
+import { parseJson } from '@gantry/core/internal/json/parse'
 import { readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 

@@ -1,15 +1,6 @@
 import type { Issue } from '@gantry/contract'
-import {
-  type Backend,
-  builtinTools,
-  createExecutor,
-  type DefinedTool,
-  demoTools,
-  type Executor,
-  openSecretStore,
-  type SecretStoreOptions,
-  type ToolsFolder,
-} from '@gantry/core'
+import { type Backend, type DefinedTool, type Executor, openSecretStore, type SecretStoreOptions } from '@gantry/core'
+import { builtinTools, createExecutor, demoTools, type ToolsFolder } from '@gantry/tools'
 import { bindingIssues, broughtIssues, placesOf } from './check-tools.ts'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'

@@ -1,13 +1,9 @@
 import type { BackendBinding, Issue, Tool } from '@gantry/contract'
-import {
-  type Backend,
-  type CatalogEntry,
-  type Executor,
-  knowledgeBackend,
-  nearest,
-  sandboxedBackend,
-  webBackend,
-} from '@gantry/core'
+import type { Backend, CatalogEntry, Executor } from '@gantry/core'
+import { nearest } from '@gantry/core/internal/search/near'
+import { knowledgeBackend } from '@gantry/knowledge'
+import { sandboxedBackend } from '@gantry/sandbox'
+import { webBackend } from '@gantry/tools'
 import { isToolError } from './problem.ts'
 
 const nothing = (): Promise<never> => Promise.reject(new Error('nothing runs in a check'))

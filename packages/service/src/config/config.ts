@@ -1,12 +1,6 @@
-import type {
-  BuiltinOptions,
-  Embedder,
-  ExecutorOptions,
-  KnowledgeLimits,
-  SecretStoreOptions,
-  ToolsFolder,
-  ToolsFolderMemory,
-} from '@gantry/core'
+import type { Embedder, SecretStoreOptions } from '@gantry/core'
+import type { KnowledgeLimits } from '@gantry/knowledge'
+import type { BuiltinOptions, ExecutorOptions, ToolsFolder, ToolsFolderMemory } from '@gantry/tools'
 import type { brokerKeys } from './broker-settings.ts'
 import type { ServiceSettings } from './service-settings.ts'
 

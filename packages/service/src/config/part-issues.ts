@@ -1,5 +1,6 @@
 import type { Issue, JsonObject } from '@gantry/contract'
-import { type Backend, type BuiltinOptions, builtinTools, createExecutor, type ExecutorOptions } from '@gantry/core'
+import type { Backend } from '@gantry/core'
+import { type BuiltinOptions, builtinTools, createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { isToolError } from './problem.ts'
 
 /** Parts of a configuration that the executor reads itself. */

@@ -1,5 +1,7 @@
 import type { Json } from '@gantry/contract'
-import { copyJson, JsonError, type JsonLimits, parseJson } from '@gantry/core'
+import { copyJson } from '@gantry/core/internal/json/copy'
+import { JsonError, type JsonLimits } from '@gantry/core/internal/json/limits'
+import { parseJson } from '@gantry/core/internal/json/parse'
 import { type BoundedFile, readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 

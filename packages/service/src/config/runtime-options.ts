@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import type { Json } from '@gantry/contract'
-import type { ExecutorOptions } from '@gantry/core'
+import type { ExecutorOptions } from '@gantry/tools'
 
 type RuntimeOptions = NonNullable<ExecutorOptions['runtimes']>
 

@@ -1,14 +1,8 @@
 import { resolve } from 'node:path'
 import type { Json, JsonObject } from '@gantry/contract'
-import {
-  type Backend,
-  copyJson,
-  type DefinedTool,
-  loadToolsFolder,
-  type RefusedTool,
-  type ToolsFolder,
-  type ToolsFolderMemory,
-} from '@gantry/core'
+import type { Backend, DefinedTool } from '@gantry/core'
+import { copyJson } from '@gantry/core/internal/json/copy'
+import { loadToolsFolder, type RefusedTool, type ToolsFolder, type ToolsFolderMemory } from '@gantry/tools'
 import { importModule } from './import-module.ts'
 import { resolveOurPackages } from './package-hooks.ts'
 

@@ -1,6 +1,6 @@
 import type { Issue, JsonObject } from '@gantry/contract'
-import { nearest } from '@gantry/core'
-import { compileSchema } from '@gantry/core/schema'
+import { nearest } from '@gantry/core/internal/search/near'
+import { compileSchema } from '@gantry/json-schema'
 import { configSchema } from './schema.ts'
 
 /** All that is wrong with the plain part of a configuration, unknown keys with the nearest known one. */

@@ -1,6 +1,6 @@
 import { type Issue, type Json, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
-import { nearest } from '@gantry/core'
-import { compileSchema } from '@gantry/core/schema'
+import { nearest } from '@gantry/core/internal/search/near'
+import { compileSchema } from '@gantry/json-schema'
 
 /** Looking for a name that was meant takes time, and nobody reads more. */
 const mostIssues = 20

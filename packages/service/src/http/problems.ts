@@ -1,5 +1,5 @@
 import { type CodeInfo, codes, type ErrorInfo, type Json, ToolError } from '@gantry/contract'
-import { copyJson } from '@gantry/core'
+import { copyJson } from '@gantry/core/internal/json/copy'
 import { type Answer, type AnswerHeaders, json } from './answer.ts'
 import type { ErrorBody } from './service.ts'
 

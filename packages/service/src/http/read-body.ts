@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { type Json, ToolError } from '@gantry/contract'
-import { JsonError, parseJson } from '@gantry/core'
+import { JsonError } from '@gantry/core/internal/json/limits'
+import { parseJson } from '@gantry/core/internal/json/parse'
 import { bodyDepth, bodyNodes } from './limits.ts'
 
 /** What curl says of a body when nobody tells it what it is; it is read as JSON, and nothing else. */

@@ -10,7 +10,9 @@ import type {
   UnrecordedView,
   WorkerView,
 } from '@gantry/contract'
-import type { CircuitSummary, FoundTool, RuntimeInfo, ToolDoc } from '@gantry/core'
+import type { FoundTool, ToolDoc } from '@gantry/core'
+import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
+import type { RuntimeInfo } from '@gantry/sandbox'
 import { auditSchemas } from './audit-schemas.ts'
 import { keySchemas } from './key-schemas.ts'
 import { policySchemas } from './policy-schemas.ts'

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { Answer } from './answer.ts'
 import { type anyOf, type Known, unauthenticated } from './authentication/authenticator.ts'
 import { isBody } from './authentication/signed-request.ts'

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, type Result, ToolError } from '@gantry/contract'
-import { createExecutor, defineTool, tenantTools } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { tenantTools } from '@gantry/core/internal/policies/tenant-tools'
+import { createExecutor } from '@gantry/tools'
 import { createWaiters } from '../reply/waiters.ts'
 import { createDoors, type DoorParts } from './service-api.ts'
 

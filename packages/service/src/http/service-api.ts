@@ -1,5 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { holds, summarizeCircuits, type TenantState } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
+import { summarizeCircuits, type TenantState } from '@gantry/core/internal/resilience/circuit-summary'
 import type { Intake } from '../admission/intake.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { DependencyHealth } from '../observe/dependency-health.ts'

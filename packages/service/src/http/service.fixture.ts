@@ -13,7 +13,9 @@ import {
   type StreamEvent,
   ToolError,
 } from '@gantry/contract'
-import { type CircuitSummary, createExecutor, type DefinedTool, demoTools } from '@gantry/core'
+import type { DefinedTool } from '@gantry/core'
+import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
+import { createExecutor, demoTools } from '@gantry/tools'
 import type { CallInput } from '../storage/call-input.ts'
 import { memoryKeys } from '../storage/keys/api-keys.fixture.ts'
 import { createKeyControl } from './authentication/key-control.ts'

@@ -13,7 +13,9 @@ import type {
   StreamEvent,
   WorkerView,
 } from '@gantry/contract'
-import type { CircuitSummary, Executor, RuntimeInfo } from '@gantry/core'
+import type { Executor } from '@gantry/core'
+import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
+import type { RuntimeInfo } from '@gantry/sandbox'
 import type { PolicyControl } from '../admission/policy/policy-views.ts'
 import type { Readiness } from '../observe/readiness.ts'
 import type { ApprovalRecords } from '../storage/approvals/approvals.ts'

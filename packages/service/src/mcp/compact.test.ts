@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createExecutor, demoTools } from '@gantry/core'
+import { createExecutor, demoTools } from '@gantry/tools'
 import { owner } from '../http/http.fixture.ts'
 import { executorHost } from './host.ts'
 import { type Answered, openMcp } from './mcp.fixture.ts'

@@ -1,5 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { McpHttpHandler } from '@modelcontextprotocol/server'
 import { type Answer, json } from '../http/answer.ts'
 import { type Known, unauthenticated } from '../http/authentication/authenticator.ts'

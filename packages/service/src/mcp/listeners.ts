@@ -1,5 +1,5 @@
 import type { Identity } from '@gantry/contract'
-import { admitToPool, type PoolEntry } from '@gantry/core'
+import { admitToPool, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
 import type { McpHandlerRequestOptions, McpHttpHandler, Server } from '@modelcontextprotocol/server'
 import type { Changes } from './changes.ts'
 import type { McpSdk } from './sdk.ts'

@@ -1,4 +1,5 @@
-import { JsonError, parseJson } from '@gantry/core'
+import { JsonError } from '@gantry/core/internal/json/limits'
+import { parseJson } from '@gantry/core/internal/json/parse'
 import { bodyDepth, bodyNodes } from '../http/limits.ts'
 import { isAnswer, type RefusedJson, refusedJson, refusedMessage, requestIdOf } from './refused-json.ts'
 import type { McpSdk } from './sdk.ts'

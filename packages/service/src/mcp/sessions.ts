@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Identity } from '@gantry/contract'
-import { admitToPool, canonicalJson, type PoolAdmission, type PoolEntry } from '@gantry/core'
+import { canonicalJson } from '@gantry/core'
+import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
 import type {
   McpHandlerRequestOptions,
   Server,

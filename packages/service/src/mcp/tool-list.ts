@@ -1,5 +1,5 @@
+import { mcp } from '@gantry/adapters'
 import type { CatalogEntry } from '@gantry/core'
-import { mcp } from '@gantry/core/adapters'
 
 export type Revision = '2025-11-25' | '2026-07-28'
 

@@ -1,3 +1,4 @@
+import { mcp } from '@gantry/adapters'
 import {
   type ArtifactRef,
   type Content,
@@ -9,8 +10,7 @@ import {
   type Result,
   ToolError,
 } from '@gantry/contract'
-import { mcp } from '@gantry/core/adapters'
-import { compileSchema, type Validator } from '@gantry/core/schema'
+import { compileSchema, type Validator } from '@gantry/json-schema'
 import { restoreOutput } from '../worker/record/restore-output.ts'
 import { artifactUri } from './artifact-uri.ts'
 import type { McpHost, Outcome } from './host.ts'

@@ -1,4 +1,5 @@
-import { createRedactor, traceIdOf } from '@gantry/core'
+import { createRedactor } from '@gantry/core'
+import { traceIdOf } from '@gantry/core/internal/tracing/traceparent'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { Bus, Subject } from './bus.ts'
 

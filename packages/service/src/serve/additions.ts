@@ -1,4 +1,5 @@
-import type { Approver, Artifacts, Audit, DefinedTool, Knowledge, SafeguardOptions, Tracer } from '@gantry/core'
+import type { Approver, Artifacts, Audit, DefinedTool, SafeguardOptions, Tracer } from '@gantry/core'
+import type { Knowledge } from '@gantry/knowledge'
 import type { KnowledgeOptions } from '../storage/knowledge/knowledge.ts'
 
 /** What the service adds to the executor of a configuration. */

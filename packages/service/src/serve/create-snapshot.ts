@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { builtinTools, createExecutor, demoTools, tenantTools } from '@gantry/core'
+import { tenantTools } from '@gantry/core/internal/policies/tenant-tools'
+import { builtinTools, createExecutor, demoTools } from '@gantry/tools'
 import type { LoadedConfig } from '../config/config.ts'
 import { reading } from '../config/problem.ts'
 import type { Snapshot } from '../config/snapshots.ts'

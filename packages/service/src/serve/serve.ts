@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { contractVersion, ToolError } from '@gantry/contract'
-import type { ToolsFolder } from '@gantry/core'
+import type { ToolsFolder } from '@gantry/tools'
 import { sessionTag } from '../admission/session-placement.ts'
 import { type Brokers, openBrokers } from '../brokers/open-brokers.ts'
 import { refuseUnfit } from '../config/check-config.ts'

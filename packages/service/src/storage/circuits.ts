@@ -1,4 +1,4 @@
-import { circuitKey } from '@gantry/core'
+import { circuitKey } from '@gantry/core/internal/resilience/circuit-summary'
 import type { Queries } from './databases/database.ts'
 
 /** A circuit that is open, or on trial somewhere. */

@@ -1,14 +1,9 @@
 import { createServer, connect as dial, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  type Backend,
-  type BreakerEvent,
-  createExecutor,
-  defineTool,
-  type Executor,
-  summarizeCircuits,
-} from '@gantry/core'
+import { type Backend, type BreakerEvent, defineTool, type Executor } from '@gantry/core'
+import { summarizeCircuits } from '@gantry/core/internal/resilience/circuit-summary'
+import { createExecutor } from '@gantry/tools'
 import { createBus } from '../observe/bus.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { openPostgres } from '../storage/databases/postgres.ts'

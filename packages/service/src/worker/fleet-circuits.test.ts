@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { createExecutor } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { postgresDatabase } from '../../test/databases.fixture.ts'
 import { createBus } from '../observe/bus.ts'
 import type { Database } from '../storage/databases/database.ts'

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type CircuitControl, circuitKey, readCircuitKey, type SafeguardOptions, type TenantState } from '@gantry/core'
+import type { CircuitControl, SafeguardOptions } from '@gantry/core'
+import { circuitKey, readCircuitKey, type TenantState } from '@gantry/core/internal/resilience/circuit-summary'
 import type { Bus, WorkerEvents } from '../observe/bus.ts'
 import {
   type CircuitReset,

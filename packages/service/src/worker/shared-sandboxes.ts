@@ -1,4 +1,5 @@
-import { canonicalJson, type SandboxOptions, type SandboxRuntimes } from '@gantry/core'
+import { canonicalJson } from '@gantry/core'
+import type { SandboxOptions, SandboxRuntimes } from '@gantry/sandbox'
 
 type Given = SandboxOptions | SandboxRuntimes | undefined
 
@@ -39,7 +40,7 @@ export function sharedSandboxes(tag: string): SharedSandboxes {
       if (!isPlain(options)) return options
       const key = canonicalJson(options as never)
       if (present?.key === key) return present.runtimes
-      const { createSandboxes } = await import('@gantry/core/runtimes')
+      const { createSandboxes } = await import('@gantry/sandbox')
       const runtimes = createSandboxes({ ...options, sessions: { ...options.sessions, tag } })
       all.add(runtimes)
       if (present !== undefined) retire(present.runtimes)

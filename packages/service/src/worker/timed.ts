@@ -1,4 +1,5 @@
-import { codeOf, type Span } from '@gantry/core'
+import type { Span } from '@gantry/core'
+import { codeOf } from '@gantry/core/internal/tracing/traced'
 import type { Bus, WorkerEvents } from '../observe/bus.ts'
 
 /** Does the work of a stage and tells how long it took, whatever came of it; in a trace it is a part of the task. */

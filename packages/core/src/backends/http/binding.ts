@@ -1,5 +1,5 @@
 import type { HttpAuth, HttpBinding, HttpBody, HttpParameter, Issue, ParameterStyle } from '@gantry/contract'
-import { escapeSegment } from '../../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { authList, authShape } from './auth.ts'
 import { flag, listOf, mapOf, oneOf, record, refuseConfig, ruled, text } from './check.ts'
 import { headerNameFault, headerValueFault, impliedHeaderFault } from './headers.ts'

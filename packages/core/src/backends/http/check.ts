@@ -1,5 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import { escapeSegment } from '../../json/pointer.ts'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { unknownKeys } from '../../search/unknown-keys.ts'
 
 /** Says what is wrong with a value of the configuration, if anything. */

@@ -1,5 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { holds, rules } from '@gantry/core'
+import { rules } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { Snapshots } from '../../config/snapshots.ts'
 import { everyTenant } from '../../storage/keys/key-grant.ts'
 import type { PolicyRecords } from '../../storage/policies.ts'

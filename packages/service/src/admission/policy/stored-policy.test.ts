@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createExecutor, defineTool, memoryAudit } from '@gantry/core'
+import { defineTool, memoryAudit } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { createSnapshots, type Snapshot } from '../../config/snapshots.ts'
 import type { PolicyDocument, StoredPolicy } from '../../storage/policies.ts'
 import { createStoredPolicies } from './stored-policy.ts'

@@ -1,4 +1,5 @@
-import { type Audit, namedPolicy, type Policy, rules } from '@gantry/core'
+import { type Audit, type Policy, rules } from '@gantry/core'
+import { named as namedPolicy } from '@gantry/core/internal/policies/all-of'
 import type { Snapshot, Snapshots } from '../../config/snapshots.ts'
 import type { PolicyRecords, StoredPolicy } from '../../storage/policies.ts'
 

@@ -1,5 +1,5 @@
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { nearest } from '@gantry/core'
+import { nearest } from '@gantry/core/internal/search/near'
 
 /** What a member of an envelope must be. */
 export interface MemberRule {

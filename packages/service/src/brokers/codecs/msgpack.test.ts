@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { JsonError } from '@gantry/core'
+import { JsonError } from '@gantry/core/internal/json/limits'
 import { decode, encode } from '@msgpack/msgpack'
 import fc from 'fast-check'
 import { defaultMessageLimits } from './limits.ts'

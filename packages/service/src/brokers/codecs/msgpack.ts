@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { JsonError } from '@gantry/core'
+import { JsonError } from '@gantry/core/internal/json/limits'
 import { Encoder } from '@msgpack/msgpack'
 import { defaultMessageLimits, type MessageLimits } from './limits.ts'
 

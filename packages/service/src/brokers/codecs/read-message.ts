@@ -1,5 +1,6 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { JsonError, parseJson } from '@gantry/core'
+import { JsonError } from '@gantry/core/internal/json/limits'
+import { parseJson } from '@gantry/core/internal/json/parse'
 import type { MessageLimits } from './limits.ts'
 import { invalidMessage, isObject, printable } from './members.ts'
 import { type BinaryMembers, decodeMsgpack } from './msgpack.ts'

@@ -8,7 +8,7 @@ import {
   type Result,
   ToolError,
 } from '@gantry/contract'
-import { copyJson } from '@gantry/core'
+import { copyJson } from '@gantry/core/internal/json/copy'
 import type { Message } from '../transports/message.ts'
 import type { Reply, ReplyFile } from './codec.ts'
 import { isText } from './members.ts'

@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
+import { openaiChat } from '@gantry/adapters'
 import { type Identity, ToolError } from '@gantry/contract'
-import { type CatalogEntry, type Executor, nearest } from '@gantry/core'
-import { openaiChat } from '@gantry/core/adapters'
+import type { CatalogEntry, Executor } from '@gantry/core'
+import { nearest } from '@gantry/core/internal/search/near'
 
 /** Which tools a gateway can mean by a name, as of one state of the catalog. */
 export interface GatewayNames {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { createExecutor, defineTool } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { ExtData, encode } from '@msgpack/msgpack'
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import { freshKey, redisForFile } from '../transports/redis/redis.fixture.ts'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
+import { openaiChat } from '@gantry/adapters'
 import type { Json, Tool } from '@gantry/contract'
 import { type CatalogEntry, canonicalJson } from '@gantry/core'
-import { openaiChat } from '@gantry/core/adapters'
 import { encodeMsgpack } from '../codecs/msgpack.ts'
 import type { GatewayNames, GatewayView, Listing } from './gateway-names.ts'
 

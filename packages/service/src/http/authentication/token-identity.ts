@@ -1,5 +1,5 @@
 import type { Identity, Json } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { ClaimRules } from '../../config/authentication-settings.ts'
 
 export type Claims = { readonly [claim: string]: Json | undefined }

@@ -1,5 +1,5 @@
 import { ToolError } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import { json } from '../answer.ts'
 import { problem } from '../problems.ts'
 import type { Route } from '../route.ts'

@@ -8,7 +8,7 @@ import {
   type Paged,
   ToolError,
 } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { Artifacts } from '../artifacts/artifact-records.ts'
 import { noteAudit } from '../audit/audit-notes.ts'
 import type { PageQuery } from '../call-input.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
+import { testArtifacts } from '@gantry/conformance'
 import type { Identity } from '@gantry/contract'
-import { testArtifacts } from '@gantry/core/conformance'
 import { addRows, type Stores, someCall, testOnDatabases } from '../calls.fixture.ts'
 import { artifactRecords } from './artifact-records.ts'
 import { callerArtifacts } from './caller-artifacts.ts'

@@ -1,5 +1,5 @@
 import { type AuditVerdict, type AuditView, type Identity, type Paged, ToolError } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { PageQuery } from '../call-input.ts'
 import type { Database } from '../databases/database.ts'
 import { lineOf } from './audit-line.ts'

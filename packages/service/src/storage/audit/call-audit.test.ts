@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createExecutor, defineTool } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { hasProgram } from '../../../../../scripts/engines/packages.ts'
 import { startPostgres } from '../../../../../scripts/engines/postgres.ts'
 import { migrate } from '../databases/migrate.ts'

@@ -1,5 +1,6 @@
 import type { CallKind, Identity } from '@gantry/contract'
-import { holds, type ToolStanding } from '@gantry/core'
+import type { ToolStanding } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 
 /**
  * Who reads dead letters: somebody, and what a tool is to him; or the service for a tenant, by its name.

@@ -1,5 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { holds } from '@gantry/core'
+import { holds } from '@gantry/core/internal/pipeline/authorize'
 
 /** What lets somebody make and see keys of tenants other than his own. */
 export const everyTenant = 'gantry:tenants'

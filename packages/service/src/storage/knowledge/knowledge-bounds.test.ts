@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Knowledge } from '@gantry/core'
+import type { Knowledge } from '@gantry/knowledge'
 import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { testOnDatabases } from '../calls.fixture.ts'
 import type { Database, Queries } from '../databases/database.ts'

@@ -1,5 +1,7 @@
 import { ToolError } from '@gantry/contract'
-import { type KnowledgeHit, type KnowledgeQuery, parseQuery, plainWords, type Ranked } from '@gantry/core'
+import type { KnowledgeHit, KnowledgeQuery } from '@gantry/knowledge'
+import { parseQuery, plainWords } from '@gantry/knowledge/internal/query'
+import type { Ranked } from '@gantry/knowledge/internal/rank'
 import type { Database, Queries } from '../databases/database.ts'
 import { storable } from '../storable.ts'
 import type { KnowledgeBounds } from './knowledge-bounds.ts'

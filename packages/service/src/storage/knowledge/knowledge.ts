@@ -1,16 +1,8 @@
-import {
-  addedByWords,
-  type Embedder,
-  foundByWords,
-  type Knowledge,
-  type KnowledgeLimits,
-  nearness,
-  type Prepared,
-  prepareDocuments,
-  rankPage,
-  unknownDocument,
-  vectorsOf,
-} from '@gantry/core'
+import type { Embedder } from '@gantry/core'
+import type { Knowledge, KnowledgeLimits } from '@gantry/knowledge'
+import { addedByWords, foundByWords, nearness, vectorsOf } from '@gantry/knowledge/internal/meaning'
+import { type Prepared, prepareDocuments, unknownDocument } from '@gantry/knowledge/internal/prepare'
+import { rankPage } from '@gantry/knowledge/internal/rank'
 import type { Database, Queries } from '../databases/database.ts'
 import { storable } from '../storable.ts'
 import { addPrepared, lockUse, presentIn, removeAll } from './knowledge-add.ts'

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, type Result, ToolError } from '@gantry/contract'
-import { createExecutor, defineTool } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { someError, someResult } from '../worker.fixture.ts'
 import { createInnerCharges, type InnerGate } from './inner-charges.ts'
 

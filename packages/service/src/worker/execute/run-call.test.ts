@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createExecutor, defineTool } from '@gantry/core'
+import { defineTool } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import type { AdmittedCall } from '../../storage/calls/call-store.ts'
 import { downstreamKey } from '../../storage/calls/downstream-key.ts'
 import { runCall } from './run-call.ts'

@@ -6,14 +6,8 @@ import {
   type Report,
   ToolError,
 } from '@gantry/contract'
-import {
-  createExecutor,
-  type DefinedTool,
-  defineTool,
-  type Executor,
-  type ExecutorOptions,
-  type ToolContext,
-} from '@gantry/core'
+import { type DefinedTool, defineTool, type Executor, type ToolContext } from '@gantry/core'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { heldClaim } from '../../storage/calls/claim.fixture.ts'
 import type { Database } from '../../storage/databases/database.ts'

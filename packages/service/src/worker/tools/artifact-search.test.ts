@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { showBytes } from '@gantry/core'
+import { showBytes } from '@gantry/core/internal/artifacts/show-bytes'
 import fc from 'fast-check'
 import { searchText } from './artifact-search.ts'
 

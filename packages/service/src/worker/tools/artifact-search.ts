@@ -1,4 +1,4 @@
-import { cutStart, jsonBytes, mostShown, wholeEnd } from '@gantry/core'
+import { cutStart, jsonBytes, mostShown, wholeEnd } from '@gantry/core/internal/artifacts/show-bytes'
 
 /** A place where the text stands. */
 export interface Match {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { JsonObject } from '@gantry/contract'
-import { createExecutor } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { artifactRecords } from '../../storage/artifacts/artifact-records.ts'
 import { type Stores, testOnDatabases } from '../../storage/calls.fixture.ts'
 import { artifactTools } from './artifact-tools.ts'

@@ -1,5 +1,6 @@
 import { buffer } from 'node:stream/consumers'
-import { type DefinedTool, defineTool, showBytes } from '@gantry/core'
+import { type DefinedTool, defineTool } from '@gantry/core'
+import { showBytes } from '@gantry/core/internal/artifacts/show-bytes'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import { searchText } from './artifact-search.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { type CallView, type ErrorInfo, type Identity, ToolError } from '@gantry/contract'
-import { createExecutor } from '@gantry/core'
+import { createExecutor } from '@gantry/tools'
 import { taskTools } from './task-tools.ts'
 
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: ['*'] }

@@ -1,0 +1,117 @@
+import { type JsonSchema, type Tool, ToolError } from '@gantry/contract'
+import { quote } from '@gantry/core/internal/ids/quote'
+import { namespaceFault, toolNameFault } from '@gantry/core/internal/ids/tool-id'
+import { copyJson } from '@gantry/core/internal/json/copy'
+import { JsonError } from '@gantry/core/internal/json/limits'
+import { sha256 } from '@gantry/core/internal/json/sha256'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import type { ForeignTool, Loss, ReadOptions, ReadTools } from './adapter.ts'
+import { cleanSchema, cleanText, type Tell } from './clean.ts'
+import { isNode, type Node } from './reduce.ts'
+
+/** What one format calls the parts of a tool; members that nothing here names are told as lost. */
+export interface ForeignShape {
+  readonly name: unknown
+  readonly description?: unknown
+  readonly title?: unknown
+  readonly inputSchema?: unknown
+  readonly outputSchema?: unknown
+  readonly annotations?: unknown
+  readonly icons?: unknown
+  /** Everything else that the format says about the tool. */
+  readonly rest: Node
+}
+
+const limits = { bytes: 16_777_216, depth: 72, nodes: 1_000_000 }
+const mostTools = 10_000
+
+/** Reads a foreign list of tools; `shape` takes one apart, and gives undefined for what is no function of the caller's. */
+export function readTools(
+  list: unknown,
+  { namespace = 'foreign', names }: ReadOptions,
+  clean: boolean,
+  shape: (tool: Node, tell: Tell) => ForeignShape | undefined,
+): ReadTools {
+  const fault = namespaceFault(namespace)
+  if (fault !== undefined) throw new ToolError('TOOL_INVALID', `The namespace ${quote(namespace)} ${fault}.`)
+  const warnings: Loss[] = []
+  const tools = plainList(list).flatMap((item, index): ForeignTool[] => {
+    if (!isNode(item)) throw invalid(index, 'is not an object')
+    const told: Omit<Loss, 'tool'>[] = []
+    const parts = shape(item, (loss) => told.push(loss))
+    const label = typeof parts?.name === 'string' ? parts.name.slice(0, 256) : `#${index}`
+    const tool = parts === undefined ? [] : [readTool(parts, index, namespace, names, clean, (loss) => told.push(loss))]
+    warnings.push(...told.map((loss) => ({ tool: label, ...loss })))
+    return tool
+  })
+  return { tools, warnings }
+}
+
+function plainList(list: unknown): readonly unknown[] {
+  try {
+    const copy = copyJson(list, { limits })
+    if (Array.isArray(copy) && copy.length <= mostTools) return copy
+    throw new ToolError('TOOL_INVALID', `The tools must be a list of ${mostTools} at most.`)
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    throw new ToolError('TOOL_INVALID', `The tools at ${error.path || 'the top'} cannot be read: ${error.message}.`, {
+      cause: error,
+    })
+  }
+}
+
+function readTool(
+  parts: ForeignShape,
+  index: number,
+  namespace: string,
+  names: ReadOptions['names'],
+  clean: boolean,
+  tell: Tell,
+): ForeignTool {
+  const { name, description, title, inputSchema = {}, outputSchema, annotations, icons, rest } = parts
+  if (typeof name !== 'string' || name === '') throw invalid(index, 'has no name')
+  if (!isNode(inputSchema)) throw invalid(index, 'has no schema for its arguments')
+  if (inputSchema.type !== undefined && inputSchema.type !== 'object') throw invalid(index, 'takes no object')
+  for (const keyword of Object.keys(rest)) {
+    const message = `A tool has no ${quote(keyword)}; it was left out.`
+    tell({ path: `/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
+  }
+  const show = clean ? cleanSchema : (schema: JsonSchema) => schema
+  const prose = (text: string, keyword: string): string =>
+    clean ? cleanText(text, `/${keyword}`, keyword, true, tell) : text
+  return {
+    ...identityOf(name, namespace, names, tell),
+    description: prose(filled(description) ?? filled(title) ?? name, 'description'),
+    ...(filled(title) === undefined ? {} : { title: prose(String(title), 'title') }),
+    inputSchema: show({ ...inputSchema, type: 'object' }, '/inputSchema', tell),
+    ...(outputSchema === undefined ? {} : { outputSchema: show(outputSchema as JsonSchema, '/outputSchema', tell) }),
+    ...(isNode(annotations) ? { annotations: annotations as NonNullable<Tool['annotations']> } : {}),
+    ...(Array.isArray(icons) ? { icons: icons as NonNullable<Tool['icons']> } : {}),
+  }
+}
+
+function filled(value: unknown): string | undefined {
+  return typeof value === 'string' && value.trim() !== '' ? value : undefined
+}
+
+/** The tool that the name was made from, or a name of its own in the namespace. */
+function identityOf(
+  name: string,
+  namespace: string,
+  names: ReadOptions['names'],
+  tell: Tell,
+): Pick<Tool, 'namespace' | 'name' | 'version'> {
+  const known = names?.find(name)?.tool
+  if (known !== undefined) return { namespace: known.namespace, name: known.name, version: known.version }
+  if (toolNameFault(name) === undefined) return { namespace, name, version: '1.0.0' }
+  const words = name.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 100)
+  const legal = `${/^[A-Za-z0-9_]/.test(words) ? words : `_${words}`}-${sha256(name).slice(0, 12)}`
+  tell({ path: '/name', keyword: 'name', done: 'rewritten', message: `The name ${quote(name)} cannot be a tool's.` })
+  return { namespace, name: legal, version: '1.0.0' }
+}
+
+function invalid(index: number, reason: string): ToolError {
+  return new ToolError('TOOL_INVALID', `The tool at /${index} ${reason}.`, {
+    details: { issues: [{ path: `/${index}`, message: reason }] },
+  })
+}

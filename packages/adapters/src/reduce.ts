@@ -1,0 +1,143 @@
+import type { JsonSchema } from '@gantry/contract'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import type { Done } from './adapter.ts'
+import type { Tell } from './clean.ts'
+
+/** A schema as an object of keywords, while it is being written. */
+export type Node = { [keyword: string]: unknown }
+
+/** What a format can hold of JSON Schema. */
+export interface Dialect {
+  readonly format: string
+  /** Says a node in the format's own words before its keywords are sorted, and tells what that changed. */
+  readonly prepare?: (node: Node, path: string, tell: Tell) => Node
+  /** Whether a keyword may stand as it is; sub-schemas inside it are reduced too. */
+  readonly holds: (keyword: string, value: unknown) => boolean
+  /** Puts the last touch on a node whose keywords are all held. */
+  readonly finish?: (node: Node, path: string, tell: Tell) => Node
+}
+
+const schemaMaps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
+const schemaLists = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems'])
+const oneSchema = new Set([
+  ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames'],
+  ...['unevaluatedItems', 'unevaluatedProperties', 'additionalItems'],
+])
+
+/** Keywords without a rule about values, which need no place in a description. */
+const silent = new Set([
+  ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$vocabulary', '$defs', 'definitions', 'title'],
+  ...['deprecated', 'readOnly', 'writeOnly', 'contentMediaType', 'contentEncoding', 'contentSchema', 'description'],
+])
+const longestNote = 300
+const longestNotes = 1_000
+
+/**
+ * Writes a schema with what a dialect holds. A keyword that it does not hold becomes a note in the description of its
+ * node, or goes when a note would say nothing or be too long; every one of them is told.
+ */
+export function reduce(schema: JsonSchema | undefined, path: string, dialect: Dialect, tell: Tell): Node {
+  if (typeof schema !== 'object' || schema === null) return fromBoolean(schema, path, dialect, tell)
+  const prepared = dialect.prepare?.({ ...schema }, path, tell) ?? schema
+  const node: Node = {}
+  const notes: string[] = []
+  for (const [keyword, value] of Object.entries(prepared)) {
+    if (value === undefined) continue
+    const at = `${path}/${escapeSegment(keyword)}`
+    if (dialect.holds(keyword, value)) node[keyword] = inner(keyword, value, at, dialect, tell)
+    else tell({ path: at, keyword, ...lose(keyword, value, notes, dialect.format) })
+  }
+  const noted = withNotes(node, notes)
+  return dialect.finish?.(noted, path, tell) ?? noted
+}
+
+function fromBoolean(schema: boolean | undefined, path: string, dialect: Dialect, tell: Tell): Node {
+  if (schema === false) {
+    const message = `${dialect.format} cannot say that nothing fits.`
+    tell({ path, keyword: 'false', done: 'widened', message })
+  }
+  return dialect.finish?.({}, path, tell) ?? {}
+}
+
+function lose(keyword: string, value: unknown, notes: string[], format: string): { done: Done; message: string } {
+  const note = silent.has(keyword) || keyword.startsWith('x-') ? undefined : noteOf(keyword, value)
+  const room = longestNotes - notes.join('; ').length
+  if (note === undefined || note.length > room) {
+    return { done: 'dropped', message: `${format} does not know ${keyword}; it was left out.` }
+  }
+  notes.push(note)
+  return { done: 'described', message: `${format} does not know ${keyword}; the description says it.` }
+}
+
+function noteOf(keyword: string, value: unknown): string | undefined {
+  const text = JSON.stringify(value)
+  return text === undefined || text.length > longestNote ? undefined : `${keyword}: ${text}`
+}
+
+function withNotes(node: Node, notes: readonly string[]): Node {
+  if (notes.length === 0) return node
+  const before = typeof node.description === 'string' && node.description !== '' ? `${node.description} ` : ''
+  return { ...node, description: `${before}[${notes.join('; ')}]` }
+}
+
+function inner(keyword: string, value: unknown, path: string, dialect: Dialect, tell: Tell): unknown {
+  const below = (schema: unknown, key: string | number): Node =>
+    reduce(schema as JsonSchema, `${path}/${escapeSegment(String(key))}`, dialect, tell)
+  if (schemaMaps.has(keyword) && isNode(value)) {
+    return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, below(schema, name)]))
+  }
+  if (Array.isArray(value) && (schemaLists.has(keyword) || keyword === 'items')) return value.map(below)
+  if (oneSchema.has(keyword) && (isNode(value) || keyword !== 'additionalProperties')) {
+    return reduce(value as JsonSchema, path, dialect, tell)
+  }
+  return structuredClone(value)
+}
+
+/** Where a boolean has always been allowed, so that every reader takes it. */
+const booleanKeywords = new Set([
+  'additionalProperties',
+  'additionalItems',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+])
+
+/**
+ * A copy in which every boolean schema is the object that means the same: `{}` for true, `{ "not": {} }` for false.
+ * Clients of MCP built on SDK 1.x want an object for each property, and lose the whole list for one that is none.
+ */
+export function withObjectSchemas(schema: JsonSchema): Node {
+  if (schema === true) return {}
+  if (schema === false) return { not: {} }
+  const below = (value: unknown): unknown =>
+    typeof value === 'boolean' || isNode(value) ? withObjectSchemas(value as JsonSchema) : structuredClone(value)
+  const node: Node = {}
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (schemaMaps.has(keyword) && isNode(value)) {
+      node[keyword] = Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, below(inner)]))
+    } else if (Array.isArray(value) && (schemaLists.has(keyword) || keyword === 'items')) {
+      node[keyword] = value.map(below)
+    } else if (oneSchema.has(keyword) && !(typeof value === 'boolean' && booleanKeywords.has(keyword))) {
+      node[keyword] = below(value)
+    } else node[keyword] = structuredClone(value)
+  }
+  return node
+}
+
+export function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Combinations at the top of the parameters are refused by OpenAI and Anthropic, though not deeper inside. */
+const notOnTop = new Set(['allOf', 'anyOf', 'oneOf', 'not', 'enum', 'const', 'if', 'then', 'else'])
+
+/** Any JSON Schema, as long as its top is a plain object. */
+export function plainTop(schema: JsonSchema, path: string, format: string, tell: Tell): Node {
+  const node: Node = {}
+  const notes: string[] = []
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (!notOnTop.has(keyword)) node[keyword] = structuredClone(value)
+    else
+      tell({ path: `${path}/${keyword}`, keyword, ...lose(keyword, value, notes, `${format}, at the top of a tool,`) })
+  }
+  return withNotes(node, notes)
+}

@@ -1,0 +1,41 @@
+import type { RuntimeInfo } from '@gantry/sandbox'
+import type { Command } from '../io.ts'
+import { printJson } from '../print.ts'
+import { withExecutor } from '../session.ts'
+import { safeLine } from '../terminal.ts'
+
+/** Tries every runtime for real, self-test attacks included, and says what works here and what would help. */
+export const execute: Command = ({ options }, io) =>
+  withExecutor(options, io, async (gantry) => {
+    if (options.json !== true) io.err('Starting each runtime and attacking it …\n')
+    const runtimes = await gantry.runtimes.list({ signal: io.signal })
+    const machine = { node: process.versions.node, platform: process.platform, arch: process.arch }
+    if (options.json === true) await printJson({ runtimes, ...machine }, io)
+    else await io.out(`${runtimes.map(linesOf).join('\n')}\n`)
+    return 0
+  })
+
+function linesOf(runtime: RuntimeInfo): string {
+  const { kind, isolation } = runtime
+  const head = `${kind.padEnd(12)} ${isolation.padEnd(11)}`
+  if (!runtime.available) {
+    return [
+      safeLine(`✗ ${head} not available: ${runtime.reason}`),
+      safeLine(`${' '.repeat(27)}${runtime.remedy}`),
+    ].join('\n')
+  }
+  const { version, startMs, languages, limits, attacks } = runtime
+  const held = Object.entries(limits).map(([limit, by]) => `${limit} (${by})`)
+  return [
+    safeLine(`✓ ${head} ${version}; starts in ${startMs?.toFixed(1) ?? '?'} ms`),
+    safeLine(`${' '.repeat(27)}languages: ${languages.join(', ')}`),
+    safeLine(`${' '.repeat(27)}holds: ${held.join(', ')}`),
+    safeLine(`${' '.repeat(27)}${guardOf(isolation, attacks.length)}`),
+  ].join('\n')
+}
+
+/** Where nothing guards there is nothing to attack, which must not read as if all had been refused. */
+function guardOf(isolation: string, attacks: number): string {
+  if (isolation !== 'none') return `refused: ${attacks} self-test attacks`
+  return 'guards against nothing: runs only where a profile says unsafeHost and the call names it'
+}

@@ -1,0 +1,105 @@
+import { lstatSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import type { Client } from '@gantry/client'
+import { ToolError } from '@gantry/contract'
+import { findConfig } from '@gantry/service/internal/config/discover'
+import { addressFile, readAddress } from '@gantry/service/internal/config/service-address'
+import { dataFolder } from '@gantry/service/internal/config/service-settings'
+import type { Io } from './io.ts'
+import type { OptionValues } from './option-table.ts'
+
+/** A service to ask, or why there is none. */
+export type FoundService =
+  | { readonly client: Client; readonly url: string; readonly key: string | undefined; readonly missing?: undefined }
+  | { readonly missing: string /** Whether one left word that it runs. */; readonly expected: boolean }
+
+/** How long a service may take to say that it is there. */
+const probeMs = 2_000
+/** Together half a minute, in which a service that crashed is there again. */
+const retries = 8
+
+/**
+ * The service that a command is for: the one that GANTRY_URL names, else the one that runs on the data folder of the
+ * command's configuration. Rejects when one that was named cannot be used; one that was only found is not missed.
+ */
+export async function findService(options: OptionValues, io: Io): Promise<FoundService> {
+  const { environment, folder } = io
+  const file = findConfig(options.config, environment, folder)
+  const data = options.data === undefined ? undefined : resolve(folder, options.data)
+  const place = data ?? dataFolder(file === undefined ? folder : dirname(file), environment)
+  const named = environment.GANTRY_URL
+  const written = isOwn(addressFile(place)) ? await readAddress(place) : undefined
+  const found = written !== undefined && isNear(written.url) ? written : undefined
+  if (named !== undefined && named !== '') {
+    // The key in the folder is for the service that made it, and for nobody else.
+    const own = found?.url === named.replace(/(?<!\/)\/+$/, '')
+    const key = environment.GANTRY_KEY || (own ? await keyIn(place) : undefined)
+    const client = await clientOf(named, key)
+    if (await answers(named, io.signal)) return { client, url: named, key }
+    throw new ToolError('SERVICE_UNAVAILABLE', `The service at ${named}, which GANTRY_URL names, does not answer.`)
+  }
+  if (found === undefined) return { missing: `No service runs on ${place}.`, expected: false }
+  const { url, pid, config } = found
+  if (config !== (file ?? null)) {
+    const other = config === null ? 'without a configuration' : `under ${config}`
+    const missing = `The service on ${place} runs ${other}; this command is ${file === undefined ? 'without one' : `under ${file}`}.`
+    return { missing, expected: true }
+  }
+  if (!isAlive(pid) || !(await answers(url, io.signal))) {
+    return { missing: `The service at ${url}, which ${addressFile(place)} names, does not answer.`, expected: true }
+  }
+  // A key of the environment is for the service that the environment names.
+  const key = await keyIn(place)
+  return { client: await clientOf(url, key), url, key }
+}
+
+/**
+ * What somebody else wrote must not decide where our calls and our key go: a service leaves a file that its owner alone
+ * may read, which one that came with a checkout or an archive is not.
+ */
+function isOwn(file: string): boolean {
+  const found = lstatSync(file, { throwIfNoEntry: false })
+  if (found === undefined || !found.isFile() || (found.mode & 0o077) !== 0) return false
+  return process.getuid === undefined || found.uid === process.getuid()
+}
+
+/** A service that is found, rather than named, runs on this machine. */
+function isNear(url: string): boolean {
+  try {
+    const { protocol, hostname } = new URL(url)
+    return /^https?:$/.test(protocol) && /^(?:localhost|127(?:\.\d+){3}|\[::1\]|0\.0\.0\.0|\[::\])$/.test(hostname)
+  } catch {
+    return false
+  }
+}
+
+// The client is loaded when there is somebody to ask, because most commands ask nobody.
+async function clientOf(url: string, key: string | undefined): Promise<Client> {
+  const { createClient } = await import('@gantry/client')
+  return createClient({ url, retries, ...(key === undefined ? {} : { key }) })
+}
+
+async function keyIn(place: string): Promise<string | undefined> {
+  const { readApiKey } = await import('@gantry/service/internal/config/key-file')
+  return readApiKey(join(place, 'key'))
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+/** Whether a service answers at an address; asked before anything is handed in, so that nothing is done twice. */
+async function answers(url: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    const time = AbortSignal.any([signal, AbortSignal.timeout(probeMs)])
+    const response = await fetch(`${url.replace(/(?<!\/)\/+$/, '')}/healthz`, { signal: time, redirect: 'error' })
+    return response.ok && ((await response.json()) as { readonly alive?: unknown }).alive === true
+  } catch {
+    return false
+  }
+}

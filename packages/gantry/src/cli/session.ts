@@ -1,0 +1,109 @@
+import { resolve } from 'node:path'
+import type { Client } from '@gantry/client'
+import { ToolError } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
+import type { LoadedConfig } from '@gantry/service/internal/config/config'
+import { loadConfig } from '@gantry/service/internal/config/load'
+import { reading } from '@gantry/service/internal/config/problem'
+import { toolsByTenant } from '@gantry/service/internal/config/tenant-settings'
+import type { Caller } from './caller.ts'
+import { findService } from './find-service.ts'
+import type { Io } from './io.ts'
+import { localCaller, warnOfSources } from './local-caller.ts'
+import type { OptionName, OptionValues } from './option-table.ts'
+import { safeLine } from './terminal.ts'
+import { usageError } from './usage.ts'
+
+/**
+ * Opens an executor as configured, lends it to `work`, and closes it whatever happens. What it was made of can be read
+ * anew with `again`, for those that live long enough to see it change.
+ */
+export async function withExecutor<T>(
+  { config, data }: OptionValues,
+  io: Io,
+  work: (gantry: Executor, loaded: LoadedConfig, again: () => Promise<LoadedConfig>) => Promise<T>,
+): Promise<T> {
+  const { folder, signal } = io
+  const environment = data === undefined ? io.environment : { ...io.environment, GANTRY_DATA: resolve(folder, data) }
+  const named = config === undefined ? {} : { file: config }
+  const request = { environment, folder, signal, folderMemory: new Map(), ...named }
+  const loaded = await loadConfig(request)
+  for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
+  const { builtinTools, createExecutor, demoTools, tenantTools } = await import('@gantry/core')
+  const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
+  const tools = [...shipped, ...(loaded.options.tools ?? [])]
+  // One command runs one tool, so nothing is started ahead unless the file asks for it.
+  const runtimes = { pool: false, ...loaded.options.runtimes } as const
+  const made = reading(loaded.file, () => createExecutor({ ...loaded.options, runtimes, tools }))
+  const ofTenants = toolsByTenant(loaded.service.tenants)
+  const gantry = ofTenants === undefined ? made : made.under({ policy: tenantTools(ofTenants) })
+  gantry.on('tool:quarantined', ({ id }) => {
+    io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
+  })
+  try {
+    return await work(gantry, loaded, () => loadConfig({ ...request, fresh: true }))
+  } finally {
+    await gantry.close()
+  }
+}
+
+/** The same, with the tools of every backend there; those that could not be asked are named on stderr. */
+export function withSources<T>(
+  options: OptionValues,
+  io: Io,
+  work: (gantry: Executor, loaded: LoadedConfig) => Promise<T>,
+): Promise<T> {
+  return withExecutor(options, io, async (gantry, loaded) => {
+    await warnOfSources(gantry, io)
+    return work(gantry, loaded)
+  })
+}
+
+/** What only an executor in this process can do. */
+const onlyHere: readonly OptionName[] = ['backend', 'resume']
+
+/** Lends `work` the service that runs for this command, or else an executor in this process. */
+export async function withCaller<T>(options: OptionValues, io: Io, work: (caller: Caller) => Promise<T>): Promise<T> {
+  return withEither(options, io, {
+    remote: async (client) => work((await import('./remote-caller.ts')).remoteCaller(client)),
+    local: (gantry) => work(localCaller(gantry, io)),
+  })
+}
+
+/** The same, for what a service and an executor are asked in words of their own. */
+export async function withEither<T>(
+  options: OptionValues,
+  io: Io,
+  ways: {
+    readonly remote: (client: Client) => Promise<T>
+    readonly local: (gantry: Executor, loaded: LoadedConfig) => Promise<T>
+  },
+): Promise<T> {
+  const client = await remoteOf(options, io)
+  return client === undefined ? withExecutor(options, io, ways.local) : ways.remote(client)
+}
+
+async function remoteOf(options: OptionValues, io: Io): Promise<Client | undefined> {
+  if (options.local === true) return undefined
+  const here = onlyHere.find((name) => options[name] !== undefined)
+  if (here !== undefined) {
+    if (!io.environment.GANTRY_URL) return undefined
+    throw usageError(`--${here}`, `A service does not know --${here}; add --local to do it in this process.`)
+  }
+  const found = await findService(options, io)
+  const tell = (note: string): void => void (options.verbose === true && io.err(`${safeLine(note)}\n`))
+  if (found.missing !== undefined) {
+    if (found.expected) tell(`${found.missing} Doing it in this process.`)
+    return undefined
+  }
+  tell(`Asking the service at ${found.url}.`)
+  return found.client
+}
+
+/** Lends `work` the service that runs for this command; SERVICE_UNAVAILABLE when there is none. */
+export async function withService<T>(options: OptionValues, io: Io, work: (client: Client) => Promise<T>): Promise<T> {
+  const found = await findService(options, io)
+  if (found.missing === undefined) return work(found.client)
+  const elsewhere = 'One that runs elsewhere is named with GANTRY_URL and GANTRY_KEY.'
+  throw new ToolError('SERVICE_UNAVAILABLE', `${found.missing} ${elsewhere}`)
+}

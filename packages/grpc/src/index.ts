@@ -1,0 +1,1 @@
+export { type GrpcOptions, grpc } from './grpc.ts'

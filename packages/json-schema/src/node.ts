@@ -1,0 +1,82 @@
+import type { Issue } from '@gantry/contract'
+import { abridgeKey, abridgeMessage, abridgePath } from './abridge.ts'
+import type { Resource } from './place.ts'
+import { escapeSegment } from './pointer.ts'
+
+/** What one check has spent and where it is. */
+export interface State {
+  steps: number
+  depth: number
+  readonly maxDepth: number
+  readonly scope: Resource[]
+  issues: Issue[]
+  room: number
+}
+
+/** What the siblings of an `unevaluated…` keyword have looked at. */
+export interface Seen {
+  allProperties: boolean
+  readonly names: Set<string>
+  allItems: boolean
+  upTo: number
+  readonly indexes: Set<number>
+}
+
+/** A compiled keyword or a compiled schema: `check` decides, `report` explains, `collect` tells what was looked at. */
+export interface Node {
+  check(value: unknown, state: State): boolean
+  report(value: unknown, state: State, path: string): void
+  collect: ((value: unknown, state: State, seen: Seen) => void) | undefined
+  /** Schema levels below, without those behind references. */
+  height: number
+  /** The type bits, when the schema says nothing but `type`; otherwise 0. */
+  types: number
+  /** True when a sibling's `check` does this one's work. */
+  covered: boolean
+}
+
+/** Thrown to end a check at once from any depth; never leaves the validator. */
+export class Stop {
+  readonly reason: string
+  constructor(reason: string) {
+    this.reason = reason
+  }
+}
+
+export const exhausted: Stop = new Stop('is too complex to check within the step limit of this schema')
+export const tooDeep: Stop = new Stop('is nested too deeply to check against this schema')
+export const untold: Stop = new Stop('holds a text that is too long to check against a pattern of this schema')
+export const enough: Stop = new Stop('has more issues than are listed')
+
+/** A verdict that is one; a pattern that cannot tell ends the check, because under `not` a no would be a yes. */
+export function sure(match: boolean | undefined): boolean {
+  if (match === undefined) throw untold
+  return match
+}
+
+/** Pays for work; ends the check when the budget is spent. */
+export function spend(state: State, steps: number): void {
+  state.steps -= steps
+  if (state.steps < 0) throw exhausted
+}
+
+/** Pays for comparing or hashing a text, which takes time by its length. */
+export function spendText(state: State, text: string): void {
+  if (text.length >= 64) spend(state, text.length >> 6)
+}
+
+/** Adds an issue, with paths and message cut in the middle when long; ends the report when the list is full. */
+export function addIssue(state: State, path: string, schemaPath: string, keyword: string, message: string): void {
+  state.issues.push({
+    path: abridgePath(path),
+    schemaPath: abridgePath(schemaPath),
+    keyword,
+    message: abridgeMessage(message),
+  })
+  if (--state.room <= 0) throw enough
+}
+
+/** The pointer of a member; a long key is cut in the middle, so that such a path is for reading only. */
+export function join(path: string, key: string | number): string {
+  return `${path}/${typeof key === 'number' ? key : escapeSegment(abridgeKey(key))}`
+}

@@ -1,0 +1,186 @@
+import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
+import { abridgeMessage, abridgePath } from './abridge.ts'
+import { dialectOf } from './dialects.ts'
+import { isObject } from './keywords/keyword.ts'
+import { defaultLimits, type SchemaLimits } from './limits.ts'
+import { draft07Metaschemas } from './metaschemas/draft-07.ts'
+import { draft202012Metaschemas } from './metaschemas/draft-2020-12.ts'
+import { join } from './node.ts'
+import { Pattern } from './patterns/pattern.ts'
+import { type Dialect, newPlace, type Place, Resource, type SchemaObject } from './place.ts'
+import { unescapeSegment } from './pointer.ts'
+import { resolveUri, splitUri } from './uri.ts'
+
+export interface Reference {
+  readonly place: Place
+  readonly keyword: '$ref' | '$dynamicRef'
+  readonly value: string
+}
+
+const noDocuments: ReadonlyMap<string, JsonSchema> = new Map()
+
+/** What is known while one schema is loaded: documents, names, references, and everything wrong so far. */
+export class Registry {
+  readonly limits: SchemaLimits
+  readonly resources: Map<string, Resource> = new Map()
+  readonly issues: Issue[] = []
+  readonly references: Reference[] = []
+  readonly resolved: Reference[] = []
+  /** Schemas that wait to be verified. */
+  readonly queue: Place[] = []
+  /** True when a `$dynamicRef` was seen. */
+  dynamic = false
+  nodes = 0
+  text = 0
+  readonly #documents: ReadonlyMap<string, JsonSchema>
+  #patterns: Map<string, Pattern> | undefined
+
+  constructor(documents: ReadonlyMap<string, JsonSchema> = noDocuments, limits?: Partial<SchemaLimits>) {
+    this.#documents = documents
+    this.limits = limits === undefined ? defaultLimits : { ...defaultLimits, ...limits }
+  }
+
+  refuse(path: string, keyword: string | undefined, message: string): void {
+    if (this.issues.length >= this.limits.issues) throw this.error()
+    this.add(path, keyword, message)
+  }
+
+  /** Notes an issue, with path and message cut in the middle when long. */
+  add(at: string, keyword: string | undefined, words: string): void {
+    const path = abridgePath(at)
+    const message = abridgeMessage(words)
+    this.issues.push(keyword === undefined ? { path, message } : { path, keyword, message })
+  }
+
+  error(): ToolError {
+    const [first] = this.issues
+    const more = this.issues.length > 1 ? ` (and ${this.issues.length - 1} more)` : ''
+    const where = first?.path === '' ? 'at its root' : `at ${first?.path}`
+    return new ToolError('SCHEMA_INVALID', `The schema is wrong ${where}: it ${first?.message}${more}.`, {
+      details: { issues: this.issues },
+    })
+  }
+
+  /** The compiled pattern of a source; throws a sentence when the pattern cannot be used. */
+  patternOf(source: string): Pattern {
+    this.#patterns ??= new Map()
+    const known = this.#patterns.get(source)
+    if (known !== undefined) return known
+    const pattern = new Pattern(source)
+    this.#patterns.set(source, pattern)
+    return pattern
+  }
+
+  /** Takes up a document and queues its root; its own `$id` names it too. */
+  addDocument(schema: JsonSchema, uri: string, path: string, inherited: Dialect): Place {
+    const dialect = this.#dialectFor(schema, path, inherited)
+    const id = idOf(schema, dialect)
+    const own = id === undefined ? undefined : resolveUri(id, uri)
+    const resource = new Resource(own === undefined ? uri : splitUri(own)[0], dialect, schema, path, 0)
+    this.resources.set(uri, resource)
+    this.resources.set(resource.uri, resource)
+    this.#enqueue(resource.root, resource)
+    return resource.root
+  }
+
+  /** Queues a sub-schema; one with an `$id` starts a resource of its own. */
+  addChild(schema: JsonSchema, path: string, depth: number, parent: Resource): Place {
+    const id = idOf(schema, parent.dialect)
+    const uri = id === undefined ? undefined : resolveUri(id, parent.uri)
+    const place =
+      uri === undefined ? newPlace(schema, path, depth, parent) : this.#addResource(schema, path, depth, parent, uri)
+    this.#enqueue(place, parent)
+    return place
+  }
+
+  #addResource(schema: JsonSchema, path: string, depth: number, parent: Resource, id: string): Place {
+    const [uri] = splitUri(id)
+    const resource = new Resource(uri, this.#dialectFor(schema, path, parent.dialect), schema, path, depth)
+    const other = this.resources.get(uri)
+    if (other === undefined) this.resources.set(uri, resource)
+    else if (other.root.schema !== schema)
+      this.refuse(join(path, '$id'), '$id', `is the $id of another schema too: ${uri}`)
+    return resource.root
+  }
+
+  #enqueue(place: Place, parent: Resource): void {
+    if (isObject(place.schema) && !parent.places.has(place.schema)) {
+      parent.places.set(place.schema, place)
+      place.resource.places.set(place.schema, place)
+    }
+    this.queue.push(place)
+  }
+
+  #dialectFor(schema: JsonSchema, path: string, inherited: Dialect): Dialect {
+    if (!isObject(schema) || !Object.hasOwn(schema, '$schema')) return inherited
+    const uri = schema.$schema
+    const dialect = typeof uri === 'string' ? dialectOf(uri, (known) => this.#find(known)) : 'must be a string'
+    if (typeof dialect !== 'string') return dialect
+    this.refuse(join(path, '$schema'), '$schema', dialect)
+    return inherited
+  }
+
+  /** A document that was given, or a metaschema; nothing is ever fetched. */
+  #find(uri: string): JsonSchema | undefined {
+    const given = this.#documents.get(uri) ?? this.#documents.get(`${uri}#`)
+    if (given !== undefined) return given
+    for (const known of [...draft202012Metaschemas, ...draft07Metaschemas]) {
+      if (isObject(known) && splitUri(String(known.$id))[0] === uri) return known as SchemaObject
+    }
+    return undefined
+  }
+
+  #resourceAt(uri: string, dialect: Dialect): Resource | undefined {
+    const known = this.resources.get(uri)
+    if (known !== undefined) return known
+    const schema = this.#find(uri)
+    return schema === undefined ? undefined : this.addDocument(schema, uri, `${uri}#`, dialect).resource
+  }
+
+  /** The place a reference means; undefined, with an issue, when there is none. `wait` asks to verify a document first. */
+  resolve({ place, keyword, value }: Reference): Place | 'wait' | undefined {
+    const at = join(place.path, keyword)
+    const target = resolveUri(value, place.resource.uri)
+    if (target === undefined) return this.#noTarget(at, keyword, `is not a URI reference: ${value}`)
+    const [uri, fragment] = splitUri(target)
+    const waiting = this.queue.length
+    const resource = this.#resourceAt(uri, place.resource.dialect)
+    if (resource === undefined) {
+      return this.#noTarget(at, keyword, `refers outside the document, and nothing is fetched: ${value}`)
+    }
+    if (this.queue.length > waiting) return 'wait'
+    if (fragment === '') return this.resources.get(uri)?.root
+    const found = fragment.startsWith('/') ? this.#follow(resource.root, fragment) : resource.anchors?.get(fragment)
+    return found ?? this.#noTarget(at, keyword, `refers to a place that does not exist: ${value}`)
+  }
+
+  #noTarget(path: string, keyword: string, message: string): undefined {
+    this.refuse(path, keyword, message)
+    return undefined
+  }
+
+  /** Follows a pointer; a target that is no known sub-schema is queued, so that it is verified like any other. */
+  #follow(root: Place, pointer: string): Place | undefined {
+    let current = root
+    let value: unknown = root.schema
+    let path = root.path
+    for (const segment of pointer.slice(1).split('/')) {
+      const key = unescapeSegment(segment)
+      if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
+      value = (value as Record<string, unknown>)[key]
+      path = join(path, key)
+      const known = isObject(value) ? current.resource.places.get(value) : undefined
+      if (known !== undefined) current = known
+    }
+    if (current.schema === value) return current
+    if (typeof value !== 'boolean' && !isObject(value)) return undefined
+    return this.addChild(value, path, current.depth + 1, current.resource)
+  }
+}
+
+/** The `$id` that gives a schema its own base; draft-07 ignores one beside `$ref` and reads `#name` as an anchor. */
+function idOf(schema: JsonSchema, dialect: Dialect): string | undefined {
+  if (!isObject(schema) || typeof schema.$id !== 'string') return undefined
+  if (dialect.legacy && (Object.hasOwn(schema, '$ref') || schema.$id.startsWith('#'))) return undefined
+  return schema.$id
+}

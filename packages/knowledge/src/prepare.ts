@@ -1,0 +1,111 @@
+import { setImmediate as breathe } from 'node:timers/promises'
+import { type Json, ToolError } from '@gantry/contract'
+import { digestOf } from '@gantry/core/internal/json/canonical'
+import { utf8Length } from '@gantry/core/internal/json/limits'
+import { type Chunk, splitText } from './chunks.ts'
+import type { NewDocument } from './knowledge.ts'
+
+/** A document as it is kept. */
+export interface Prepared {
+  readonly id: string
+  readonly title: string | undefined
+  readonly source: string | undefined
+  readonly tags: readonly string[]
+  readonly metadata: Json | undefined
+  readonly chunks: readonly Chunk[]
+  readonly bytes: number
+  /** Of all of it: what has the same is the same. */
+  readonly digest: string
+}
+
+/** Of the texts of one `add` together. */
+const mostBytes = 16_777_216
+const mostMetadata = 16_384
+/** Pieces that are cut in one go: a few milliseconds' worth. */
+const turn = 256
+
+/**
+ * Makes documents ready to be kept, in slices, so that long ones do not hold up everything else.
+ * Throws LIMIT_EXCEEDED for too much text at once, INPUT_INVALID for none and for two documents of one id.
+ */
+export async function prepareDocuments(
+  documents: readonly NewDocument[],
+  signal: AbortSignal,
+): Promise<readonly Prepared[]> {
+  const prepared = new Map<string, Prepared>()
+  let bytes = 0
+  for (const [index, document] of documents.entries()) {
+    const one = await prepare(document, signal)
+    bytes += one.bytes
+    if (bytes > mostBytes) throw tooMuch()
+    if (prepared.has(one.id)) throw repeated(document, index, [...prepared.keys()].indexOf(one.id))
+    prepared.set(one.id, one)
+  }
+  return [...prepared.values()]
+}
+
+async function prepare(document: NewDocument, signal: AbortSignal): Promise<Prepared> {
+  const text = clean(document.text).replaceAll('\r\n', '\n')
+  const bytes = utf8Length(text)
+  if (bytes > mostBytes) throw tooMuch()
+  if (text.trim() === '') throw invalid('/text', 'holds nothing to find')
+  const title = optional(document.title)
+  const source = optional(document.source)
+  const tags = [...new Set((document.tags ?? []).map(clean))].sort()
+  const { metadata } = document
+  if (metadata !== undefined && JSON.stringify(metadata).length > mostMetadata) {
+    throw invalid('/metadata', `is longer than ${mostMetadata} characters`)
+  }
+  const chunks: Chunk[] = []
+  for (const chunk of splitText(text)) {
+    chunks.push(chunk)
+    if (chunks.length % turn === 0) await breathe(undefined, { signal })
+  }
+  const id = document.id === undefined ? `doc_${digestOf([source ?? null, text]).slice(-32)}` : clean(document.id)
+  const digest = digestOf([text, title ?? null, source ?? null, tags, metadata ?? null])
+  return { id, title, source, tags, metadata, chunks, bytes, digest }
+}
+
+function invalid(path: string, message: string): ToolError {
+  return new ToolError('INPUT_INVALID', `${path} of a document ${message}.`, {
+    details: { issues: [{ path, message }] },
+  })
+}
+
+/** One of the two would be lost without a word. */
+function repeated({ id }: NewDocument, index: number, first: number): ToolError {
+  const issue =
+    id === undefined
+      ? { path: `/documents/${index}`, message: `has the text and source of /documents/${first}, and so its id` }
+      : { path: `/documents/${index}/id`, message: `is the id of /documents/${first} too` }
+  const message = `${issue.message}; give each its own`
+  return new ToolError('INPUT_INVALID', `Nothing was added: ${issue.path} ${message}.`, {
+    effect: 'none',
+    details: { issues: [{ path: issue.path, message }] },
+  })
+}
+
+function optional(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : clean(text)
+}
+
+/** A text as a database can hold it. */
+export function clean(text: string): string {
+  return text.replaceAll('\0', '\ufffd').toWellFormed()
+}
+
+function tooMuch(): ToolError {
+  const message = `No more than ${mostBytes} bytes of text can be added at once; add them in several calls.`
+  return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', details: { limit: 'addBytes', most: mostBytes } })
+}
+
+/** Of another tenant or of nobody: both sound the same. */
+export function unknownDocument(): ToolError {
+  return new ToolError('NOT_FOUND', 'There is no document of this id.')
+}
+
+/** The tenant has no room for more. */
+export function noRoom(limit: 'documents' | 'bytes', most: number): ToolError {
+  const message = `The tenant may keep ${most} ${limit === 'bytes' ? 'bytes of text' : 'documents'} and no more. Remove some, or raise knowledge.${limit}.`
+  return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', details: { limit: `knowledge.${limit}`, most } })
+}

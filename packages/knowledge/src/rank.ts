@@ -1,0 +1,69 @@
+import { cursorFault, decodeCursor, encodeCursor, queryDigest } from '@gantry/core/internal/search/index'
+import type { KnowledgeQuery } from './knowledge.ts'
+
+/** A piece that may fit a query. */
+export interface Candidate {
+  readonly id: string
+  readonly position: number
+  /** How well its words fit; 0 for not at all. */
+  readonly words: number
+  /** How near its meaning is, from -1 to 1; absent when nobody knows. */
+  readonly meaning?: number | undefined
+}
+
+export interface Ranked extends Pick<Candidate, 'id' | 'position'> {
+  readonly score: number
+}
+
+export interface RankedPage {
+  readonly items: readonly Ranked[]
+  readonly cursor?: string
+}
+
+const usualLimit = 10
+const mostLimit = 50
+/** A resemblance below this is noise. */
+const floor = 0.2
+const unit = 1_000_000
+const kind = 'k1'
+
+/**
+ * One page of candidates, best first: by words alone, or half by words and half by meaning. Scores are made whole
+ * numbers first, so that equal ones are equal everywhere and the order is the same each time.
+ */
+export function rankPage(candidates: readonly Candidate[], query: KnowledgeQuery, meaningful: boolean): RankedPage {
+  const digest = queryDigest([query.query, [...(query.tags ?? [])].sort(), query.source ?? null, meaningful])
+  const place = query.cursor === undefined ? undefined : readPlace(digest, query.cursor)
+  const limit = Math.min(Math.max(1, Math.trunc(query.limit ?? usualLimit)), mostLimit)
+  const top = candidates.reduce((most, { words }) => Math.max(most, words), 0)
+  const scored = candidates
+    .map((candidate) => ({ ...candidate, score: scoreOf(candidate, top, meaningful) }))
+    .filter((one) => one.score > 0 && (place === undefined || compare(place, one) < 0))
+    .sort(compare)
+  const items = scored.slice(0, limit).map(({ id, position, score }) => ({ id, position, score: score / unit }))
+  const last = scored.length > limit ? scored[limit - 1] : undefined
+  if (last === undefined) return { items }
+  return { items, cursor: encodeCursor(kind, [digest, last.score, last.id, last.position]) }
+}
+
+function scoreOf({ words, meaning = 0 }: Candidate, top: number, meaningful: boolean): number {
+  const byWords = top === 0 ? 0 : words / top
+  if (!meaningful) return Math.round(unit * byWords)
+  return Math.round(unit * (byWords + (meaning < floor ? 0 : meaning)) * 0.5)
+}
+
+type Place = Ranked
+
+function compare(a: Place, b: Place): number {
+  if (a.score !== b.score) return b.score - a.score
+  if (a.id !== b.id) return a.id < b.id ? -1 : 1
+  return a.position - b.position
+}
+
+function readPlace(digest: string, cursor: string): Place {
+  const [found, score, id, position, ...rest] = decodeCursor(kind, cursor)
+  if (found !== digest) throw cursorFault('belongs to another query or other filters')
+  const sound = Number.isSafeInteger(score) && typeof id === 'string' && Number.isSafeInteger(position)
+  if (!sound || rest.length > 0) throw cursorFault()
+  return { score: score as number, id, position: position as number }
+}

@@ -1,0 +1,181 @@
+import { ToolError } from '@gantry/contract'
+import type { BackendReport } from '@gantry/core/internal/backends/backend'
+import { backoffMs, pause } from '@gantry/core/internal/resilience/backoff'
+import type { Connection } from './connection.ts'
+import { raced } from './raced.ts'
+import type { McpSettings } from './settings.ts'
+
+/** A connection that held this long was sound, and the next trouble starts counting from one. */
+const stableMs = 10_000
+/** Who needs a connection waits for the next attempt when it is this near, and is refused when it is not. */
+const patienceMs = 1_000
+
+export interface SupervisorParts {
+  readonly settings: McpSettings
+  connect(signal: AbortSignal, ended: (reason: string) => void): Promise<Connection>
+  report(report: BackendReport): void
+  /** A connection came about; the first is number 1. */
+  connected(connection: Connection, number: number): void
+}
+
+type State =
+  | { readonly kind: 'idle' }
+  | { readonly kind: 'connecting'; readonly attempt: Promise<Connection> }
+  | { readonly kind: 'up'; readonly connection: Connection; readonly since: number }
+  | { readonly kind: 'resting'; readonly until: number; readonly why: ToolError; readonly timer?: NodeJS.Timeout }
+  | { readonly kind: 'closed' }
+
+/**
+ * Keeps at most one connection, and decides when there is a next one.
+ *
+ * *idle*: nothing was tried yet, or the last connection was given up on purpose. The first who needs one leads to
+ * *connecting*, in which all who come wait for the same attempt; each may leave by its own signal without ending it.
+ * An attempt that succeeds leads to *up*, one that fails to *resting*.
+ * *up*: calls use the connection. When it ends by itself, that leads to *resting*.
+ * *resting*: for a time that doubles with every failure in a row, with jitter. If a connection had been up before and
+ * fewer than `restart.attempts` failures came in a row, a timer leads on to *connecting* by itself; after that many,
+ * only somebody in need does. Who comes while the rest is nearly over waits for it, who comes earlier is refused with
+ * the reason of the last failure. A connection that was up for ten seconds makes the count start again.
+ * *closed*: everybody is refused, and nothing leads back.
+ */
+export class Supervisor {
+  readonly #parts: SupervisorParts
+  readonly #life = new AbortController()
+  #state: State = { kind: 'idle' }
+  #failures = 0
+  #connections = 0
+
+  constructor(parts: SupervisorParts) {
+    this.#parts = parts
+  }
+
+  /** The connection, if there is one now. */
+  get current(): Connection | undefined {
+    return this.#state.kind === 'up' ? this.#state.connection : undefined
+  }
+
+  /** A connection that was alive a moment ago; rejects with BACKEND_UNAVAILABLE, or with the signal's reason. */
+  async need(signal: AbortSignal): Promise<Connection> {
+    signal.throwIfAborted()
+    if (this.#state.kind === 'up') return this.#state.connection
+    return raced(this.#attempt(), signal)
+  }
+
+  /** Gives a connection up that turned out to be of no use, so that the next need makes another at once. */
+  drop(connection: Connection, reason: string): void {
+    if (this.current !== connection) return
+    this.#state = { kind: 'idle' }
+    this.#parts.report({ kind: 'down', message: reason })
+    connection.retire()
+  }
+
+  async close(): Promise<void> {
+    const state = this.#state
+    this.#state = { kind: 'closed' }
+    this.#life.abort(new ToolError('BACKEND_UNAVAILABLE', `The MCP backend ${this.#parts.settings.name} is closed.`))
+    if (state.kind === 'resting') clearTimeout(state.timer)
+    if (state.kind === 'up') await state.connection.close()
+    if (state.kind === 'connecting') await state.attempt.catch(() => undefined)
+  }
+
+  #attempt(): Promise<Connection> {
+    const state = this.#state
+    switch (state.kind) {
+      case 'connecting':
+        return state.attempt
+      case 'up':
+        return Promise.resolve(state.connection)
+      case 'closed':
+        return Promise.reject(this.#life.signal.reason)
+      case 'resting': {
+        const left = state.until - Date.now()
+        if (left > patienceMs) return Promise.reject(refusal(state.why, left))
+        clearTimeout(state.timer)
+        return this.#connect(Math.max(0, left))
+      }
+      case 'idle':
+        return this.#connect(0)
+    }
+  }
+
+  #connect(delayMs: number): Promise<Connection> {
+    const attempt = this.#open(delayMs)
+    this.#state = { kind: 'connecting', attempt }
+    // Those who wait hear of a failure; when nobody does, it is kept in the state.
+    attempt.catch(() => undefined)
+    return attempt
+  }
+
+  async #open(delayMs: number): Promise<Connection> {
+    const { settings, connect, connected, report } = this.#parts
+    if (delayMs > 0) await pause(delayMs, this.#life.signal)
+    const limit = AbortSignal.timeout(Math.ceil(settings.timeoutMs))
+    const signal = AbortSignal.any([limit, this.#life.signal])
+    let connection: Connection | undefined
+    try {
+      connection = await connect(signal, (reason) => connection && this.#lost(connection, reason))
+    } catch (cause) {
+      throw this.#failed(limit.aborted ? timedOut(settings) : unavailable(settings, cause))
+    }
+    if (this.#life.signal.aborted) {
+      await connection.close()
+      throw this.#life.signal.reason
+    }
+    this.#state = { kind: 'up', connection, since: Date.now() }
+    this.#connections += 1
+    report({ kind: 'up', message: `The MCP server ${settings.name} is connected.` })
+    connected(connection, this.#connections)
+    const over = connection.ended()
+    if (over !== undefined) this.#lost(connection, over)
+    return connection
+  }
+
+  #failed(error: ToolError): ToolError {
+    if (this.#state.kind !== 'closed') this.#rest(error)
+    return error
+  }
+
+  #lost(connection: Connection, reason: string): void {
+    const state = this.#state
+    if (state.kind !== 'up' || state.connection !== connection) return
+    if (Date.now() - state.since >= stableMs) this.#failures = 0
+    this.#rest(new ToolError('BACKEND_UNAVAILABLE', reason))
+  }
+
+  #rest(why: ToolError): void {
+    const { settings, report } = this.#parts
+    this.#failures += 1
+    // Jitter within the upper half keeps servers apart and the delays growing.
+    const ms = backoffMs(settings.restart, this.#failures, () => 0.5 + Math.random() / 2)
+    report({ kind: 'down', message: why.message })
+    const rest = { kind: 'resting', until: Date.now() + ms, why } as const
+    const alone = settings.place.kind === 'program' && this.#connections > 0
+    if (!alone || this.#failures > settings.restart.attempts) {
+      this.#state = rest
+      return
+    }
+    report({ kind: 'restarting', message: `The MCP server ${settings.name} is started again in ${ms} ms.` })
+    const timer = setTimeout(() => {
+      if (this.#state.kind === 'resting') this.#connect(0)
+    }, ms)
+    timer.unref()
+    this.#state = { ...rest, timer }
+  }
+}
+
+function timedOut({ name, timeoutMs }: McpSettings): ToolError {
+  const message = `The MCP server ${name} did not answer within ${timeoutMs} ms; allow more with \`timeoutMs\`.`
+  return new ToolError('BACKEND_UNAVAILABLE', message)
+}
+
+/** Before there is a connection nothing can have been called, so every failure is of one kind unless it says more. */
+function unavailable({ name }: McpSettings, cause: unknown): ToolError {
+  if (ToolError.is(cause)) return cause
+  return new ToolError('BACKEND_UNAVAILABLE', `The MCP server ${name} could not be connected to.`, { cause })
+}
+
+function refusal(why: ToolError, leftMs: number): ToolError {
+  const { code, message, retryable, stage } = why
+  const details = { ...why.details, retryAfterMs: Math.ceil(leftMs) }
+  return new ToolError(code, message, { cause: why.cause, details, retryable, stage, effect: 'none' })
+}

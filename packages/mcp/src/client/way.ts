@@ -1,0 +1,82 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { BackendHost } from '@gantry/core/internal/backends/backend'
+import { type Authorizer, createAuthorizer } from './authorizer.ts'
+import type { Link } from './link.ts'
+import { programLink } from './program-link.ts'
+import { remoteLink } from './remote-link.ts'
+import type { Sdk } from './sdk.ts'
+import { fillAll } from './secrets.ts'
+import type { McpSettings, RemotePlace } from './settings.ts'
+import { spacedGets } from './spaced-gets.ts'
+
+const shortestHidden = 8
+
+/** The way to one server. */
+export interface Way {
+  /** Makes a fresh link. */
+  open(sdk: Sdk, signal: AbortSignal): Promise<Link>
+  readonly authorizer: Authorizer | undefined
+  /** Does work for a tenant: what it sends takes turns with what others send to the same place. */
+  workFor<T>(tenant: string, work: () => T): T
+}
+
+/** What a server says beside its answers. */
+export interface Asides {
+  /** A line for people. */
+  log(line: string): void
+  toolsChanged(): void
+}
+
+/** How long a way is open. */
+export interface WayTimes {
+  /** Ends with the backend. */
+  readonly life: AbortSignal
+  /** Aborts when the time for an orderly end is over. */
+  readonly kill: AbortSignal
+}
+
+export function wayTo(settings: McpSettings, host: BackendHost, times: WayTimes, asides: Asides): Way {
+  const { name, place, maxResponseBytes } = settings
+  if (place.kind === 'remote') return remoteWay(settings, place, host, times.life)
+  return {
+    authorizer: undefined,
+    workFor: (_tenant, work) => work(),
+    async open(sdk, signal) {
+      const secrets: string[] = []
+      const env = await fillAll(place.env, async (secret) => {
+        const value = await host.secret(secret, signal)
+        secrets.push(value)
+        return value
+      })
+      // People write tokens into an environment as they are, too.
+      const hidden = [...secrets, ...Object.values(env).filter((value) => value.length >= shortestHidden)]
+      return programLink({ server: name, place, env, hidden, maxResponseBytes, sdk, kill: times.kill, ...asides })
+    },
+  }
+}
+
+function remoteWay(settings: McpSettings, place: RemotePlace, host: BackendHost, life: AbortSignal): Way {
+  const { name, maxResponseBytes } = settings
+  const { url, oauth } = place
+  const origins = [url.origin, ...(oauth?.origins ?? [])]
+  const own = origins.map((origin) => ({ origin, private: place.private }))
+  const scope = { owner: `mcp:${name}`, own, redirects: 0 }
+  // All callers share one transport of the SDK, which does not say for whom it sends.
+  const tenants = new AsyncLocalStorage<string>()
+  // A tool may take its time before it answers and while it does; the call's deadline ends it.
+  const bounds = { ...scope, only: [url.origin], headersMs: 0, idleMs: 0 }
+  const shared = host.egress.fetch(bounds)
+  const fetch = spacedGets((input, init) => {
+    const tenant = tenants.getStore()
+    return (tenant === undefined ? shared : host.egress.fetch({ ...bounds, tenant }))(input, init)
+  }, life)
+  // Where the host names origins, discovery stays within them, whatever else the executor's rules allow to others.
+  const asked = oauth?.origins === undefined ? scope : { ...scope, only: origins }
+  const asking = { server: name, url, host, fetch: host.egress.fetch(asked), life }
+  const authorizer = oauth === undefined ? undefined : createAuthorizer({ ...asking, oauth })
+  return {
+    authorizer,
+    workFor: (tenant, work) => tenants.run(tenant, work),
+    open: async (sdk) => remoteLink({ server: name, place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
+  }
+}

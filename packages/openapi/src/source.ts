@@ -1,0 +1,146 @@
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { quote } from '@gantry/core/internal/ids/quote'
+import { copyJson } from '@gantry/core/internal/json/copy'
+import { JsonError, type JsonLimits } from '@gantry/core/internal/json/limits'
+import { escapeSegment, unescapeSegment } from '@gantry/json-schema/internal/pointer'
+import { measure, type Size } from './measure.ts'
+import { Unusable } from './unusable.ts'
+
+/** Most documents have less than 15 MB and half a million members; the largest published ones come near 128 MiB. */
+const limits: JsonLimits = { bytes: 128 * 1_048_576, depth: 200, nodes: 8_000_000 }
+/** References that lead from one to the next; more are taken for a circle. */
+const mostHops = 32
+
+/** A document that was copied and whose version is known. */
+export interface Source {
+  readonly root: JsonObject
+  readonly version: '3.0' | '3.1'
+  /** `__proto__` keys that were left out. */
+  readonly dropped: number
+  /**
+   * Bytes that may be translated in each direction, counted as often as it happens, and half of those that may be read
+   * through references; several times the document, so that many operations cannot share something large for ever.
+   */
+  readonly allowance: number
+  /** What was read through references so far, and how large each of that is. */
+  readonly reads: { bytes: number; readonly sizes: WeakMap<object, Size> }
+}
+
+/** A part of a document and the JSON Pointer to it. */
+export interface Part<T = Json> {
+  readonly value: T
+  readonly path: string
+}
+
+/** Copies a document, so that nothing in it can change or answer differently later; throws INPUT_INVALID. */
+export function readSource(document: unknown): Source {
+  const dropped = { count: 0 }
+  const root = copied(document, dropped)
+  if (!isRecord(root)) throw refused('An OpenAPI document must be an object.', '')
+  if (root.swagger !== undefined) {
+    throw refused('This is a Swagger 2.0 document; only OpenAPI 3.0 and 3.1 are read. Convert it first.', '/swagger')
+  }
+  const version = typeof root.openapi === 'string' ? /^3\.[01](?=$|[.-])/.exec(root.openapi)?.[0] : undefined
+  if (version === undefined) {
+    const found = root.openapi === undefined ? 'says nothing of its version' : `says ${quote(String(root.openapi))}`
+    throw refused(`Only OpenAPI 3.0 and 3.1 are read; "openapi" ${found}.`, '/openapi')
+  }
+  return {
+    root,
+    version: version as Source['version'],
+    dropped: dropped.count,
+    allowance: 4_000_000 + 3 * measure(root).bytes,
+    reads: { bytes: 0, sizes: new WeakMap() },
+  }
+}
+
+function copied(document: unknown, dropped: { count: number }): Json {
+  try {
+    return copyJson(document, { limits, dropped })
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    throw refused(`The OpenAPI document cannot be read: ${error.path || 'it'} ${error.message}.`, error.path)
+  }
+}
+
+/** The error for a document that is no use at all. */
+export function refused(message: string, path: string): ToolError {
+  return new ToolError('INPUT_INVALID', message, { stage: 'define', details: { issues: [{ path, message }] } })
+}
+
+/** What a reference leads to inside the document, one step. */
+export function lookUp({ root }: Source, reference: string): Part {
+  const pointer = pointerOf(reference)
+  let value: Json | undefined = root
+  for (const segment of pointer.split('/').slice(1)) {
+    const key = unescapeSegment(segment)
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) {
+      throw new Unusable(`it refers to ${quote(reference)}, which is not in the document`)
+    }
+    value = (value as JsonObject)[key]
+  }
+  return { value: value ?? null, path: pointer }
+}
+
+function pointerOf(reference: string): string {
+  if (reference !== '#' && !reference.startsWith('#/')) {
+    throw new Unusable(`it refers to ${quote(reference)}; only references inside the document are followed`)
+  }
+  try {
+    return decodeURIComponent(reference.slice(1))
+  } catch {
+    throw new Unusable(`it refers to ${quote(reference)}, which is not a JSON Pointer`)
+  }
+}
+
+/** The object itself, or what its `$ref` leads to at the end; a circle is refused. */
+export function follow(source: Source, part: Part): Part<JsonObject> {
+  let { value, path } = part
+  for (let hop = 0; hop < mostHops; hop++) {
+    if (!isRecord(value)) throw new Unusable(`${path} is not an object`)
+    if (typeof value.$ref !== 'string') {
+      if (hop > 0) countRead(source, value)
+      return { value, path }
+    }
+    ;({ value, path } = lookUp(source, value.$ref))
+  }
+  throw new Unusable(`the references from ${part.path} lead in a circle`)
+}
+
+/** Why the rest is left when the allowance is used up. */
+export const tooOften = 'the document refers to large parts of itself too often'
+
+function countRead({ reads, allowance }: Source, value: JsonObject): void {
+  const size = reads.sizes.get(value) ?? measure(value)
+  reads.sizes.set(value, size)
+  reads.bytes += size.bytes
+  if (reads.bytes > 2 * allowance) throw new Unusable(tooOften)
+}
+
+/** A member of an object, with its path; undefined when there is none. */
+export function member(part: Part, key: string): Part | undefined {
+  const { value, path } = part
+  if (!isRecord(value) || !Object.hasOwn(value, key)) return undefined
+  return { value: value[key] ?? null, path: `${path}/${escapeSegment(key)}` }
+}
+
+/** The members of an object, or the elements of a list; nothing for all else. */
+export function parts(part: Part | undefined): readonly (Part & { readonly key: string })[] {
+  if (typeof part?.value !== 'object' || part.value === null) return []
+  const { value, path } = part
+  return Object.entries(value).map(([key, item]) => ({ key, value: item, path: `${path}/${escapeSegment(key)}` }))
+}
+
+export function isRecord(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** A text, unless it is empty. */
+export function textOf(value: Json | undefined): string | undefined {
+  return typeof value === 'string' && value.trim() !== '' ? value.trim() : undefined
+}
+
+/** The beginning of a text that is too long, with an ellipsis. */
+export function clip(text: string, limit: number): string {
+  return text.length <= limit ? text : `${text.slice(0, limit - 1).toWellFormed()}…`
+}

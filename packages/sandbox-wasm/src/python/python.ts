@@ -1,0 +1,67 @@
+import { ToolError } from '@gantry/contract'
+import { unlessAborted } from '@gantry/core/internal/egress/unless-aborted'
+import type { Refusal, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import { attack, pythonAttack } from '../self-test.ts'
+import { type Installation, type InstallOptions, install } from './installation.ts'
+import { openPythonSandbox } from './python-sandbox.ts'
+
+/** Python of one runtime: made ready and attacked once, before its first program. */
+export interface Python {
+  /** Waits until Python is ready, which takes seconds the first time on a machine. */
+  open(spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox>
+  /** Why it is not used, after its self-test failed. */
+  readonly refusal: Refusal | undefined
+  /** Whether it has passed its self-test. */
+  readonly tested: boolean
+  /** Ends what is being made ready; sandboxes are their owners'. */
+  close(): Promise<void>
+}
+
+export function createPython(options: InstallOptions): Python {
+  const closing = new AbortController()
+  let installing: Promise<Installation> | undefined
+  let refusal: Refusal | undefined
+  let tested = false
+
+  const start = (installed: Installation, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    return openPythonSandbox(installed.start(spec.limits.memoryBytes), spec, signal)
+  }
+  const makeReady = async (): Promise<Installation> => {
+    const { signal } = closing
+    const installed = await install(options, signal)
+    if (!(await installed.tested())) {
+      const outcome = await attack(pythonAttack, (spec) => start(installed, spec, signal), signal)
+      if (!pythonAttack.held(outcome)) {
+        refusal = {
+          reason: `A program could ${pythonAttack.name}.`,
+          remedy: 'Use the process runtime, and report this.',
+        }
+        throw new ToolError('SANDBOX_INIT_FAILED', 'Python failed its self-test.', { details: { ...refusal } })
+      }
+      await installed.markTested()
+    }
+    tested = true
+    return installed
+  }
+  /** Once for all who wait; what failed is tried again by the next. */
+  const ready = (): Promise<Installation> => {
+    installing ??= makeReady().catch((error: unknown) => {
+      installing = undefined
+      throw error
+    })
+    return installing
+  }
+  return {
+    open: async (spec, signal) => start(await unlessAborted(ready(), signal), spec, signal),
+    get refusal() {
+      return refusal
+    },
+    get tested() {
+      return tested
+    },
+    async close() {
+      closing.abort(new ToolError('CANCELLED', 'The runtime was closed.'))
+      await installing?.catch(() => undefined)
+    },
+  }
+}

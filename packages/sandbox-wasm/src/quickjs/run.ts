@@ -1,0 +1,179 @@
+import type { SandboxLimit } from '@gantry/contract'
+import { defaultJsonLimits } from '@gantry/core/internal/json/limits'
+import { parseJson } from '@gantry/core/internal/json/parse'
+import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
+import { createRandom } from '../random.ts'
+import type { Stream, ThreadResult } from '../thread/job.ts'
+import type { Line, LineAnswer } from '../thread/line.ts'
+import type { Workspace } from '../workspace.ts'
+import { placed } from './fault.ts'
+import { callFile } from './files.ts'
+import type { GuestHost } from './guest.ts'
+import { sharpened } from './locate.ts'
+import type { CodeJob, RunTools } from './run-script.ts'
+import type { Place } from './strip-types.ts'
+import { createTimers, type Timers } from './timers.ts'
+
+/** One run of a program: what it reaches, and whether and how it has ended. The first end counts. */
+export interface Run {
+  readonly host: GuestHost
+  readonly timers: Timers
+  readonly over: boolean
+  end(exitCode: number): void
+  /** Ends with an error, which is printed; after memory was refused, that is what ended it. */
+  fail(text: string, refusedMemory: boolean): void
+  complain(text: string): void
+  value(text: string): void
+  /** Says where a place in the code that runs is in what its author wrote, where the two differ. */
+  places: ((place: Place) => Place) | undefined
+  /** Ends a program over tools with its failure; after memory was refused, that is what ended it. */
+  fault(fault: ProgramFault, refusedMemory: boolean): void
+  /** Ends a program over tools with what it returned, as JSON text; nothing is null. */
+  returned(text: string, exitCode: number): void
+  /** Lets a program over tools rest until it is answered or its time is over. */
+  rest(line: Line): LineAnswer | undefined
+  /** Looks after its limits now and then; a look at the processor's time costs more than a turn of a program. */
+  look(): void
+  /** Waits until a time or, if that is sooner, the end of the run's time. */
+  until(due: number, sleep: (ms: number) => Promise<unknown>): Promise<void>
+  result(): Omit<ThreadResult, 'files' | 'skipped' | 'memoryPeakBytes' | 'spent'>
+}
+
+/** What is larger than the whole address space is refused before anybody is asked for it. */
+const outOfMemory = /^InternalError: out of memory/
+/** By descriptor. */
+const streams: readonly (Stream | undefined)[] = [undefined, 'stdout', 'stderr', 'channel']
+/** A program over tools has no channel of its own, so that nothing that it writes can pass for its value. */
+const programStreams: typeof streams = [undefined, 'stdout', 'stdout']
+/** How often a program that asks and is told is looked at; the interpreter looks besides, while it works. */
+const lookMs = 5
+/** As a shell says of a program that was killed. */
+export const killedCode = 137
+
+/** How a run ended: `value` and `fault` are those of a program over tools. */
+interface Ending extends Pick<ThreadResult, 'exitCode' | 'value' | 'fault'> {
+  readonly hit?: SandboxLimit
+}
+
+/** What a program's author reads when the value is lost. */
+export function notJson(fault: string): string {
+  return `gantry: the value is left out because it is not JSON: ${fault}\n`
+}
+
+/** What whoever reads the value would find wrong with it. */
+function faultOf(text: string, dropped?: { count: number }): string | undefined {
+  try {
+    parseJson(text, defaultJsonLimits, dropped)
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? `it ${error.message}` : 'it cannot be read'
+  }
+}
+
+export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock, line }: RunTools): Run {
+  const startedCpu = process.threadCpuUsage()
+  const deadline = clock.monotonic() + job.limits.wallMs
+  const timers = createTimers()
+  const random = createRandom(job.deterministic?.seed)
+  const open = line === undefined ? streams : programStreams
+  let ending: Ending | undefined
+  let looked = 0
+
+  const cpuMs = (): number => {
+    const { user, system } = process.threadCpuUsage(startedCpu)
+    return (user + system) / 1_000
+  }
+  const stop = (hit: SandboxLimit): void => {
+    ending ??= { exitCode: killedCode, hit }
+  }
+  const complain = (text: string): void => outlet.write('stderr', Buffer.from(text))
+  const write = (descriptor: number, text: string): void => {
+    const stream = open[descriptor]
+    if (stream === undefined) throw new Error('EBADF: bad file descriptor, write')
+    outlet.write(stream, Buffer.from(text))
+    if (outlet.flooded !== undefined) stop(`${outlet.flooded}Bytes`)
+  }
+  const reach = <Result>(work: () => Result): Result => {
+    // A program that catches its own exit goes on for a moment; nothing of that may be seen.
+    if (ending !== undefined) throw new Error('The program has ended.')
+    return work()
+  }
+  const host: GuestHost = {
+    write: (descriptor, text) => reach(() => write(descriptor, text)),
+    exit(exitCode) {
+      ending ??= { exitCode }
+    },
+    timer: (id, ms) => timers.set(id, clock.monotonic() + ms),
+    cancel: timers.clear,
+    file: (call, path, ...values) => reach(() => callFile(workspace, call, path, ...values)),
+    stdin: () => job.stdin,
+    random,
+    interrupt() {
+      const now = clock.monotonic()
+      outlet.tick(now)
+      if (now >= deadline) stop('wallMs')
+      else if (cpuMs() >= job.limits.cpuMs) stop('cpuMs')
+      return ending !== undefined
+    },
+  }
+  const fault = (found: ProgramFault, refusedMemory: boolean): void => {
+    const full = refusedMemory || outOfMemory.test(`${found.name}: ${found.message}`)
+    const fault = sharpened(placed(found, run.places), job.program.code)
+    ending ??= { exitCode: 1, fault, ...(full ? { hit: 'memoryBytes' } : {}) }
+  }
+  workspace.full = false
+  const run: Run = {
+    host,
+    timers,
+    get over() {
+      return ending !== undefined
+    },
+    end: host.exit,
+    fail(text, refusedMemory) {
+      if (ending !== undefined) return
+      complain(`${text}\n`)
+      const hit = refusedMemory || outOfMemory.test(text) ? 'memoryBytes' : workspace.full ? 'diskBytes' : undefined
+      ending = { exitCode: 1, ...(hit === undefined ? {} : { hit }) }
+    },
+    complain,
+    value(text) {
+      // Whoever reads the channel leaves `__proto__` out and says so.
+      const fault = faultOf(text, { count: 0 })
+      if (fault === undefined) outlet.write('channel', Buffer.from(`{"value":${text}}\n`))
+      else complain(notJson(fault))
+    },
+    places: undefined,
+    fault,
+    returned(text, exitCode) {
+      const wrong = text === '' ? undefined : faultOf(text)
+      if (wrong !== undefined)
+        fault({ kind: 'run', name: 'TypeError', message: `The value that was returned is not JSON: ${wrong}.` }, false)
+      else ending ??= { exitCode, value: text === '' ? 'null' : text }
+    },
+    rest(line) {
+      outlet.flush()
+      const answer = line.rest(deadline)
+      if (answer === undefined) host.interrupt()
+      return answer
+    },
+    look() {
+      const now = clock.monotonic()
+      if (now - looked < lookMs) return
+      looked = now
+      host.interrupt()
+    },
+    async until(due, sleep) {
+      const ms = Math.min(due, deadline) - clock.monotonic()
+      if (ms > 0) {
+        outlet.flush()
+        await sleep(ms)
+      }
+      host.interrupt()
+    },
+    result() {
+      const { hit, ...rest } = ending ?? { exitCode: 0 }
+      return { ...rest, hit, totals: outlet.totals, cpuMs: cpuMs() }
+    },
+  }
+  return run
+}

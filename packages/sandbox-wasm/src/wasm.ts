@@ -1,0 +1,110 @@
+import { availableParallelism } from 'node:os'
+import { ToolError } from '@gantry/contract'
+import { follow } from '@gantry/core/internal/resilience/follow'
+import type { Refusal, Runtime, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import { refusalOf } from './job-checks.ts'
+import { lazily } from './lazily.ts'
+import type { SpawnHost } from './python/host-process.ts'
+
+export type { HostProcess, SpawnHost } from './python/host-process.ts'
+
+export interface WasmOptions {
+  /** Where the kept memory of a Python interpreter lies; a folder of its own under the system's temporary one. */
+  readonly cacheFolder?: string
+  /** Starts the process of a Python interpreter; a plain child process when absent. */
+  readonly spawnHost?: SpawnHost
+  /** The most threads for JavaScript and WASI modules, two for each processor and at least 6 when absent; sessions have theirs besides. */
+  readonly threads?: number
+}
+
+/**
+ * More than processors, so that long programs do not keep short ones waiting; and so many that the three quarters of one
+ * tenant hold programs that stand four deep in one another, each of which has a thread while it waits for the next.
+ */
+const usualThreads = Math.min(16, Math.max(6, 2 * availableParallelism()))
+/** Measured: a started interpreter, and the little that a script's sandbox is before it runs. */
+const idleBytes = { python: 160 * 1_048_576, thread: 65_536 }
+
+/**
+ * Programs in WebAssembly: JavaScript and TypeScript in QuickJS and WASI modules in threads of this process, Python in
+ * Pyodide in a process of its own. There is no shell, no network and no system inside; limits are held by the interpreters
+ * and by timers here, not by the kernel.
+ * - Concurrency: any number of sandboxes; of those with scripts and modules as many run at a time as there are threads.
+ * - Ownership: `close` ends every thread and process. Everything heavy is loaded when it is first needed.
+ */
+export function createWasmRuntime(options: WasmOptions = {}): Runtime {
+  const open = new Set<Sandbox>()
+  const opening = new Set<Promise<unknown>>()
+  const closing = new AbortController()
+  const shared = lazily(async () => (await import('./process-wide.ts')).processWide)
+  const parts = {
+    threads: lazily(async () => {
+      const { threads, quickjs } = await shared.get()
+      return threads.join(options.threads ?? usualThreads, await quickjs.get())
+    }),
+    threadSandbox: lazily(() => import('./thread/thread-sandbox.ts')),
+    python: lazily(async () => (await import('./python/python.ts')).createPython(options)),
+  }
+
+  const openThread = async (spec: SandboxSpec): Promise<Sandbox> => {
+    const [threads, { createThreadSandbox }] = await Promise.all([parts.threads.get(), parts.threadSandbox.get()])
+    threads.warm()
+    return createThreadSandbox(spec, threads)
+  }
+  const openPython = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    return await (await parts.python.get()).open(spec, signal)
+  }
+  const refuses = (spec: SandboxSpec): Refusal | undefined => {
+    return refusalOf(spec) ?? (spec.language === 'python' ? parts.python.loaded?.refusal : undefined)
+  }
+  const openFor = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    const either = follow(signal, closing.signal)
+    try {
+      const sandbox = spec.language === 'python' ? await openPython(spec, either.signal) : await openThread(spec)
+      open.add(sandbox)
+      void sandbox.ended.then(() => open.delete(sandbox))
+      return sandbox
+    } finally {
+      either.leave()
+    }
+  }
+  const start = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    signal.throwIfAborted()
+    closing.signal.throwIfAborted()
+    const refusal = refuses(spec)
+    if (refusal !== undefined) throw unavailable(refusal)
+    const made = openFor(spec, signal)
+    opening.add(made)
+    try {
+      return await made
+    } finally {
+      opening.delete(made)
+    }
+  }
+  return {
+    kind: 'wasm',
+    isolation: 'wasm',
+    cost: 1,
+    programs: ['code', 'wasi'],
+    idleBytes: ({ language }) => (language === 'python' ? idleBytes.python : idleBytes.thread),
+    async probe(signal) {
+      const { probeThreads } = await import('./probe.ts')
+      const { held } = await shared.get()
+      return await probeThreads(start, parts.python.loaded?.tested === true, held, signal)
+    },
+    refuses,
+    open: start,
+    async close() {
+      closing.abort(new ToolError('SANDBOX_INIT_FAILED', 'The wasm runtime is closed.', { retryable: false }))
+      await Promise.allSettled(opening)
+      await Promise.all([...open].map((sandbox) => sandbox.dispose()))
+      await parts.python.loaded?.close()
+      await parts.threads.loaded?.close()
+    },
+  }
+}
+
+function unavailable(refusal: Refusal): ToolError {
+  const message = `The wasm runtime cannot serve this: ${refusal.reason} ${refusal.remedy}`
+  return new ToolError('RUNTIME_UNAVAILABLE', message, { retryable: false, details: { ...refusal } })
+}

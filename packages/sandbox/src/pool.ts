@@ -1,0 +1,157 @@
+import { ToolError } from '@gantry/contract'
+import type { Sandbox } from '@gantry/core/internal/runtimes/runtime'
+import { createDemand, pairMs } from './demand.ts'
+import { disposeOf } from './start.ts'
+import type { Timing } from './timing.ts'
+
+export interface PoolSettings {
+  /** Sandboxes of one sort that wait when nobody asks. */
+  readonly min: number
+  /** The most of one sort that wait. */
+  readonly max: number
+  /** One that waited this long is thrown away. */
+  readonly maxIdleMs: number
+}
+
+/** Room for sandboxes that wait, shared by all pools. */
+export interface Room {
+  /** Whether there was room; what was taken must be given back. */
+  take(bytes: number): boolean
+  give(bytes: number): void
+}
+
+/** What a pool needs of those around it. */
+export interface PoolParts {
+  readonly settings: PoolSettings
+  readonly timing: Timing
+  readonly room: Room
+  /** What one that waits takes of the room. */
+  readonly bytes: number
+  open(signal: AbortSignal): Promise<Sandbox>
+  /** Asks for `tend` after a time. */
+  wake(ms: number): void
+  /** Keeps a start or an end that goes on by itself, so that somebody can wait for it; it never rejects. */
+  track(work: Promise<void>): void
+  /** Hears of a start ahead that failed, and of a sandbox that ended while it waited. */
+  onFault(error: unknown): void
+}
+
+/**
+ * Sandboxes of one sort, started ahead; each is given out once.
+ *
+ * A place is *starting*, then *waiting*, then *taken* or *ending*, then gone. A start that fails goes from starting to
+ * gone. One that dies, waits too long or is one too many goes from waiting to ending, and so does everything on `close`.
+ * A place takes room from the moment it starts until it is taken or gone. After a failure nothing is started ahead for a
+ * time that doubles, until a start succeeds, somebody else's included.
+ */
+export interface Pool {
+  /** How many wait. */
+  readonly waiting: number
+  /** One that waits, or a fresh one. The caller disposes it. */
+  take(signal: AbortSignal): Promise<Sandbox>
+  /** Starts what is missing and ends what is too much. Answers when to come again; undefined when nothing is left here. */
+  tend(): number | undefined
+  /** Ends everything that waits or starts; `take` still opens. */
+  close(): void
+}
+
+/** How long a replacement lets the run that made it necessary go first: a start would take the processor from it. */
+const refillMs = 10
+/** More starts at a time would only slow each other and the runs. */
+const startsAtOnce = 2
+/** How often a pool in use is looked after. */
+const tendMs = 1_000
+const [firstRestMs, longestRestMs] = [1_000, 60_000]
+
+export function createPool(parts: PoolParts): Pool {
+  const { settings, timing, room, bytes, track } = parts
+  const demand = createDemand(settings)
+  /** Since when each waits, the oldest first. */
+  const waiting = new Map<Sandbox, number>()
+  const stop = new AbortController()
+  let starting = 0
+  let failures = 0
+  let restUntil = 0
+
+  const fail = (error: unknown): void => {
+    if (stop.signal.aborted) return
+    const restMs = Math.min(longestRestMs, firstRestMs * 2 ** Math.min(failures, 30))
+    failures += 1
+    restUntil = timing.now() + restMs
+    parts.onFault(error)
+    parts.wake(restMs)
+  }
+  const recover = (): void => {
+    failures = 0
+    restUntil = 0
+  }
+  const discard = (sandbox: Sandbox): void => {
+    waiting.delete(sandbox)
+    track(disposeOf(sandbox).then(() => room.give(bytes)))
+  }
+  const lose = (sandbox: Sandbox): void => {
+    if (!waiting.has(sandbox)) return
+    discard(sandbox)
+    fail(new ToolError('SANDBOX_INIT_FAILED', 'A sandbox ended while it waited for a program.'))
+  }
+  const admit = (sandbox: Sandbox): void => {
+    waiting.set(sandbox, timing.now())
+    if (stop.signal.aborted) discard(sandbox)
+    recover()
+    parts.wake(0)
+    const lost = (): void => lose(sandbox)
+    sandbox.ended.then(lost, lost)
+  }
+  const start = async (): Promise<void> => {
+    starting += 1
+    try {
+      admit(await parts.open(stop.signal))
+    } catch (error) {
+      room.give(bytes)
+      fail(error)
+    } finally {
+      starting -= 1
+    }
+  }
+  const endSurplus = (now: number, target: number): void => {
+    for (const [sandbox, since] of waiting) {
+      if (now - since >= settings.maxIdleMs || waiting.size + starting > target) discard(sandbox)
+    }
+  }
+  const startMissing = (now: number, target: number): void => {
+    while (now >= restUntil && starting < startsAtOnce && waiting.size + starting < target && room.take(bytes)) {
+      track(start())
+    }
+  }
+  return {
+    get waiting() {
+      return waiting.size
+    },
+    async take(signal) {
+      demand.take(timing.now())
+      parts.wake(refillMs)
+      const [ready] = waiting.keys()
+      if (ready === undefined) {
+        const fresh = await parts.open(signal)
+        recover()
+        return fresh
+      }
+      waiting.delete(ready)
+      room.give(bytes)
+      return ready
+    },
+    tend() {
+      const now = timing.now()
+      const target = stop.signal.aborted ? 0 : demand.target(now)
+      endSurplus(now, target)
+      startMissing(now, target)
+      if (waiting.size + starting + target > 0) return tendMs
+      const rest = demand.last + pairMs - now
+      return rest >= 0 ? rest + 1 : undefined
+    },
+    close() {
+      stop.abort(new ToolError('CANCELLED', 'The pool was closed.'))
+      for (const sandbox of [...waiting.keys()]) discard(sandbox)
+    },
+  }
+}

@@ -1,0 +1,174 @@
+import { readFile } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import type { SandboxLimit, SandboxLimits } from '@gantry/contract'
+import { codeOf } from '@gantry/core/internal/files/private-file'
+import { type CgroupFiles, kernelFiles } from './cgroups-files.ts'
+import { type CgroupTree, readLayout } from './cgroups-layout.ts'
+import { type OpenTree, openTree, usedControllers } from './cgroups-open.ts'
+import { removeCgroup } from './cgroups-remove.ts'
+import { type Held, presentIn, shareOf } from './cgroups-settings.ts'
+import type { CgroupPlan } from './launch-plan.ts'
+
+/** The control groups that this process may make for its sandboxes; none at all is a state, not an error. */
+export interface Cgroups {
+  /** By what a limit is held, `cgroup v1 memory`; a limit that is absent is not held by the kernel. */
+  readonly enforced: { readonly [Limit in SandboxLimit]?: string }
+  /** Why something is not held, a sentence each. */
+  readonly missing: readonly string[]
+  /** The groups above those of the sandboxes, one in each hierarchy. */
+  readonly parents: readonly string[]
+  plan(id: string, limits: SandboxLimits): CgroupPlan
+  /** Kills what is left in any group and removes them all. */
+  close(): Promise<void>
+}
+
+export interface CgroupsOptions {
+  /** Whose groups these are; see `ownName`. */
+  readonly owner: string
+  /** How many processors a sandbox may use at a time; one when absent. */
+  readonly processors?: number
+  /** Called with the groups before any is made, so that a janitor can find them. */
+  readonly announce?: (folders: readonly string[]) => Promise<void>
+  readonly files?: CgroupFiles
+  /** Texts of `/proc/self/cgroup` and `/proc/self/mountinfo`. */
+  readonly layout?: { readonly cgroup: string; readonly mountinfo: string }
+}
+
+/** The name of the groups that belong to a process. */
+export function groupName(owner: string): string {
+  return `gantry-${owner}`
+}
+
+/** The group of this process in every hierarchy that could be used; the one above where it moved aside (see openTree). */
+export async function ownTrees(layout: CgroupsOptions['layout']): Promise<CgroupTree[]> {
+  const { cgroup, mountinfo } = layout ?? {
+    cgroup: await readFile('/proc/self/cgroup', 'utf8'),
+    mountinfo: await readFile('/proc/self/mountinfo', 'utf8'),
+  }
+  return readLayout(cgroup, mountinfo)
+    .filter(({ version, controllers }) => version === 2 || usedControllers.some((one) => controllers.includes(one)))
+    .map((tree) => (isAside(tree.folder) ? { ...tree, folder: dirname(tree.folder) } : tree))
+}
+
+function isAside(folder: string): boolean {
+  const name = basename(folder)
+  return name.startsWith('gantry-') && name.endsWith('-self')
+}
+
+/** What helps where something is missing. */
+export const cgroupRemedy =
+  'Run as root, or start in a control group that is given away whole: `systemd-run --user --scope -p Delegate=yes …`.'
+
+/** Finds out what may be made here, by making it; never rejects because something may not. */
+export async function createCgroups(options: CgroupsOptions): Promise<Cgroups> {
+  const { owner, processors = 1, files = kernelFiles } = options
+  const trees = await ownTrees(options.layout)
+  const name = groupName(owner)
+  await options.announce?.(trees.flatMap(({ folder }) => [join(folder, name), join(folder, `${name}-self`)]))
+  const missing: string[] = []
+  const opened: OpenTree[] = []
+  for (const tree of trees) {
+    await openTree(files, tree, name).then(
+      (open) => opened.push(open),
+      (error: unknown) => missing.push(unopened(tree, error)),
+    )
+  }
+  missing.push(...opened.flatMap(({ lacks }) => lacks ?? []))
+  const held = await heldBy(files, opened, processors, missing)
+  const killing = opened.find(({ version }) => version === 2)
+  const kills = killing !== undefined && (await files.has(join(killing.parent, 'cgroup.kill')))
+  return {
+    enforced: enforcedBy(held),
+    missing: [...missing, ...unheld(held, missing)],
+    parents: opened.map(({ parent }) => parent),
+    plan(id, limits) {
+      const shares = held.map((one) => shareOf(one, join(one.tree.parent, id), limits, processors))
+      return {
+        folders: opened.map(({ parent }) => join(parent, id)),
+        parents: opened.map(({ parent }) => parent),
+        settings: shares.flatMap(({ settings }) => settings),
+        ...(kills ? { killFile: join(killing.parent, id, 'cgroup.kill') } : {}),
+        figures: Object.assign({}, ...shares.map(({ figures }) => figures)),
+        watches: shares.flatMap(({ watches }) => watches),
+      }
+    },
+    async close() {
+      for (const { parent, restore } of opened) {
+        await removeCgroup(files, parent)
+        await restore().catch(() => undefined)
+      }
+    },
+  }
+}
+
+/** Which controllers do what is asked of them: each is tried on a group that is then removed. */
+async function heldBy(
+  files: CgroupFiles,
+  opened: readonly OpenTree[],
+  processors: number,
+  missing: string[],
+): Promise<Held[]> {
+  const counted = opened.some(({ controllers }) => controllers.includes('cpuacct'))
+  const held: Held[] = []
+  for (const tree of opened) {
+    const present = await presentIn(files, tree.parent)
+    const time = tree.version === 2 && !counted ? ['cpu.stat' as const] : []
+    for (const controller of [...tree.controllers, ...time]) {
+      const one: Held = { tree, controller, present }
+      await tryOut(files, one, processors).then(
+        () => held.push(one),
+        (error: unknown) => missing.push(`${nameOf(one)} cannot be used in ${tree.parent} (${codeOf(error)}).`),
+      )
+    }
+  }
+  return held
+}
+
+async function tryOut(files: CgroupFiles, held: Held, processors: number): Promise<void> {
+  const trial = join(held.tree.parent, 'trial')
+  const { settings, figures, watches } = shareOf(held, trial, trialLimits, processors)
+  await files.make(trial)
+  try {
+    for (const [path, text] of settings) await files.write(path, text)
+    for (const { file } of [...Object.values(figures), ...watches]) await files.read(file)
+  } finally {
+    await files.remove(trial)
+  }
+}
+
+const trialLimits: SandboxLimits = {
+  wallMs: 1_000,
+  cpuMs: 1_000,
+  memoryBytes: 67_108_864,
+  pids: 16,
+  diskBytes: 1,
+  stdoutBytes: 1,
+  stderrBytes: 1,
+}
+
+const limitOf = { memory: 'memoryBytes', pids: 'pids', cpuacct: 'cpuMs', 'cpu.stat': 'cpuMs', cpu: undefined } as const
+
+function enforcedBy(held: readonly Held[]): Cgroups['enforced'] {
+  return Object.fromEntries(
+    held.flatMap((one) => {
+      const limit = limitOf[one.controller]
+      return limit === undefined ? [] : [[limit, nameOf(one)]]
+    }),
+  )
+}
+
+function nameOf({ tree, controller }: Held): string {
+  return `cgroup v${tree.version} ${controller}`
+}
+
+function unopened({ version, controllers, folder }: CgroupTree, error: unknown): string {
+  const what = version === 1 ? `cgroup v1 ${controllers.join(',')}` : 'cgroup v2'
+  return `${what}: no group can be made in ${folder} (${codeOf(error) ?? 'unknown error'}).`
+}
+
+/** What is not offered at all has no error that would tell of it. */
+function unheld(held: readonly Held[], missing: readonly string[]): string[] {
+  if (missing.length > 0) return []
+  const absent = (['memory', 'pids'] as const).filter((name) => !held.some(({ controller }) => controller === name))
+  return absent.map((name) => `No control group here offers ${name}.`)
+}

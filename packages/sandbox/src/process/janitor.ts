@@ -1,0 +1,101 @@
+import { readdir, readFile, rm, statfs } from 'node:fs/promises'
+import { basename, isAbsolute, join } from 'node:path'
+import { isAbsent } from '@gantry/core/internal/files/private-file'
+import { groupName, ownTrees } from './cgroups.ts'
+import { type CgroupFiles, kernelFiles } from './cgroups-files.ts'
+import { removeCgroup } from './cgroups-remove.ts'
+import type { SandboxRoot } from './sandbox-root.ts'
+import { stateOf } from './sandbox-root-owner.ts'
+import { claimsFolder, ownerOfClaim } from './uids.ts'
+
+/** What a janitor did. */
+export interface Swept {
+  /** Folders, control groups and claims that were removed. */
+  readonly removed: readonly string[]
+  /** What is left of the dead because something in it does not die; somebody else's turn. */
+  readonly stuck: readonly string[]
+}
+
+/** In a process's folder: the control groups it makes, one a line. Written before they are made. */
+const groupsFile = 'cgroups'
+
+/** Leaves word of the control groups of this process, for the janitor of whoever comes after it. */
+export function groupsFileOf({ run }: Pick<SandboxRoot, 'run'>): string {
+  return join(run, groupsFile)
+}
+
+/**
+ * Removes everything of processes that died without doing so: what runs in their control groups, the groups, their
+ * folders, and last their claims on uids. Never touches what belongs to a living process, or to one whose state cannot
+ * be told. Several janitors may work at once.
+ */
+export async function sweep(folder: string, files: CgroupFiles = kernelFiles): Promise<Swept> {
+  const entries = await names(folder)
+  const runs = entries.filter((entry) => entry.startsWith('run-') && stateOf(entry.slice('run-'.length)) === 'dead')
+  const groups = new Set([...(await nearbyGroups(files)), ...(await Promise.all(runs.map(groupsOf(folder)))).flat()])
+  const removed: string[] = []
+  const stuck: string[] = []
+  for (const group of groups) {
+    const there = await files.has(group)
+    if (!there) continue
+    const gone = await removeCgroup(files, group).catch(() => false)
+    if (gone) removed.push(group)
+    else stuck.push(group)
+  }
+  const ownersLeft = new Set(stuck.map((group) => basename(group).replace(/^gantry-|-self$/g, '')))
+  for (const run of runs) {
+    if (ownersLeft.has(run.slice('run-'.length))) continue
+    await rm(join(folder, run), { recursive: true, force: true })
+    removed.push(join(folder, run))
+  }
+  const claims = claimsFolder(folder)
+  for (const claim of await names(claims)) {
+    const owner = ownerOfClaim(claim)
+    if (owner === undefined || stateOf(owner) !== 'dead' || ownersLeft.has(owner)) continue
+    await rm(join(claims, claim), { force: true })
+    removed.push(join(claims, claim))
+  }
+  return { removed, stuck }
+}
+
+/** Groups of the dead beside our own, whatever root folder they had. */
+async function nearbyGroups(files: CgroupFiles): Promise<string[]> {
+  const trees = await ownTrees(undefined)
+  const found = await Promise.all(
+    trees.map(async ({ folder }) =>
+      (await files.groups(folder).catch(() => [])).filter(isOfTheDead).map((name) => join(folder, name)),
+    ),
+  )
+  return found.flat()
+}
+
+function isOfTheDead(name: string): boolean {
+  return name.startsWith('gantry-') && stateOf(name.slice('gantry-'.length).replace(/-self$/, '')) === 'dead'
+}
+
+/** The groups that a process left word of, as far as they are its own by their names. */
+function groupsOf(folder: string): (run: string) => Promise<string[]> {
+  return async (run) => {
+    const name = groupName(run.slice('run-'.length))
+    const text = await readFile(join(folder, run, groupsFile), 'utf8').catch(() => '')
+    const named = text.split('\n').filter((path) => isAbsolute(path) && [name, `${name}-self`].includes(basename(path)))
+    const real = await Promise.all(named.map(isControlGroup))
+    return named.filter((_, index) => real[index])
+  }
+}
+
+/** The file may have been written by anybody; only what the kernel itself made is taken for a group. */
+async function isControlGroup(path: string): Promise<boolean> {
+  const type = await statfs(path).then(
+    (stats) => stats.type,
+    () => 0,
+  )
+  return type === 0x27e0eb || type === 0x6367_7270
+}
+
+async function names(folder: string): Promise<string[]> {
+  return readdir(folder).catch((error: unknown) => {
+    if (isAbsent(error)) return []
+    throw error
+  })
+}

@@ -1,0 +1,172 @@
+import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { parseJson } from '@gantry/core/internal/json/parse'
+import type {
+  Outcome,
+  ProgramAnswer,
+  ProgramFault,
+  ProgramGateway,
+  ProgramQuestion,
+} from '@gantry/core/internal/runtimes/runtime'
+
+/** Questions that wait for an answer may have so many bytes, each counted with something for itself. */
+const mostWaitingBytes = 16 * 2 ** 20
+const questionBytes = 256
+/** Answers that the program does not take may have so many bytes. */
+const mostUnreadBytes = 64 * 2 ** 20
+const longestText = 8_192
+/** A program says its value or its failure; one that fails after its value says both. */
+const mostEnds = 4
+
+export interface GatewayOptions {
+  readonly gateway: ProgramGateway
+  /** Writes a line to the program's descriptor; returns how many bytes wait to be taken. */
+  readonly send: (line: string) => number
+  /** Ends the run. */
+  readonly fail: (error: ToolError) => void
+}
+
+/** The host's end of a program over tools. */
+export interface LaunchedGateway {
+  /** Takes one line behind its token. */
+  take(line: string): void
+  /** No answer is passed on after this. */
+  close(): void
+  /** What the program said of its own end. */
+  said(): Pick<Outcome, 'value' | 'fault'>
+}
+
+/**
+ * Speaks with `native/drivers/python_gateway.py`, whose lines are as hostile as its program: it may have read the token.
+ * So a question has the number that comes next or ends the run, and an answer goes to its number once.
+ *
+ * A question is collected until the program rests. It rests with the number of answers that it was told; when that is not
+ * all that were given, more are on their way to it and it will rest again. Each true rest is told to the gateway, also that
+ * of a program whose threads or children may still work.
+ */
+export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): LaunchedGateway {
+  const waiting = new Map<number, number>()
+  let asked: ProgramQuestion[] = []
+  let count = 0
+  let given = 0
+  let bytes = 0
+  let rested = { count: 0, told: -1, working: true }
+  let ends = 0
+  let over = false
+  let said: Pick<Outcome, 'value' | 'fault'> = {}
+
+  const stop = (error: ToolError): void => {
+    over = true
+    fail(error)
+  }
+  const answer = ({ number, ok, text, nowMs }: ProgramAnswer): void => {
+    const size = waiting.get(number)
+    if (over) return
+    if (size === undefined) {
+      stop(new ToolError('BACKEND_FAILED', `An answer has the number ${number}, which waits for none.`))
+      return
+    }
+    waiting.delete(number)
+    bytes -= size
+    given += 1
+    const time = nowMs === undefined ? '-' : Math.trunc(nowMs)
+    const unread = send(`${number} ${ok ? 1 : 0} ${time} ${text.replaceAll('\n', ' ')}`)
+    if (unread > mostUnreadBytes) stop(tooMuch('answers that were not taken', mostUnreadBytes))
+  }
+  const question = (rest: string): ToolError | undefined => {
+    const found = /^(\d{1,15}) ([a-z]{1,16}) /.exec(rest)
+    if (found === null || Number(found[1]) !== count + 1) return forged('a question out of its turn')
+    const [head, , kind = ''] = found
+    const text = rest.slice(head.length)
+    const size = text.length + questionBytes
+    count += 1
+    bytes += size
+    if (bytes > mostWaitingBytes) return tooMuch('calls that wait for an answer', mostWaitingBytes)
+    waiting.set(count, size)
+    asked.push({ number: count, kind, text })
+    return undefined
+  }
+  const rest = (text: string, working: boolean): ToolError | undefined => {
+    const told = Number(text)
+    if (!Number.isSafeInteger(told) || told < 0 || told > given) return forged('answers that nobody gave')
+    // The driver rests once at each place, and once more when nothing works beside it any longer.
+    if (told === rested.told && count === rested.count && (working || !rested.working)) return forged('a rest twice')
+    rested = { count, told, working }
+    if (told < given) return undefined
+    const questions = asked
+    asked = []
+    gateway.ask(questions, answer, working)
+    return undefined
+  }
+  const heed = (line: string): ToolError | undefined => {
+    const text = line.slice(2)
+    if (line.startsWith('? ')) return question(text)
+    if (line.startsWith('. ') || line.startsWith('~ ')) return rest(text, line.startsWith('~'))
+    if (!line.startsWith('= ') && !line.startsWith('! ')) return forged('something unknown')
+    ends += 1
+    if (ends > mostEnds) return forged('its end again and again')
+    said = line.startsWith('= ') ? endOf(text) : { fault: faultOf(text) }
+    return undefined
+  }
+  return {
+    take(line) {
+      const wrong = over ? undefined : heed(line)
+      if (wrong !== undefined) stop(wrong)
+    },
+    close() {
+      over = true
+    },
+    // One that has asked something was compiled, whatever it says, and whenever.
+    said: () => (count > 0 && said.fault !== undefined ? { fault: { ...said.fault, kind: 'run' } } : said),
+  }
+}
+
+function endOf(text: string): Pick<Outcome, 'value' | 'fault'> {
+  try {
+    return { value: parseJson(text) }
+  } catch {
+    return { fault: { kind: 'run', name: 'ValueError', message: 'The value of the program is not JSON.' } }
+  }
+}
+
+function faultOf(text: string): ProgramFault {
+  const said = objectOf(text)
+  const { name, message, line, column, stack, error } = said
+  return {
+    kind: said.kind === 'compile' ? 'compile' : 'run',
+    name: clip(name, 'Error'),
+    message: clip(message, ''),
+    ...(isPlace(line) ? { line } : {}),
+    ...(isPlace(column) ? { column } : {}),
+    ...(typeof stack === 'string' ? { stack: clip(stack, '') } : {}),
+    ...(error === undefined ? {} : { error }),
+  }
+}
+
+function objectOf(text: string): JsonObject {
+  try {
+    const value = parseJson(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+function clip(value: Json | undefined, otherwise: string): string {
+  return typeof value === 'string' ? value.slice(0, longestText) : otherwise
+}
+
+function isPlace(value: Json | undefined): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0
+}
+
+function forged(what: string): ToolError {
+  return new ToolError(
+    'CODE_FAILED',
+    `The program was ended, because it said ${what} on the descriptor of its gateway.`,
+  )
+}
+
+function tooMuch(what: string, most: number): ToolError {
+  const message = `The program was ended, because its ${what} have more than ${most} bytes; await some before making more.`
+  return new ToolError('LIMIT_EXCEEDED', message, { details: { limit: 'waitingBytes' } })
+}

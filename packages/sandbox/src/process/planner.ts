@@ -1,0 +1,240 @@
+import { chownSync, mkdirSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
+import type { Refusal, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import { type Bubblewrap, findBubblewrap, unavailable } from './bubblewrap.ts'
+import { bubblewrapArguments } from './bubblewrap-arguments.ts'
+import { type Cgroups, cgroupRemedy, createCgroups } from './cgroups.ts'
+import { groupsFileOf, type Swept, sweep } from './janitor.ts'
+import type { LaunchPlan } from './launch-plan.ts'
+import { prepareRootFileSystem, type RootFileSystemOptions, type SystemArguments } from './root-file-system.ts'
+import { openSandboxRoot, type SandboxRoot } from './sandbox-root.ts'
+import { type Filter, writeFilters } from './seccomp/filters.ts'
+import { claimUids, type Uids } from './uids.ts'
+import { countPlanners, createUserQuotas, type QuotaShare, type UserQuotas } from './user-quotas.ts'
+
+export interface PlannerOptions extends RootFileSystemOptions {
+  /** Where sandboxes keep what they need on the host; see `openSandboxRoot`. */
+  readonly sandboxRoot?: string
+  /** Where bubblewrap is, when not on the PATH. */
+  readonly bubblewrap?: string
+  /** How many processors a sandbox may use at a time; one when absent. */
+  readonly processors?: number
+  readonly signal: AbortSignal
+}
+
+/** How one sandbox is to be started, and what holds its limits. */
+export interface Planned {
+  readonly plan: LaunchPlan
+  readonly enforced: { readonly [Limit in SandboxLimit]?: string }
+  /** Where the guarded way out listens for this sandbox, when it has one: a folder that only it reaches. */
+  readonly egressFolder?: string
+  /** Says that the sandbox is gone, after the launcher ended; harmless when repeated. */
+  release(): void
+}
+
+/** Turns what is asked of a sandbox into what the launcher does. All knowledge of what is allowed is in here. */
+export interface Planner {
+  /** Of bubblewrap and of the system call filter, which is the same for the same version of Gantry. */
+  readonly version: string
+  readonly enforced: { readonly [Limit in SandboxLimit]?: string }
+  /** Limits that the kernel does not hold here, and why; a sentence each. */
+  readonly missing: readonly string[]
+  /** What was left by processes that died, and is gone now. */
+  readonly swept: Swept
+  plan(id: string, spec: SandboxSpec): Planned
+  /** Why there can be no such sandbox here; undefined when there can. */
+  refuses(spec: SandboxSpec): Refusal | undefined
+  /** Kills what is left and removes everything that this process made. No plan may be in use any more. */
+  close(): Promise<void>
+}
+
+/** Prepares this machine; rejects with RUNTIME_UNAVAILABLE or CONFIG_INVALID, with nothing left behind. */
+export async function createPlanner(options: PlannerOptions): Promise<Planner> {
+  if (process.platform !== 'linux') throw unavailable('Namespaces are of Linux alone.', 'Use another runtime here.')
+  const root = await openSandboxRoot(options.sandboxRoot === undefined ? {} : { folder: options.sandboxRoot })
+  const closers: (() => Promise<void>)[] = [root.close]
+  try {
+    return await prepare(root, options, closers)
+  } catch (error) {
+    await closeAll(closers).catch(() => undefined)
+    throw error
+  }
+}
+
+async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() => Promise<void>)[]): Promise<Planner> {
+  const swept = await sweep(root.folder)
+  const uids = root.privileged ? await claimUids(root) : undefined
+  if (uids !== undefined) closers.push(uids.close)
+  const quotas = root.privileged ? undefined : createUserQuotas(() => countPlanners(root.folder))
+  const bubblewrap = await bubblewrapFor(uids, options)
+  const announce = (folders: readonly string[]): Promise<void> =>
+    writeFile(groupsFileOf(root), folders.join('\n'), { mode: 0o600 })
+  const { processors = 1 } = options
+  const cgroups = await createCgroups({ owner: root.owner, processors, announce })
+  closers.push(cgroups.close)
+  const system = await prepareRootFileSystem(root, options)
+  const filters = await writeFilters(root.run)
+  const parts: Parts = { root, uids, quotas, bubblewrap, cgroups, system, filters }
+  const enforced = enforcedBy(cgroups)
+  return {
+    version: `bubblewrap ${bubblewrap.version}, filter ${filters.base.hash.slice(0, 12)}`,
+    enforced,
+    missing: cgroups.missing,
+    swept,
+    plan: (id, spec) => planFor(parts, id, spec),
+    refuses: (spec) => refusalOf(spec, cgroups) ?? quotas?.refuses(spec.limits),
+    close: () => closeAll(closers),
+  }
+}
+
+async function bubblewrapFor(uids: Uids | undefined, { bubblewrap, signal }: PlannerOptions): Promise<Bubblewrap> {
+  const uid = uids?.next()
+  try {
+    return await findBubblewrap({
+      signal,
+      ...(bubblewrap === undefined ? {} : { path: bubblewrap }),
+      ...(uid === undefined ? {} : { uid }),
+    })
+  } finally {
+    if (uid !== undefined) uids?.release(uid)
+  }
+}
+
+/** In reverse order; one that fails does not keep the others from being closed. */
+async function closeAll(closers: (() => Promise<void>)[]): Promise<void> {
+  const failed: unknown[] = []
+  for (let close = closers.pop(); close !== undefined; close = closers.pop()) {
+    await close().catch((error: unknown) => failed.push(error))
+  }
+  const [cause] = failed
+  if (cause !== undefined) throw new ToolError('INTERNAL', 'Not all of the sandboxes could be removed.', { cause })
+}
+
+interface Parts {
+  readonly root: SandboxRoot
+  readonly uids: Uids | undefined
+  /** Of the uid that sandboxes share with this process, where they have none of their own. */
+  readonly quotas: UserQuotas | undefined
+  readonly bubblewrap: Bubblewrap
+  readonly cgroups: Cgroups
+  readonly system: SystemArguments
+  readonly filters: { readonly base: Filter; readonly strict: Filter }
+}
+
+const idForm = /^[A-Za-z0-9_-]{1,64}$/
+
+function planFor(parts: Parts, id: string, spec: SandboxSpec): Planned {
+  const { root, uids, quotas, bubblewrap, cgroups, system, filters } = parts
+  if (!idForm.test(id)) throw new ToolError('INTERNAL', 'The id of a sandbox is not a plain name.')
+  const share = quotas?.take(spec.limits)
+  const uid = uids?.next()
+  const egressFolder = spec.network === 'none' ? undefined : makeEgressFolder(join(root.run, `e-${id}`), uid)
+  const filter = spec.strict === true ? filters.strict : filters.base
+  const { diskBytes } = spec.limits
+  const plan: LaunchPlan = {
+    argv: bubblewrapArguments({
+      program: bubblewrap.path,
+      system: systemFor(spec, system),
+      diskBytes,
+      ...(egressFolder === undefined ? {} : { egressFolder }),
+    }),
+    seccompFile: filter.file,
+    ...(uid === undefined ? {} : { uid, gid: uid }),
+    cgroups: cgroups.plan(id, spec.limits),
+    rlimits: rlimitsFor(spec, cgroups, share),
+    folders: egressFolder === undefined ? [] : [egressFolder],
+    orphans: [root.run, ...(uids === undefined ? [] : [uids.claim])],
+    ...(share === undefined ? {} : { epollWatches: share.epollWatches }),
+  }
+  return {
+    plan,
+    enforced: enforcedBy(cgroups),
+    ...(egressFolder === undefined ? {} : { egressFolder }),
+    release: once(() => {
+      share?.release()
+      if (uid !== undefined) uids?.release(uid)
+    }),
+  }
+}
+
+/** A uid that was released may be somebody else's by the time it is released again. */
+function once(work: () => void): () => void {
+  let done = false
+  return () => {
+    if (!done) work()
+    done = true
+  }
+}
+
+/** Only this sandbox, by its uid, and we ourselves can enter it; the sandbox sees it read-only. */
+function makeEgressFolder(folder: string, uid: number | undefined): string {
+  mkdirSync(folder, { mode: 0o700 })
+  if (uid !== undefined) chownSync(folder, uid, uid)
+  return folder
+}
+
+/** A second fence beside the control groups, and for what those do not count. */
+function rlimitsFor(
+  { limits, session }: SandboxSpec,
+  cgroups: Cgroups,
+  share: QuotaShare | undefined,
+): LaunchPlan['rlimits'] {
+  const cpuSeconds = Math.ceil(limits.cpuMs / 1_000) + 1
+  return {
+    // Not 0: at 1 the kernel also gives up a dump that it would pipe to a program of the host.
+    core: 1,
+    nofile: share?.openFiles ?? 1_024,
+    fsize: limits.diskBytes,
+    memlock: 65_536,
+    msgqueue: 0,
+    sigpending: share?.pendingSignals ?? 1_024,
+    rtprio: 0,
+    nice: 0,
+    // Processes are counted by uid, so that this would count those of ours where a sandbox has none of its own.
+    ...(share === undefined ? { nproc: limits.pids + spareProcesses } : {}),
+    ...(cgroups.enforced.cpuMs === undefined && session !== true ? { cpu: cpuSeconds } : {}),
+  }
+}
+
+/** More than the control group leaves room for, so that this is counted there first, which ends the run. */
+const spareProcesses = 16
+
+function enforcedBy(cgroups: Cgroups): Planned['enforced'] {
+  return {
+    wallMs: 'timer of the supervisor',
+    cpuMs: 'watch of the init',
+    memoryBytes: 'watch of the init',
+    pids: 'watch of the init',
+    ...cgroups.enforced,
+    diskBytes: 'tmpfs size',
+    stdoutBytes: 'pipe of the init',
+    stderrBytes: 'pipe of the init',
+  }
+}
+
+const heldByKernel = ['cpuMs', 'memoryBytes', 'pids'] as const satisfies readonly (keyof SandboxLimits)[]
+
+function refusalOf({ strict, network }: SandboxSpec, cgroups: Cgroups): Refusal | undefined {
+  if (strict !== true) return undefined
+  if (network !== 'none') {
+    return {
+      reason: 'A hardened sandbox reaches no network.',
+      remedy: 'Leave `network` out, or use the profile `standard`.',
+    }
+  }
+  const loose = heldByKernel.filter((limit) => cgroups.enforced[limit] === undefined)
+  if (loose.length === 0) return undefined
+  const reason = `The kernel does not hold ${loose.join(', ')} here, which the profile \`hardened\` asks for.`
+  return { reason: [reason, ...cgroups.missing.slice(0, 1)].join(' '), remedy: cgroupRemedy }
+}
+
+/** Node is there for code that it runs, and certificates where there is somebody to show one. */
+function systemFor({ language, network }: SandboxSpec, system: SystemArguments): string[] {
+  const node = language === undefined || withoutNode.includes(language) ? [] : system.node
+  return [...system.base, ...node, ...(network === 'none' ? [] : system.network)]
+}
+
+/** Rows of one's own may name Node in their commands. */
+const withoutNode = ['python', 'bash']

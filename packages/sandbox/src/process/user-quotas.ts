@@ -1,0 +1,135 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { type SandboxLimits, ToolError } from '@gantry/contract'
+import type { Refusal } from '@gantry/core/internal/runtimes/runtime'
+import { unavailable } from './bubblewrap.ts'
+
+/** What one sandbox may use of the quotas of the uid that it shares with this process. */
+export interface QuotaShare {
+  /** Registrations with epoll, over its whole life. */
+  readonly epollWatches: number
+  /** Queued signals at a time. */
+  readonly pendingSignals: number
+  /** Descriptors of one process, and descriptors on their way through sockets, of all programs of the user together. */
+  readonly openFiles: number
+  /** Says that the sandbox is gone; call it once. */
+  release(): void
+}
+
+/**
+ * Quotas that the kernel counts by uid, for sandboxes without a uid of their own: what they use is missing to this
+ * process, which libuv ends when `epoll_ctl` fails. All sandboxes at once get half of each. The system call filter
+ * refuses what is counted by uid and needed by no program: inotify and fanotify, message queues, keys, user namespaces,
+ * locked and huge shared memory, and larger pipes.
+ */
+export interface UserQuotas {
+  /** Throws SANDBOX_INIT_FAILED when the sandboxes that run now leave too little for one more. */
+  take(limits: SandboxLimits): QuotaShare
+  /** Why no such sandbox ever fits; undefined when it does. */
+  refuses(limits: SandboxLimits): Refusal | undefined
+}
+
+/** The quotas of this uid; each is Infinity where the kernel sets none. */
+export interface QuotaFigures {
+  readonly epollWatches: number
+  readonly processes: number
+  readonly pendingSignals: number
+  /** Of this process; also the most that may be on their way when it passes one to another process. */
+  readonly openFiles: number
+  /** Pages of pipes beyond which no pipe can be made. */
+  readonly pipePages: number
+}
+
+/** A sandbox gets this part of the registrations that are left, so that few have plenty and many have some. */
+const partOfWatches = 64
+const leastWatches = 256
+const mostFiles = 1_024
+const leastFiles = 256
+const mostSignals = 1_024
+const leastSignals = 64
+/** The supervisor, bubblewrap twice, the init and its relay, and what the kernel's own count allows beyond the limit. */
+const besidePrograms = 24
+
+/**
+ * Quotas as they are on this machine. Rejects with RUNTIME_UNAVAILABLE where one can neither be shared nor refused.
+ * `planners` counts the processes of this uid that make sandboxes, which share the half between them.
+ */
+export function createUserQuotas(planners: () => number, figures: QuotaFigures = readFigures()): UserQuotas {
+  if (figures.pipePages !== Number.POSITIVE_INFINITY) {
+    throw unavailable(
+      'Programs of the same uid could use up the pipes of this process (fs.pipe-user-pages-hard is set).',
+      'Set fs.pipe-user-pages-hard to 0, or start Gantry as root, which gives each sandbox a uid of its own.',
+    )
+  }
+  const used = { epollWatches: 0, processes: 0, pendingSignals: 0 }
+  const left = (name: keyof typeof used): number => figures[name] / 2 / Math.max(1, planners()) - used[name]
+  // A quarter, because a program comes over it by what one message holds.
+  const openFiles = Math.min(mostFiles, Math.max(leastFiles, Math.floor(figures.openFiles / 4)))
+  const signals = Math.min(mostSignals, Math.max(leastSignals, Math.floor(figures.pendingSignals / 1_024)))
+  return {
+    take({ pids }) {
+      const share = {
+        epollWatches: watchesOf(left('epollWatches')),
+        processes: pids + besidePrograms,
+        pendingSignals: signals,
+      }
+      const names = Object.keys(share) as (keyof typeof share)[]
+      const short = names.filter((name) => share[name] > left(name))
+      if (short.length > 0) {
+        const message = `The sandboxes of this user leave too few ${short.join(', ')} for another one.`
+        throw new ToolError('SANDBOX_INIT_FAILED', message, { details: { quotas: short } })
+      }
+      for (const name of names) used[name] += share[name]
+      return {
+        ...share,
+        openFiles,
+        release() {
+          for (const name of names) used[name] -= share[name]
+        },
+      }
+    },
+    refuses({ pids }) {
+      if (pids + besidePrograms <= figures.processes / 2) return undefined
+      return {
+        reason: `A sandbox of ${pids} processes would take more than half of those that this user may have (${figures.processes}).`,
+        remedy: 'Ask for fewer `pids`, or raise `ulimit -u`.',
+      }
+    },
+  }
+}
+
+function watchesOf(left: number): number {
+  return Math.max(leastWatches, Math.min(Number.MAX_SAFE_INTEGER, Math.floor(left / partOfWatches)))
+}
+
+/** How many processes of this uid have a folder of their own under the root for sandboxes. */
+export function countPlanners(folder: string): number {
+  return readdirSync(folder).filter((entry) => entry.startsWith('run-')).length
+}
+
+function readFigures(): QuotaFigures {
+  const limits = readFileSync('/proc/self/limits', 'latin1')
+  const soft = (name: string): number => {
+    const value = limits
+      .split('\n')
+      .find((line) => line.startsWith(name))
+      ?.slice(name.length)
+      .trim()
+      .split(' ')[0]
+    return numberOf(value ?? '')
+  }
+  return {
+    epollWatches: setting('/proc/sys/fs/epoll/max_user_watches'),
+    processes: soft('Max processes'),
+    pendingSignals: soft('Max pending signals'),
+    openFiles: soft('Max open files'),
+    pipePages: setting('/proc/sys/fs/pipe-user-pages-hard') || Number.POSITIVE_INFINITY,
+  }
+}
+
+function setting(file: string): number {
+  return numberOf(readFileSync(file, 'latin1').trim())
+}
+
+function numberOf(text: string): number {
+  return /^\d{1,19}$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY
+}

@@ -1,0 +1,92 @@
+import { resolve } from 'node:path'
+import type { DefinedTool } from '@gantry/core/internal/tools/tool'
+import { trustFolder } from './folder/entry.ts'
+import { digestOf, type Found, type LoadedFile, type ReadOptions, readFiles } from './folder/files.ts'
+import { createVet, type FolderRules } from './folder/vet.ts'
+
+export interface ToolsFolderOptions extends FolderRules, ReadOptions {
+  /** What loads gave before; a file that is broken now keeps what it gave last. Pass the same one to each load. */
+  readonly memory?: ToolsFolderMemory
+}
+
+/** By file; owned by whoever loads, one load at a time. */
+export type ToolsFolderMemory = Map<string, LoadedFile>
+
+/** What became of a folder. */
+export interface ToolsFolder {
+  readonly path: string
+  /** Tells one state of the loaded files from another. */
+  readonly digest: string
+  readonly tools: readonly DefinedTool[]
+  readonly loaded: readonly { readonly file: string; readonly tools: readonly string[] }[]
+  readonly refused: readonly RefusedTool[]
+}
+
+/** What was not loaded, and why. */
+export interface RefusedTool {
+  readonly file: string
+  /** The tool, where others of its file may be there. */
+  readonly tool?: string
+  readonly reason: string
+  /** What the file gave when it was last in order is still there. */
+  readonly kept?: boolean
+}
+
+/**
+ * Loads the tools of a folder: what its modules export, which run in this process, and programs that a manifest beside
+ * them describes, which run in a sandbox. Only files of the folder itself are looked at, so what they need goes below it.
+ * - Errors: CONFIG_INVALID for a folder that is not there or that others may write to, and for wrong rules. A file or a
+ *   tool that is wrong is in the report, and takes no other with it.
+ */
+export async function loadToolsFolder(path: string, options: ToolsFolderOptions = {}): Promise<ToolsFolder> {
+  const vet = createVet(options)
+  const folder = await trustFolder(resolve(path))
+  const memory: ToolsFolderMemory = options.memory ?? new Map()
+  const files = await readFiles(folder, options, memory)
+  const refused = files.flatMap((file) => refusalOf(file, memory))
+  remember(files, memory)
+  const accepted = [...memory].sort(byOrderOf(files)).map(([file, { tools, digest }]) => {
+    const fitting = tools.filter((defined) => {
+      const reason = vet(defined, file)
+      if (reason !== undefined) refused.push({ file, tool: idOf(defined), reason })
+      return reason === undefined
+    })
+    return { file, digest, tools: fitting }
+  })
+  const loaded = accepted.filter(({ tools }) => tools.length > 0)
+  return {
+    path: folder.path,
+    digest: digestOf(loaded.map(({ file, digest }) => `${file} ${digest}`)),
+    tools: loaded.flatMap(({ tools }) => tools),
+    loaded: loaded.map(({ file, tools }) => ({ file, tools: tools.map(idOf) })),
+    refused,
+  }
+}
+
+function refusalOf(found: Found, memory: ToolsFolderMemory): RefusedTool[] {
+  if (found.state === 'read') return []
+  const kept = found.state === 'broken' && memory.has(found.file) ? { kept: true } : {}
+  return [{ file: found.file, reason: found.reason, ...kept }]
+}
+
+/** What is broken stays as it was; what is refused, or not there any more, goes. */
+function remember(files: readonly Found[], memory: ToolsFolderMemory): void {
+  for (const found of files) {
+    if (found.state === 'read') memory.set(found.file, found)
+    else if (found.state === 'refused') memory.delete(found.file)
+  }
+  const there = new Set(files.map(({ file }) => file))
+  for (const file of memory.keys()) if (!there.has(file)) memory.delete(file)
+}
+
+/** The first of two files that define the same tool must be the same one each time. */
+function byOrderOf(
+  files: readonly Found[],
+): (one: readonly [string, unknown], other: readonly [string, unknown]) => number {
+  const order = new Map(files.map(({ file }, index) => [file, index]))
+  return ([one], [other]) => (order.get(one) ?? 0) - (order.get(other) ?? 0)
+}
+
+function idOf({ tool }: DefinedTool): string {
+  return `${tool.namespace}:${tool.name}:${tool.version}`
+}

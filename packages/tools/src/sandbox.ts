@@ -1,0 +1,180 @@
+import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
+
+/** Tools that run a program of the caller's in a sandbox of its own. */
+export function sandboxTools(): DefinedTool[] {
+  return [codeRun, shellRun]
+}
+
+const count = { type: 'integer', minimum: 1 } as const
+
+/** A file as it is handed in or out. */
+export const file = {
+  description: 'Text, bytes as {"base64": "…"}, or {"artifact": "id"}.',
+  anyOf: [
+    { type: 'string' },
+    {
+      type: 'object',
+      properties: { base64: { type: 'string' } },
+      required: ['base64'],
+      additionalProperties: false,
+    },
+    {
+      type: 'object',
+      properties: { artifact: { type: 'string' } },
+      required: ['artifact'],
+      additionalProperties: false,
+    },
+  ],
+} as const
+
+/** What both tools take besides the program. */
+export const surroundings = {
+  stdin: { type: 'string', description: 'What the program reads from its standard input.' },
+  files: {
+    type: 'object',
+    description: 'Files for the workspace by relative path.',
+    additionalProperties: file,
+  },
+  profile: { type: 'string', description: 'How strong the sandbox must be: standard (default), hardened, wasm, dev.' },
+  runtime: {
+    type: 'string',
+    description: 'The runtime to use, such as process or wasm; never weaker than the profile.',
+  },
+  limits: {
+    type: 'object',
+    description: 'Ceilings for this run.',
+    properties: {
+      wallMs: count,
+      cpuMs: count,
+      memoryBytes: count,
+      pids: count,
+      diskBytes: count,
+      stdoutBytes: count,
+      stderrBytes: count,
+    },
+    additionalProperties: false,
+  },
+  network: {
+    description: 'What may be reached: "none" (default), or origins such as {"allow": ["https://api.example.com"]}.',
+    anyOf: [
+      { const: 'none' },
+      {
+        type: 'object',
+        properties: { allow: { type: 'array', items: { type: 'string' }, maxItems: 64 } },
+        required: ['allow'],
+        additionalProperties: false,
+      },
+    ],
+  },
+} as const
+
+/** For programs in languages whose interpreter can stand still. */
+const deterministic = {
+  description:
+    'The same code gives the same output: random numbers come from `seed`, and the clock stands at `now`, ' +
+    'in milliseconds since 1970 or as an RFC 3339 time. True means seed 0 at 2000-01-01T00:00:00Z, and false the same ' +
+    'as leaving it out.',
+  // One schema in place of alternatives, because the error of an alternative cannot name the member that is wrong.
+  type: ['boolean', 'object'],
+  properties: {
+    seed: { type: 'integer', minimum: 0, maximum: 4_294_967_295 },
+    now: { type: ['integer', 'string'], minimum: 0, maxLength: 40 },
+  },
+  additionalProperties: false,
+} as const
+
+/** What a program came to. */
+export const output = {
+  type: 'object',
+  properties: {
+    exitCode: { type: 'integer', description: 'Absent when a signal ended the program.' },
+    signal: { type: 'string' },
+    stdout: { type: 'string' },
+    stderr: { type: 'string' },
+    truncated: { type: 'array', items: { enum: ['stdout', 'stderr', 'files'] } },
+    value: { description: 'What the code returned, or the program wrote as {"value": …} on descriptor 3.' },
+    files: {
+      type: 'object',
+      description:
+        'Files that the program made or changed; pictures, tables and large ones as {"artifact": id} where files are kept.',
+      additionalProperties: file,
+    },
+  },
+  required: ['stdout', 'stderr'],
+} as const
+
+/** A sandbox has its own clock; this one only has to be longer. */
+export const timeoutMs = 3_600_000
+
+const codeRun = defineTool({
+  namespace: 'code',
+  name: 'run',
+  title: 'Run code',
+  description: 'Runs a program in a fresh sandbox and returns its output, its value and the files it made.',
+  tags: ['code', 'sandbox', 'python', 'javascript', 'typescript', 'bash'],
+  docs:
+    'The program has an empty environment, no network and a workspace of its own. `return` at the top level gives ' +
+    'the value; a non-zero exit code is part of the output, not a failure. A limit that ends the program is one.',
+  backends: [{ kind: 'sandboxed', takes: 'code' }],
+  timeoutMs,
+  inputSchema: {
+    type: 'object',
+    properties: {
+      language: { type: 'string', description: 'python, javascript, typescript, bash, or another that is set up.' },
+      code: { type: 'string' },
+      deterministic,
+      ...surroundings,
+    },
+    required: ['language', 'code'],
+    additionalProperties: false,
+  },
+  outputSchema: output,
+  examples: [
+    {
+      title: 'Arithmetic in Python',
+      args: { language: 'python', code: 'print(6*7)' },
+      output: { exitCode: 0, stdout: '42\n', stderr: '' },
+    },
+    {
+      title: 'A value from JavaScript',
+      args: { language: 'javascript', code: 'return [1, 2, 3].map((n) => n * n)' },
+      output: { exitCode: 0, stdout: '', stderr: '', value: [1, 4, 9] },
+    },
+  ],
+})
+
+const shellRun = defineTool({
+  namespace: 'shell',
+  name: 'run',
+  title: 'Run a command',
+  description: 'Runs a command or a shell script in a fresh sandbox and returns its output and the files it made.',
+  tags: ['shell', 'command', 'sandbox', 'bash'],
+  docs:
+    'Give `argv` for one program with its arguments, which no shell ever reads, or `script` for a POSIX shell script. ' +
+    'A non-zero exit code is part of the output, not a failure.',
+  backends: [{ kind: 'sandboxed', takes: 'shell' }],
+  timeoutMs,
+  inputSchema: {
+    type: 'object',
+    properties: {
+      argv: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: 1024 },
+      script: { type: 'string' },
+      ...surroundings,
+    },
+    oneOf: [{ required: ['argv'] }, { required: ['script'] }],
+    additionalProperties: false,
+  },
+  outputSchema: output,
+  examples: [
+    {
+      title: 'A command',
+      args: { argv: ['wc', '-c'], stdin: 'hello' },
+      output: { exitCode: 0, stdout: '5\n', stderr: '' },
+    },
+    {
+      title: 'A script',
+      args: { script: 'for n in 1 2 3; do echo "$n"; done' },
+      output: { exitCode: 0, stdout: '1\n2\n3\n', stderr: '' },
+    },
+  ],
+})

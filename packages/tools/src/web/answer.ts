@@ -1,0 +1,112 @@
+import { isUtf8 } from 'node:buffer'
+import type { Json, JsonObject } from '@gantry/contract'
+import type { BackendContext } from '@gantry/core/internal/backends/backend'
+import { decodeText, isJson, isJsonLines, isText, type Media } from '@gantry/core/internal/backends/http/media'
+import type { EgressResponse } from '@gantry/core/internal/egress/egress'
+import { parseAnswer } from '@gantry/core/internal/json/parse-answer'
+import type { Redactor } from '@gantry/core/internal/json/redact'
+import type { Read } from './body.ts'
+import { htmlText } from './html-text.ts'
+import type { Shown } from './request.ts'
+
+/** Bytes that are no text go into a file from here on, where files are kept. */
+const inlineBytes = 65_536
+
+/**
+ * The output of a fetch: what every answer has, then its body in the form that was asked for. What is hidden is taken
+ * out of bytes before they become base64, where not every form of it would be found.
+ */
+export async function answerOf(
+  response: EgressResponse,
+  media: Media,
+  read: Read,
+  as: Shown,
+  hidden: Redactor,
+  context: BackendContext,
+): Promise<JsonObject> {
+  const { status, url } = response
+  return {
+    ...{ status, url, headers: headersOf(response.headers), bytes: read.bytes.byteLength },
+    ...(read.truncated ? { truncated: true } : {}),
+    ...(await bodyOf(response, media, read.bytes, as, hidden, context)),
+  }
+}
+
+/** By the media type, unless told; what should be JSON and is not comes as text, so that nobody loses it. */
+async function bodyOf(
+  { url }: EgressResponse,
+  { type, charset }: Media,
+  bytes: Uint8Array,
+  as: Shown,
+  hidden: Redactor,
+  context: BackendContext,
+): Promise<JsonObject> {
+  const textual = isTextual(type, bytes)
+  if (as === 'base64') return { base64: base64(bytes, hidden) }
+  if (as === 'artifact' || (!textual && as === 'auto')) return fileOf(url, type, bytes, as, hidden, context)
+  const text = decodeText(bytes, charset)
+  if (as === 'json' || (as === 'auto' && isJson(type))) {
+    const json = parsed(text)
+    return json === undefined ? { body: text } : { json }
+  }
+  if (as === 'html' || !isHtml(type)) return { body: text }
+  // Not all of a long title is kept, and half a secret would be found by nobody later.
+  const { title, text: body } = await htmlText(hidden.text(text), url, context.signal)
+  return title === undefined ? { body } : { title, body }
+}
+
+/** Bytes that may be large: as a file where the host keeps files, else in the output. */
+async function fileOf(
+  url: string,
+  type: string | undefined,
+  bytes: Uint8Array,
+  as: Shown,
+  hidden: Redactor,
+  context: BackendContext,
+): Promise<JsonObject> {
+  if (as === 'auto' && (!context.keepsFiles || bytes.byteLength <= inlineBytes)) {
+    return { base64: base64(bytes, hidden) }
+  }
+  const name = decodeName(new URL(url).pathname.split('/').at(-1) ?? '')
+  const file = { name, content: bytes, ...(type === undefined ? {} : { mimeType: type }) }
+  return { artifact: (await context.attach(file)) as unknown as Json }
+}
+
+function decodeName(segment: string): string {
+  try {
+    return decodeURIComponent(segment) || 'answer'
+  } catch {
+    return segment
+  }
+}
+
+/** An answer that names no type is text when it could be. */
+export function isTextual(type: string | undefined, bytes: Uint8Array): boolean {
+  return type === undefined ? isUtf8(bytes) : isJson(type) || isJsonLines(type) || isText(type)
+}
+
+export function isHtml(type: string | undefined): boolean {
+  return type === 'text/html' || type === 'application/xhtml+xml'
+}
+
+function parsed(text: string): Json | undefined {
+  try {
+    return parseAnswer(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** By name; of a name that comes several times, as cookies do, all values. */
+function headersOf(headers: Headers): JsonObject {
+  const all = new Map<string, Json>(headers)
+  const cookies = headers.getSetCookie()
+  if (cookies.length > 0) all.set('set-cookie', cookies)
+  return Object.fromEntries(all)
+}
+
+function base64(bytes: Uint8Array, hidden: Redactor): string {
+  const given = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (hidden.reach === 0) return given.toString('base64')
+  return Buffer.from(hidden.text(given.toString('latin1')), 'latin1').toString('base64')
+}
