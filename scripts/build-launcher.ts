@@ -19,7 +19,7 @@ import { dirname, join } from 'node:path'
  * that brings its own C library. `--check` builds aside and compares with what is committed.
  */
 const root = dirname(import.meta.dirname)
-const native = join(root, 'packages/core/native')
+const native = join(root, 'packages/sandbox/native')
 const targets = { x64: 'x86_64-linux-musl', arm64: 'aarch64-linux-musl' } as const
 const compiler = 'ziglang 0.13.0'
 /** Of the package on PyPI, by machine: Linux x64 and arm64, macOS x64 and arm64. */

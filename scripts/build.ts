@@ -1,16 +1,17 @@
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { bundleProgram } from './bundle.mjs'
 
 /** Writes publishable packages to build/: JavaScript and declarations, the command as one file, and their manifests. */
 const root = dirname(import.meta.dirname)
 const build = join(root, process.argv[2] ?? 'build')
-const packages = ['contract', 'core', 'client', 'service']
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { workspaces: readonly string[] }
+const packages = manifest.workspaces.map((folder) => basename(folder))
 
 rmSync(build, { recursive: true, force: true })
 compile()
-await bundleProgram(join(root, 'packages/gantry/src/main.ts'), join(build, 'service/dist/gantry.cjs'), {
+await bundleProgram(join(root, 'packages/gantry/src/main.ts'), join(build, 'gantry/dist/gantry.cjs'), {
   movable: true,
 })
 for (const name of packages) finishPackage(name)

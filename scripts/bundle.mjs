@@ -21,16 +21,13 @@ export async function bundleProgram(entry, outfile, options = {}) {
       format: 'cjs',
       // Loaded when a file or a backend needs them, and larger than all the rest together; runtimes and the service bring
       // files along.
-      external: [
-        ...['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'],
-        ...['@gantry/sandbox', '@gantry/service/serve'],
-      ],
+      external: [...['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'], '@gantry/service/serve'],
       legalComments: 'none',
       minifyWhitespace: true,
       minifySyntax: true,
       metafile: true,
       supported: { 'dynamic-import': false },
-      plugins: [importByStarter],
+      plugins: [importByStarter, sandboxesOutside],
       logLevel: 'silent',
       absWorkingDir: dirname(entry),
       define: { 'import.meta.url': 'importMetaUrl' },
@@ -71,6 +68,16 @@ const importByStarter = {
   name: 'import-by-starter',
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]import-module\.ts$/ }, () => ({ contents: 'export const importModule = importByStarter' }))
+  },
+}
+
+/** The drivers find their programs beside their own files; the backends before them are part of the bundle. */
+const sandboxesOutside = {
+  name: 'sandboxes-outside',
+  setup({ onResolve }) {
+    onResolve({ filter: /^@gantry\/sandbox(?:-wasm)?$/ }, ({ path, kind }) =>
+      kind === 'dynamic-import' ? { path, external: true } : undefined,
+    )
   },
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -18,10 +18,13 @@ before(() => {
   assert.equal(built.status, 0, built.stdout + built.stderr)
   const scope = join(project, 'node_modules/@gantry')
   mkdirSync(scope, { recursive: true })
-  for (const name of ['contract', 'core', 'client', 'service'])
-    cpSync(join(root, 'build', name), join(scope, name), { recursive: true })
-  const { dependencies } = JSON.parse(readFileSync(join(root, 'packages/service/package.json'), 'utf8'))
-  const wanted = Object.keys(dependencies).filter((name) => !name.startsWith('@gantry/'))
+  const wanted = new Set<string>()
+  for (const name of readdirSync(join(root, 'build'))) {
+    const place = name === 'gantry' ? join(project, 'node_modules/gantry') : join(scope, name)
+    cpSync(join(root, 'build', name), place, { recursive: true })
+    const { dependencies = {} } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8'))
+    for (const each of Object.keys(dependencies)) if (!each.startsWith('@gantry/')) wanted.add(each)
+  }
   for (const name of ['fast-check', 'pure-rand', ...wanted]) {
     mkdirSync(dirname(join(project, 'node_modules', name)), { recursive: true })
     symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
@@ -50,14 +53,14 @@ test('the built library runs in an empty project, without type stripping', () =>
 })
 
 test('the built command runs', () => {
-  const bin = join(project, 'node_modules/@gantry/service/bin/gantry.mjs')
+  const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
   const { stdout, stderr, status } = node([bin, 'run', 'demo:add', '{"a":5,"b":3}', '--json'], project)
   assert.equal(status, 0, stderr)
   assert.deepEqual(JSON.parse(stdout).output, { result: 8 })
 })
 
 test('the built service runs, with its migrations and threads, and the command finds it', async (t) => {
-  const bin = join(project, 'node_modules/@gantry/service/bin/gantry.mjs')
+  const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
   const flags = ['--no-experimental-strip-types', bin]
   const env = { ...process.env, NODE_OPTIONS: '', GANTRY_LOG: 'error' }
   const stdio = ['ignore', 'pipe', 'inherit'] as const // its log has errors only

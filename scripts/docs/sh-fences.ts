@@ -33,7 +33,7 @@ export async function shellFault(root: string, folder: string, fence: Fence): Pr
 function shim(root: string, folder: string): string {
   const bin = join(folder, 'bin')
   mkdirSync(bin, { recursive: true })
-  const target = join(root, 'packages', 'service', 'bin', 'gantry.mjs')
+  const target = join(root, 'packages', 'gantry', 'bin', 'gantry.mjs')
   writeFileSync(join(bin, 'gantry'), `#!/bin/sh\nexec '${process.execPath}' '${target}' "$@"\n`)
   chmodSync(join(bin, 'gantry'), 0o755)
   return bin

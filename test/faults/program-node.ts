@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { CallView, Identity } from '@gantry/contract'
-import { createWasmRuntime } from '@gantry/sandbox'
+import { createWasmRuntime } from '@gantry/sandbox-wasm'
 import type { DefinedTool } from 'gantry'
 import type { LoadedConfig } from '../../packages/service/src/config/config.ts'
 import { serviceSettings } from '../../packages/service/src/config/service-settings.ts'

@@ -1,7 +1,5 @@
 import type { Identity, Issue, ProgramLimits } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
-import type { Knowledge } from '@gantry/knowledge/internal/knowledge'
-import type { SandboxOptions, SandboxRuntimes } from '@gantry/sandbox/internal/sandbox-options'
 import type { Artifacts } from './artifacts/artifact.ts'
 import type { Audit } from './audits/audit.ts'
 import type { Backend } from './backends/backend.ts'
@@ -15,6 +13,7 @@ import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
 import type { Rule } from './policies/rules.ts'
+import { isRuntimes, type LazyRuntimes, type Runtimes } from './runtimes/runtimes.ts'
 import type { SafeguardOptions } from './safeguards.ts'
 import { didYouMean } from './search/did-you-mean.ts'
 import type { SecretSource } from './secrets/secret.ts'
@@ -41,8 +40,6 @@ export interface ExecutorOptions {
    * the tools `files:*` keep any, in memory.
    */
   readonly artifacts?: Artifacts
-  /** Where `kb:*` keeps texts; in memory when absent, with the embedder of this executor. */
-  readonly knowledge?: Knowledge
   readonly secrets?: SecretSource | { readonly [name: string]: string }
   /** What may be reached on a network; a guard given ready-made is shared and stays the host's to close. */
   readonly egress?: EgressOptions | Egress
@@ -50,8 +47,8 @@ export interface ExecutorOptions {
   readonly safeguards?: SafeguardOptions
   /** Which definitions of foreign tools are trusted; kept in memory when absent, so from one run to the next nothing is. */
   readonly pins?: PinStore
-  /** Where programs run: profiles, limits, what is started ahead; ready-made runtimes stay the host's to close. */
-  readonly runtimes?: SandboxOptions | SandboxRuntimes
+  /** Where programs run; ready-made runtimes stay the host's to close. Without them programs are refused. */
+  readonly runtimes?: Runtimes | LazyRuntimes
   readonly limits?: Partial<ExecutorLimits>
   /** Who calls when a call does not say: by default the owner of this process, who may do everything. */
   readonly identity?: Identity
@@ -154,10 +151,6 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
     fits: (value) => isObject(value) && isFunction(value.put) && isFunction(value.read),
     words: 'a place for files with put, info, read, list and remove',
   },
-  knowledge: {
-    fits: (value) => isObject(value) && isFunction(value.add) && isFunction(value.search),
-    words: 'knowledge with add, search, get and remove',
-  },
   secrets: {
     fits: (value) => isObject(value) && (isFunction(value.get) || Object.values(value).every(isText)),
     words: 'a secret source with get, or texts by name',
@@ -168,7 +161,10 @@ const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
     fits: (value) => isObject(value) && isFunction(value.load) && isFunction(value.save),
     words: 'a store of pins with load and save',
   },
-  runtimes: { fits: isObject, words: 'an object of options for sandboxes, or what createSandboxes returns' },
+  runtimes: {
+    fits: (value) => isObject(value) && (isRuntimes(value) || isFunction(value.get)),
+    words: 'what createSandboxes or lazyRuntimes returns',
+  },
   limits: { fits: isObject, words: 'an object of limits' },
   identity: { fits: isIdentity, words: 'an identity with principal, tenant and a list of permissions' },
   catalog: { fits: (value) => isObject(value) && isFunction(value.find), words: 'a catalog' },

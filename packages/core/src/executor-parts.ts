@@ -1,6 +1,4 @@
 import { type Identity, ToolError, type Warning } from '@gantry/contract'
-import type { Knowledge } from '@gantry/knowledge/internal/knowledge'
-import type { KnowledgeSource } from '@gantry/knowledge/internal/knowledge-backend'
 import type { SourceFault } from './backend-sources.ts'
 import type { FoundTool } from './backends/inner-doors.ts'
 import type { CatalogEntry } from './catalogs/catalog.ts'
@@ -100,16 +98,6 @@ export function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool
   const title = tool.title === undefined ? {} : { title: tool.title }
   const { version, description, tags = [] } = tool
   return { id: key, version, ...title, description, tags, score }
-}
-
-/** The host's own knowledge, or one in memory that is made when it is first asked. */
-export function lazyKnowledge({ knowledge, embedder }: ExecutorOptions): KnowledgeSource {
-  let made: Promise<Knowledge> | undefined
-  return () => {
-    if (knowledge !== undefined) return knowledge
-    made ??= import('@gantry/knowledge/internal/memory').then(({ memoryKnowledge }) => memoryKnowledge({ embedder }))
-    return made
-  }
 }
 
 /** A guard of the host's own stays the host's; one made from options belongs to the executor. */

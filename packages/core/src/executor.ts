@@ -1,9 +1,4 @@
 import { ToolError } from '@gantry/contract'
-import { knowledgeBackend } from '@gantry/knowledge/internal/knowledge-backend'
-import { sandboxedBackend } from '@gantry/sandbox/internal/backends/sandboxed'
-import { sessionBackend } from '@gantry/sandbox/internal/backends/session'
-import { filesBackend } from '@gantry/tools/internal/backends/files'
-import { webBackend } from '@gantry/tools/internal/backends/web'
 import { memoryArtifacts } from './artifacts/memory.ts'
 import { memoryAudit } from './audits/memory.ts'
 import { createHost, shownText } from './backend-host.ts'
@@ -28,7 +23,7 @@ import {
   localOwner,
   ownIdentity,
 } from './executor-options.ts'
-import { asEgress, asPolicy, asSecrets, closed, lazyKnowledge, policyPorts, taken } from './executor-parts.ts'
+import { asEgress, asPolicy, asSecrets, closed, policyPorts, taken } from './executor-parts.ts'
 import { withHidden } from './hidden-tool.ts'
 import { createRedactionMark } from './json/redaction-mark.ts'
 import { memoryPins } from './pins/memory.ts'
@@ -42,8 +37,8 @@ import { createRunDeadlines } from './pipeline/run-deadlines.ts'
 import { allOf } from './policies/all-of.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
+import { givenRuntimes, runtimeControl } from './runtime-control.ts'
 import { createSafeguards } from './safeguards.ts'
-import { lazySandboxes } from './sandboxes.ts'
 import { drainBackend, shutDown } from './shut-down.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
@@ -52,17 +47,9 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   checkOptions(options)
   const local = localBackend()
   const life = new AbortController()
-  const sandboxes = lazySandboxes(options.runtimes, life.signal)
-  const own: readonly Backend[] = [
-    local,
-    filesBackend(),
-    sandboxedBackend(sandboxes.source),
-    sessionBackend(sandboxes.source),
-    webBackend(),
-    knowledgeBackend(lazyKnowledge(options)),
-    programBackend(sandboxes.source, options.limits?.program),
-  ]
-  const registry = createBackendRegistry([...own, ...(options.backends ?? [])])
+  const runtimes = givenRuntimes(options.runtimes)
+  const given = options.backends ?? []
+  const registry = createBackendRegistry([local, programBackend(runtimes.get, options.limits?.program), ...given])
   const createCatalog = (): Catalog =>
     memoryCatalog(options.embedder === undefined ? {} : { embedder: options.embedder })
   const catalog = options.catalog ?? createCatalog()
@@ -170,7 +157,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     return info
   }
   const removeBackend = async (name: string, graceMs: number): Promise<void> => {
-    if (own.some((one) => name === one.name || name === backendKey(one.kind, one.name))) {
+    if (registry.all().some((one) => one.builtin && (name === one.name || name === backendKey(one.kind, one.name)))) {
       throw new ToolError('CONFIG_INVALID', `Every executor has the backend ${name}; disable it instead.`)
     }
     const backend = registry.remove(name)
@@ -187,7 +174,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   /** Every executor has its own backends; those that no tool is bound to are not worth a line. */
   const isListed = (): ((info: BackendInfo) => boolean) => {
-    const unused = new Set(own.map(({ kind }) => kind))
+    const unused = new Set(registry.all().flatMap(({ builtin, kind }) => (builtin ? [kind] : [])))
     for (let page = catalog.list({ limit: 1_000, allVersions: true }); unused.size > 0; ) {
       for (const { tool } of page.items) for (const { kind } of tool.backends) unused.delete(kind)
       if (page.cursor === undefined) break
@@ -215,7 +202,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       approve: (id, how = {}) => brought.approve(id, how, how.signal ?? life.signal),
     },
     circuits: safeguards.circuits,
-    runtimes: sandboxes.control,
+    runtimes: runtimeControl(runtimes, life.signal),
     egress,
     on: events.on,
     close: (how = {}) => {
@@ -223,7 +210,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
         await shutDown(ports, isPositive(how.graceMs) ? how.graceMs : 5_000)
         life.abort(closed())
         unsubscribe()
-        await sandboxes.close()
+        await runtimes.close()
         if (egress !== options.egress) await egress.close()
       }
       closing ??= closeAll()

@@ -158,8 +158,17 @@ export { type RetryOptions, retry } from './resilience/retry.ts'
 export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
 export type { TenantCircuitEvent } from './resilience/tenant-circuits.ts'
 export type { RunOptions } from './run-options.ts'
+export type { RuntimeControl } from './runtime-control.ts'
+export type { Runtime } from './runtimes/runtime.ts'
+export {
+  type LazyRuntimes,
+  lazyRuntimes,
+  type RuntimeInfo,
+  type Runtimes,
+  type RuntimesLoad,
+  type RuntimesSource,
+} from './runtimes/runtimes.ts'
 export type { AskForTrial, BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
-export type { RuntimeControl } from './sandboxes.ts'
 export { encryptedSecrets } from './secrets/encrypted.ts'
 export { environmentSecrets } from './secrets/environment.ts'
 export { type FileSecretsOptions, fileSecrets } from './secrets/file.ts'

@@ -87,7 +87,7 @@ test('comments before methods are found, those behind code and apart from it are
 test('importing the backend loads neither the parser of proto files nor a gRPC library', () => {
   const script = `await import('./grpc.ts'); const { default: { _cache } } = await import('node:module');
     console.log(Object.keys(_cache).filter((path) => /grpc-js|proto-loader|protobufjs/.test(path)).length)`
-  const options = { cwd: `${import.meta.dirname}/..`, encoding: 'utf8' } as const
+  const options = { cwd: import.meta.dirname, encoding: 'utf8' } as const
   assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', script], options).trim(), '0')
   const loaded = script.replace("import('./grpc.ts')", "import('@grpc/proto-loader')")
   assert.notEqual(execFileSync(process.execPath, ['--input-type=module', '-e', loaded], options).trim(), '0')

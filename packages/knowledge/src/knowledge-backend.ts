@@ -18,6 +18,7 @@ export function knowledgeBackend(source: KnowledgeSource): Backend {
   return {
     kind: 'knowledge',
     name: 'knowledge',
+    builtin: true,
     tidy: true,
     check: (binding, tool) => void actionOf(binding, tool),
     // It is a part of this process.

@@ -1,14 +1,15 @@
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
-import { createWasmRuntime } from '@gantry/sandbox-wasm/internal/wasm'
+import type { RuntimeInfo } from '@gantry/core/internal/runtimes/runtimes'
+import { createRuntimes } from './create-runtimes.ts'
 import { createLanguages } from './languages.ts'
+import { runtimesWithoutDriver } from './missing-drivers.ts'
 import { createProcessRuntime } from './process.ts'
-import { createRuntimes } from './runtimes.ts'
 import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './sandbox-options.ts'
 import { createSessions } from './sessions.ts'
 import { createUnsafeHostRuntime } from './unsafe-host.ts'
 
 /**
- * Every runtime that works without a server, behind one door. Nothing is started before the first request.
+ * The runtimes `process` and `unsafe_host`, with those of `use`. Nothing is started before the first request.
  * Throws CONFIG_INVALID with the path of each wrong option.
  */
 export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
@@ -17,7 +18,6 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   const languages = createLanguages(rows)
   const place = root === undefined ? {} : { root }
   const own: readonly Runtime[] = [
-    createWasmRuntime(),
     createProcessRuntime({
       ...place,
       languages,
@@ -28,7 +28,7 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
     createUnsafeHostRuntime({ ...place, languages }),
   ]
   const replaced = new Set(use.map(({ kind }) => kind))
-  const runtimes = [...own.filter(({ kind }) => !replaced.has(kind)), ...use]
+  const runtimes = [...use, ...own.filter(({ kind }) => !replaced.has(kind))]
   const door = createRuntimes({ ...rest, runtimes })
   const { timing } = rest
   const sessions = createSessions(door, { ...times, ...(timing === undefined ? {} : { timing }) })
@@ -36,5 +36,9 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
     await sessions.closeAll()
     await door.close()
   }
-  return { ...door, languages, sessions, close }
+  const list = async (signal: AbortSignal): Promise<readonly RuntimeInfo[]> => {
+    const present = await door.list(signal)
+    return [...present, ...runtimesWithoutDriver(present)]
+  }
+  return { ...door, list, languages, sessions, close }
 }

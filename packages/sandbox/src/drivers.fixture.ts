@@ -10,7 +10,7 @@ import type { TestContext } from 'node:test'
 import { createLanguages } from './languages.ts'
 
 /** Where the drivers lie. */
-export const drivers = join(import.meta.dirname, '../../native/drivers')
+export const drivers = join(import.meta.dirname, '../native/drivers')
 
 /** What a job may hold beside its code. */
 export interface DriverJob {

@@ -12,13 +12,20 @@ export type {
   SandboxJob,
   SandboxSpec,
 } from '@gantry/core/internal/runtimes/runtime'
-export { createWasmRuntime, type WasmOptions } from '@gantry/sandbox-wasm/internal/wasm'
+export type {
+  Confinement,
+  RunAnswer,
+  RuntimeInfo,
+  Runtimes,
+  SandboxRequest,
+} from '@gantry/core/internal/runtimes/runtimes'
+export { sandboxedBackend } from './backends/sandboxed.ts'
+export { sessionBackend } from './backends/session.ts'
+export { createRuntimes } from './create-runtimes.ts'
 export { createSandboxes } from './create-sandboxes.ts'
 export { createLanguages, type Language, type LanguageRow, type Languages } from './languages.ts'
 export { createProcessRuntime, type ProcessOptions } from './process.ts'
 export type { ProfileOptions } from './profiles.ts'
-export type { Confinement, SandboxRequest } from './request.ts'
-export { createRuntimes, type RunAnswer, type RuntimeInfo, type Runtimes } from './runtimes.ts'
 export type { SandboxOptions, SandboxRuntimes } from './sandbox-options.ts'
 export type { SessionAnswer, SessionInfo } from './session.ts'
 export { createSessions, type Sessions, type SessionsOptions } from './sessions.ts'

@@ -1,5 +1,5 @@
 import type { Isolation } from '@gantry/contract'
-import type { RuntimeInfo } from './runtimes.ts'
+import type { RuntimeInfo } from '@gantry/core/internal/runtimes/runtimes'
 
 /** Kinds of runtimes that Gantry names, for which this version brings no driver. */
 const kinds: readonly (readonly [kind: string, isolation: Isolation])[] = [

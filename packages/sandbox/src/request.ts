@@ -1,38 +1,14 @@
-import type { Isolation, SandboxLimits, SandboxNetwork } from '@gantry/contract'
+import type { Isolation, SandboxNetwork } from '@gantry/contract'
 import { ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { isIsolation, isolations, stronger } from '@gantry/core/internal/runtimes/isolation'
 import type { Program, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import type { Confinement } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
-import type { Span } from '@gantry/core/internal/tracing/tracer'
 import { resolveLimits } from './limits.ts'
 import type { RuntimesSettings } from './options.ts'
 import type { Profile } from './profiles.ts'
 import type { Requirement } from './select.ts'
-
-/** In what a program is to run; all of it may be left out, which means the profile `standard`. */
-export interface Confinement {
-  readonly profile?: string
-  /** This kind of runtime and no other. */
-  readonly runtime?: string
-  /** Any runtime that is at least as strong. */
-  readonly floor?: Isolation
-  /** Nothing weaker than this, whatever the profile, the runtime and the floor say; for those who answer for the host. */
-  readonly least?: Isolation
-  readonly limits?: Partial<SandboxLimits>
-  readonly network?: SandboxNetwork
-  /** The guarded way out, for a request with a network. */
-  readonly dial?: NonNullable<SandboxSpec['dial']>
-  readonly deterministic?: NonNullable<SandboxSpec['deterministic']>
-}
-
-/** A program to run once in a sandbox of its own. */
-export interface SandboxRequest extends SandboxJob, Confinement {
-  /** Below it the start of the sandbox and the run in it are noted; whoever began it ends it. */
-  readonly span?: Span
-  /** Hears which runtime was chosen, before it starts anything. */
-  readonly onRuntime?: (runtime: { readonly kind: string; readonly isolation: Isolation }) => void
-}
 
 /** What a request comes to. */
 export interface Plan {

@@ -1,9 +1,9 @@
 import { type Issue, ToolError } from '@gantry/contract'
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
+import type { Runtimes } from '@gantry/core/internal/runtimes/runtimes'
 import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
 import type { LanguageRow, Languages } from './languages.ts'
 import { type RuntimesOptions, settingsOf } from './options.ts'
-import type { Runtimes } from './runtimes.ts'
 import { checkSessionsOptions, type Sessions, type SessionsOptions } from './sessions.ts'
 
 /** How the sandboxes of an executor are set up; all of it may be left out. */

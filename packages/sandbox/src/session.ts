@@ -2,7 +2,7 @@ import { type Identity, type Isolation, type Issue, ToolError } from '@gantry/co
 import { createBulkhead } from '@gantry/core/internal/resilience/bulkhead'
 import { follow } from '@gantry/core/internal/resilience/follow'
 import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
-import type { OpenedSandbox, RunAnswer } from './runtimes.ts'
+import type { OpenedSandbox, RunAnswer } from '@gantry/core/internal/runtimes/runtimes'
 import { createSeenFiles } from './seen-files.ts'
 import { disposeOf } from './start.ts'
 import type { Timing } from './timing.ts'

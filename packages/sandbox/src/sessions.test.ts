@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import type { SandboxJob } from '@gantry/core/internal/runtimes/runtime'
+import { createRuntimes } from './create-runtimes.ts'
 import { type FakeOptions, fakeRuntime, fakeTiming, never, printed, settled, untilAborted } from './fake.fixture.ts'
-import { createRuntimes } from './runtimes.ts'
 import { createSessions, type SessionsOptions } from './sessions.ts'
 
 const ann = { principal: 'ann', tenant: 'acme' }

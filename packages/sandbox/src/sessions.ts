@@ -3,7 +3,7 @@ import { ToolError } from '@gantry/contract'
 import { follow } from '@gantry/core/internal/resilience/follow'
 import { checkShapes, type OptionShape } from '@gantry/core/internal/resilience/options'
 import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
-import type { Confinement, Runtimes } from './runtimes.ts'
+import type { Confinement, Runtimes } from '@gantry/core/internal/runtimes/runtimes'
 import {
   createSession,
   type Owner,

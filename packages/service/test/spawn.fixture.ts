@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 
-export const bin = join(import.meta.dirname, '../bin/gantry.mjs')
+export const bin = join(import.meta.dirname, '../../gantry/bin/gantry.mjs')
 /** The Node that runs the tests: 24 or newer. */
 export const node = process.execPath
 

@@ -6,7 +6,7 @@ import { type TestContext, test } from 'node:test'
 import { loadToolsFolder, type ToolsFolderMemory } from './folder.ts'
 
 const definition = (name: string): string => `
-import { defineTool } from ${JSON.stringify(join(import.meta.dirname, 'tool.ts'))}
+import { defineTool } from ${JSON.stringify(join(import.meta.dirname, '../../core/src/tools/tool.ts'))}
 export const ${name} = defineTool({
   namespace: 'mine', name: '${name}', description: 'A tool.', effect: 'read', inputSchema: { type: 'object' },
   run: () => ({ ran: '${name}' }),

@@ -8,7 +8,7 @@ import { createExecutor } from '@gantry/tools'
 import { loadToolsFolder, type ToolsFolder, type ToolsFolderMemory } from './folder.ts'
 
 const definition = (name: string, more = ''): string => `
-import { defineTool } from ${JSON.stringify(join(import.meta.dirname, 'tool.ts'))}
+import { defineTool } from ${JSON.stringify(join(import.meta.dirname, '../../core/src/tools/tool.ts'))}
 export const ${name} = defineTool({
   namespace: 'mine', name: '${name}', description: 'A tool.', effect: 'read', inputSchema: { type: 'object' },
   run: () => ({ ran: '${name}' }), ${more}

@@ -1,5 +1,6 @@
 export { webBackend } from './backends/web.ts'
 export { type BuiltinOptions, builtinTools } from './builtin.ts'
+export { createExecutor, type ExecutorOptions, openSandboxes } from './create-executor.ts'
 export { demoTools } from './demo.ts'
 export {
   loadToolsFolder,

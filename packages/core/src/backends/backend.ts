@@ -223,6 +223,8 @@ export interface Backend {
   readonly name: string
   /** What of the demands on a call this backend holds it to; one with another demand is refused, never run without it. */
   readonly enforces?: readonly Demand[]
+  /** Part of an executor's own set: listed while a tool is bound to it, and never removed. */
+  readonly builtin?: boolean
   /** It runs programs or commands, so each of its calls is on record with its arguments and where it ran. */
   readonly runsPrograms?: boolean
   /** Its tools are described by somebody else, so their definitions are pinned and a change is quarantined. */

@@ -16,6 +16,7 @@ export function localBackend(): LocalBackend {
   return {
     kind: 'local',
     name: 'local',
+    builtin: true,
     add: (id, run) => void functions.set(id, run),
     get: (id) => functions.get(id),
     remove: (id) => void functions.delete(id),

@@ -2,17 +2,16 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import { grpc } from '@gantry/grpc/internal/grpc'
-import { createSandboxes } from '@gantry/sandbox/internal/create-sandboxes'
+import { createExecutor, openSandboxes } from '@gantry/tools'
 import { samplePath, startSample } from '../../../grpc/src/server.fixture.ts'
 import { open, raw } from '../../../mcp/src/client/backend.fixture.ts'
-import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { memoryTracer } from '../tracing/memory-tracer.fixture.ts'
 import { openWorld } from './http/server.fixture.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 const traceparent = `00-${traceId}-b7ad6b7169203331-01`
-const runtimes = createSandboxes({ pool: false })
+const runtimes = await openSandboxes({ pool: false })
 after(() => runtimes.close())
 
 test('an HTTP provider gets the place in the trace, unless the configuration has something to say there', async (t) => {
@@ -91,7 +90,7 @@ test('without a tracer a program is told what its caller said, and nothing when 
 })
 
 sandboxTest('an interpreter that was started ahead gets the place of each run, and of no other', async () => {
-  const pooled = createSandboxes({ pool: { min: 1, max: 1 } })
+  const pooled = await openSandboxes({ pool: { min: 1, max: 1 } })
   const gantry = createExecutor({
     runtimes: pooled,
     tools: [

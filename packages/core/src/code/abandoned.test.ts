@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Result } from '@gantry/contract'
+import { createExecutor } from '@gantry/tools'
 import { demoTools } from '@gantry/tools/internal/demo'
-import { createExecutor } from '../executor.ts'
 
 const gantry = createExecutor({ tools: demoTools() })
 after(() => gantry.close())

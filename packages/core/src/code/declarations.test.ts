@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { createExecutor } from '../executor.ts'
+import { createExecutor } from '@gantry/tools'
 import { defineTool } from '../tools/tool.ts'
 
 const tool = (namespace: string, name: string, description: string) =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { ProgramLanguage, Result } from '@gantry/contract'
-import { createExecutor } from '../executor.ts'
+import { createExecutor } from '@gantry/tools'
 
 const gantry = createExecutor()
 after(() => gantry.close())

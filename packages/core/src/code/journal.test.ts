@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Result } from '@gantry/contract'
+import { createExecutor } from '@gantry/tools'
 import { demoTools } from '@gantry/tools/internal/demo'
 import { memoryArtifacts } from '../artifacts/memory.ts'
 import type { InnerOutcome } from '../backends/program-journal.ts'
-import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { type MemoryJournal, memoryJournal } from './journal.fixture.ts'
 

@@ -1,10 +1,10 @@
 import { type ArtifactRef, type ProgramLanguage, type ProgramLimits, ToolError } from '@gantry/contract'
-import { type RuntimesSource, runtimesHealth } from '@gantry/sandbox/internal/backends/sandboxed'
-import type { SandboxRequest } from '@gantry/sandbox/internal/request'
 import type { Backend, BackendCall, BackendContext, Measured } from '../backends/backend.ts'
 import { createFeed, type Feed } from '../backends/feed.ts'
+import { runtimesHealth } from '../backends/runtimes-health.ts'
 import type { WriteBack } from '../backends/write-back.ts'
 import { createSlots as createTurns, type Slots as Turns } from '../resilience/slots.ts'
+import type { RuntimesSource, SandboxRequest } from '../runtimes/runtimes.ts'
 import { codeOf } from '../tracing/traced.ts'
 import { createBudget } from './budget.ts'
 import { callsIn } from './calls-in.ts'
@@ -38,6 +38,7 @@ export function programBackend(runtimes: RuntimesSource, ceilings?: ProgramLimit
   return {
     kind: 'program',
     name: 'program',
+    builtin: true,
     runsPrograms: true,
     enforces: ['floor'],
     health: (signal) => runtimesHealth(runtimes, signal),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after } from 'node:test'
 import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { Result } from '@gantry/contract'
-import { createExecutor } from '../executor.ts'
+import { createExecutor } from '@gantry/tools'
 import { defineTool } from '../tools/tool.ts'
 import { memoryJournal } from './journal.fixture.ts'
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Result } from '@gantry/contract'
+import { createExecutor } from '@gantry/tools'
 import { builtinTools } from '@gantry/tools/internal/builtin'
 import { demoTools } from '@gantry/tools/internal/demo'
-import { createExecutor } from '../executor.ts'
 
 const gantry = createExecutor({ tools: [...demoTools(), ...builtinTools()] })
 after(() => gantry.close())

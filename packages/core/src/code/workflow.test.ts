@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Result } from '@gantry/contract'
-import { createExecutor } from '../executor.ts'
+import { createExecutor } from '@gantry/tools'
 import { defineTool } from '../tools/tool.ts'
 
 const labels: unknown[] = []

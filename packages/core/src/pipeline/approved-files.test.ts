@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity, JsonObject } from '@gantry/contract'
+import { createExecutor } from '@gantry/tools'
 import { builtinTools } from '@gantry/tools/internal/builtin'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import { memoryArtifacts } from '../artifacts/memory.ts'
-import { createExecutor } from '../executor.ts'
 import type { ApprovalRequest } from '../policies/policy.ts'
 import { namedFiles } from './approved-files.ts'
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import type { ExecutorOptions } from '@gantry/tools'
+import { createExecutor } from '@gantry/tools'
 import { z } from 'zod'
 import { memoryAudit } from '../audits/memory.ts'
-import { createExecutor } from '../executor.ts'
-import type { ExecutorOptions } from '../executor-options.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, never, tool } from './pipeline.fixture.ts'
 

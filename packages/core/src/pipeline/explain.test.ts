@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createExecutor } from '@gantry/tools'
 import { memoryAudit } from '../audits/memory.ts'
-import { createExecutor } from '../executor.ts'
 import type { Rule } from '../policies/rules.ts'
 import { alice, tool } from './pipeline.fixture.ts'
 

@@ -1,7 +1,7 @@
 import type { Identity, Result } from '@gantry/contract'
+import type { ExecutorOptions } from '@gantry/tools'
+import { createExecutor } from '@gantry/tools'
 import type { ToolContext } from '../backends/backend.ts'
-import { createExecutor } from '../executor.ts'
-import type { ExecutorOptions } from '../executor-options.ts'
 import { type DefinedTool, defineTool, type ToolDefinition } from '../tools/tool.ts'
 
 export const anything = { type: 'object' } as const

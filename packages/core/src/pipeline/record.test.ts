@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { test } from 'node:test'
+import { createExecutor } from '@gantry/tools'
 import { builtinTools } from '@gantry/tools/internal/builtin'
 import { memoryArtifacts } from '../artifacts/memory.ts'
 import { memoryAudit } from '../audits/memory.ts'
-import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, anything, runIt, tool } from './pipeline.fixture.ts'
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChainResult, type Identity, type Json, type Result, ToolError } from '@gantry/contract'
+import type { ExecutorOptions } from '@gantry/tools'
+import { createExecutor } from '@gantry/tools'
 import { memoryAudit } from '../audits/memory.ts'
 import type { ToolContext } from '../backends/backend.ts'
-import { createExecutor } from '../executor.ts'
-import type { ExecutorOptions } from '../executor-options.ts'
 import { type DefinedTool, defineTool } from '../tools/tool.ts'
 import { memoryTracer } from '../tracing/memory-tracer.fixture.ts'
 

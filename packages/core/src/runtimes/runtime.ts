@@ -1,10 +1,10 @@
 import type { Isolation, Json, SandboxLimit, SandboxLimits, SandboxNetwork } from '@gantry/contract'
-import type { Credential } from '@gantry/sandbox/internal/egress-proxy/credential'
 import type { Egress } from '../egress/egress.ts'
 
 /**
- * Where untrusted programs run. Each sibling file is one runtime; each passes `conformance/runtime.ts` and the attacks
- * of `conformance/attacks.ts`. This folder knows programs and limits; it does not know tools, catalogs or transports.
+ * Where untrusted programs run. Each driver is one runtime, in `@gantry/sandbox` or a package `@gantry/sandbox-*`; each
+ * passes the suite `testRuntime` and the attacks of `@gantry/conformance`. A runtime knows programs and limits; it does
+ * not know tools, catalogs or transports.
  */
 export interface Runtime {
   /** As written in configuration, results and audit records: `process`, `wasm`, `unsafe_host`. */
@@ -215,4 +215,19 @@ export type Probe =
 export interface Refusal {
   readonly reason: string
   readonly remedy: string
+}
+
+/** Where in a request a placeholder may stand for its secret. */
+export type CredentialPlace = 'header' | 'query' | 'body'
+
+/** A secret that programs in a sandbox use without having it. */
+export interface Credential {
+  /** The variable of the environment whose value is the placeholder. */
+  readonly variable: string
+  /** A function, so that nothing that writes a sandbox down writes the secret down. */
+  readonly value: () => string
+  /** Origins, as egress rules name them, that may be told the secret. */
+  readonly hosts: readonly string[]
+  /** Headers alone when absent. */
+  readonly in?: readonly CredentialPlace[]
 }

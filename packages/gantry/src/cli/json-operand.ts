@@ -41,7 +41,10 @@ export function readTextFile(name: string, file: string, io: Io): string {
 }
 
 async function parse(name: string, source: string, text: string): Promise<Json> {
-  const { JsonError, parseJson } = await import('@gantry/core')
+  const [{ JsonError }, { parseJson }] = await Promise.all([
+    import('@gantry/core/internal/json/limits'),
+    import('@gantry/core/internal/json/parse'),
+  ])
   if (text.trim() === '') throw usageError(name, `${name} from ${source} is empty; expected JSON.`)
   try {
     return parseJson(text.replace(/^\ufeff/, ''), limits)

@@ -29,7 +29,8 @@ export async function withExecutor<T>(
   const request = { environment, folder, signal, folderMemory: new Map(), ...named }
   const loaded = await loadConfig(request)
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
-  const { builtinTools, createExecutor, demoTools, tenantTools } = await import('@gantry/core')
+  const { builtinTools, createExecutor, demoTools } = await import('@gantry/tools')
+  const { tenantTools } = await import('@gantry/core/internal/policies/tenant-tools')
   const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const tools = [...shipped, ...(loaded.options.tools ?? [])]
   // One command runs one tool, so nothing is started ahead unless the file asks for it.

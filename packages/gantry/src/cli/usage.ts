@@ -15,7 +15,7 @@ export async function unknownName(
   wanted: string,
   names: Iterable<string>,
 ): Promise<ToolError> {
-  const { nearest } = await import('@gantry/core')
+  const { nearest } = await import('@gantry/core/internal/search/near')
   const near = nearest(wanted, names)
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
   return usageError(path, `${message}${hint}`, near.length === 0 ? {} : { nearest: near })

@@ -67,7 +67,7 @@ export function raw(mode: string): readonly string[] {
 
 /** A published server of the protocol's authors. */
 export function published(name: string, ...args: readonly string[]): readonly string[] {
-  const root = join(import.meta.dirname, '..', '..', '..', '..', '..')
+  const root = join(import.meta.dirname, '../../../..')
   return [process.execPath, join(root, 'node_modules', '@modelcontextprotocol', name, 'dist', 'index.js'), ...args]
 }
 

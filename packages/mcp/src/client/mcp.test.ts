@@ -181,7 +181,7 @@ test('what a server started goes with it, also when the server itself was killed
 
 for (const kind of ['either era', 'modern-only']) {
   test(`a server of 2026-07-28 speaks over a pipe (${kind})`, async () => {
-    const script = join(import.meta.dirname, 'mcp', 'sdk-stdio.fixture.ts')
+    const script = join(import.meta.dirname, 'sdk-stdio.fixture.ts')
     await using server = open({
       command: [process.execPath, script, kind],
       onElicitation: async () => ({ action: 'decline' }),

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
-import { ownFile, packageFolder } from '../own-files.ts'
+import { driversFolder, ownFile } from '../own-files.ts'
 
 /** Everything that a host is made of, and a name for exactly this. */
 export interface HostFiles {
@@ -26,7 +26,7 @@ const drivers = ['python.py', 'python_channel.py', 'python_json.py', 'python_ret
 export async function readHostFiles(version: string): Promise<HostFiles> {
   const files = modules.map((name) => ownFile(name))
   const texts = await Promise.all(files.map((file) => readFile(file, 'utf8')))
-  const folder = join(packageFolder(), 'native', 'drivers')
+  const folder = driversFolder()
   const hash = createHash('sha256').update(`${version} ${process.version} ${process.arch} ${process.platform}`)
   for (const text of texts) hash.update(`\0${text}`)
   for (const name of drivers) hash.update('\0').update(await readFile(join(folder, name)))

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { packageFolder } from '../own-files.ts'
+import { driversFolder } from '../own-files.ts'
 import { stripTypes, TypeScriptError } from './strip-types.ts'
 
 /**
@@ -41,7 +41,7 @@ export { TypeScriptError }
 
 /** The reading of imports that the other runtimes' JavaScript has too. */
 export async function loadLooseImports(): Promise<LooseImports> {
-  const file = join(packageFolder(), 'native', 'drivers', 'node', 'imports.mjs')
+  const file = join(driversFolder(), 'node', 'imports.mjs')
   const { looseImports } = (await import(pathToFileURL(file).href)) as { looseImports: LooseImports }
   return looseImports
 }

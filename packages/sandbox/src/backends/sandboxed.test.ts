@@ -4,10 +4,10 @@ import { fakeContext, testBackend } from '@gantry/conformance/internal/backend'
 import { noBubblewrap, sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { JsonObject, Tool } from '@gantry/contract'
 import type { Measured } from '@gantry/core/internal/backends/backend'
-import { createSandboxes } from '../create-sandboxes.ts'
+import { openSandboxes } from '@gantry/tools'
 import { sandboxedBackend } from './sandboxed.ts'
 
-const runtimes = createSandboxes({ pool: false })
+const runtimes = await openSandboxes({ pool: false })
 after(() => runtimes.close())
 
 function toolOf(name: string, binding: JsonObject, more: Partial<Tool> = {}): Tool {

@@ -1,16 +1,14 @@
 import type { ToolError } from '@gantry/contract'
-import type { Backend, BackendCall, BackendContext, Health } from '@gantry/core/internal/backends/backend'
+import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
 import { createFeed } from '@gantry/core/internal/backends/feed'
+import { runtimesHealth } from '@gantry/core/internal/backends/runtimes-health'
 import type { Egress } from '@gantry/core/internal/egress/egress'
+import type { RuntimesSource, SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { codeOf } from '@gantry/core/internal/tracing/traced'
-import type { SandboxRequest } from '../request.ts'
 import type { SandboxRuntimes } from '../sandbox-options.ts'
 import { answerOf, lossWarnings } from './sandboxed/answer.ts'
 import { readBinding, type SandboxedPlan } from './sandboxed/binding.ts'
 import { requestOf } from './sandboxed/request.ts'
-
-/** Where the sandboxes come from; asked at the first call, so that nothing of them is loaded before. */
-export type RuntimesSource = () => Promise<SandboxRuntimes>
 
 /**
  * Runs tools that are programs in a sandbox.
@@ -20,7 +18,7 @@ export type RuntimesSource = () => Promise<SandboxRuntimes>
  *   when nothing ran, LIMIT_EXCEEDED and TIMEOUT with the output so far.
  * - Ownership: whoever made the runtimes closes them.
  */
-export function sandboxedBackend(runtimes: RuntimesSource): Backend {
+export function sandboxedBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backend {
   const plans = new WeakMap<object, SandboxedPlan>()
   let egress: Egress | undefined
   const planOf = ({ binding, tool }: BackendCall): SandboxedPlan => {
@@ -33,6 +31,7 @@ export function sandboxedBackend(runtimes: RuntimesSource): Backend {
   return {
     kind: 'sandboxed',
     name: 'sandboxed',
+    builtin: true,
     runsPrograms: true,
     enforces: ['profile', 'runtime', 'egress', 'floor'],
     attach(host) {
@@ -43,14 +42,6 @@ export function sandboxedBackend(runtimes: RuntimesSource): Backend {
     health: (signal) => runtimesHealth(runtimes, signal),
     call: (call, context) => run({ plan: planOf(call), call, egress, runtimes, context }),
   }
-}
-
-/** Up when a program could run in one of the runtimes; each is started and attacked, once for a process. */
-export async function runtimesHealth(runtimes: RuntimesSource, signal: AbortSignal): Promise<Health> {
-  const all = await (await runtimes()).list(signal)
-  const works = all.some(({ available, isolation }) => available && isolation !== 'none')
-  if (works) return { status: 'up' }
-  return { status: 'down', message: 'No runtime that isolates works here; `gantry doctor` says why.' }
 }
 
 /**
@@ -65,7 +56,7 @@ interface Run {
   readonly plan: SandboxedPlan
   readonly call: BackendCall
   readonly egress: Egress | undefined
-  readonly runtimes: RuntimesSource
+  readonly runtimes: RuntimesSource<SandboxRuntimes>
   readonly context: BackendContext
 }
 

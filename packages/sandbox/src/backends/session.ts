@@ -8,11 +8,12 @@ import {
 } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
 import { createFeed, type OutputChunk } from '@gantry/core/internal/backends/feed'
+import { runtimesHealth } from '@gantry/core/internal/backends/runtimes-health'
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import { meets } from '@gantry/core/internal/runtimes/isolation'
+import type { Confinement, RuntimesSource } from '@gantry/core/internal/runtimes/runtimes'
 import { checkFiles } from '../file-path.ts'
 import { codeProgram } from '../program.ts'
-import type { Confinement } from '../request.ts'
 import type { SandboxRuntimes } from '../sandbox-options.ts'
 import type { SessionAnswer, SessionJob } from '../session.ts'
 import { limitFailure, lossWarnings, whole } from './sandboxed/answer.ts'
@@ -20,7 +21,7 @@ import { withArtifacts } from './sandboxed/artifact-files.ts'
 import { outputFiles } from './sandboxed/output-files.ts'
 import { collected } from './sandboxed/request.ts'
 import { wayOutOf } from './sandboxed/way-out.ts'
-import { didNotStart, type RuntimesSource, runtimesHealth } from './sandboxed.ts'
+import { didNotStart } from './sandboxed.ts'
 
 /** What the input schema of the tool has checked already. */
 type Arguments = JsonObject & {
@@ -53,11 +54,12 @@ interface Visit {
  * - Cancellation: the signal of a run ends its session.
  * - Errors: INPUT_INVALID at `/session` for one that ended, with the reason, or is not there; RATE_LIMITED for too many.
  */
-export function sessionBackend(runtimes: RuntimesSource): Backend {
+export function sessionBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backend {
   let egress: Egress | undefined
   return {
     kind: 'session',
     name: 'session',
+    builtin: true,
     runsPrograms: true,
     enforces: ['egress', 'floor'],
     attach(host) {

@@ -4,8 +4,8 @@ import { createServer } from 'node:https'
 import type { TestContext } from 'node:test'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { HostLookup } from '@gantry/core/internal/egress/options'
+import type { CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
 import { here, listen, testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
-import type { CredentialPlace } from './credential.ts'
 import { proxyFor, received, type TestProxy, type TestProxyOptions } from './proxy.fixture.ts'
 
 /** Not in a form that anything else has. */

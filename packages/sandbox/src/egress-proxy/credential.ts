@@ -1,22 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { createRedactor, type Redactor } from '@gantry/core/internal/json/redact'
+import type { Credential, CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
 import { type AllowedOrigin, names, parseAllow } from './allow.ts'
 import type { Authority } from './authority.ts'
-
-/** Where in a request a placeholder may stand for its secret. */
-export type CredentialPlace = 'header' | 'query' | 'body'
-
-/** A secret that programs in a sandbox use without having it. */
-export interface Credential {
-  /** The variable of the environment whose value is the placeholder. */
-  readonly variable: string
-  /** A function, so that nothing that writes a sandbox down writes the secret down. */
-  readonly value: () => string
-  /** Origins, as egress rules name them, that may be told the secret. */
-  readonly hosts: readonly string[]
-  /** Headers alone when absent. */
-  readonly in?: readonly CredentialPlace[]
-}
 
 /** A credential in one sandbox. */
 export interface Standing {

@@ -1,4 +1,5 @@
-import type { CredentialPlace, Standing } from './credential.ts'
+import type { CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
+import type { Standing } from './credential.ts'
 
 type HeaderTexts = { readonly [name: string]: string }
 

@@ -7,7 +7,7 @@ import { after, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { launcherBinary } from './launcher-binary.ts'
 
-const native = join(import.meta.dirname, '../../../native')
+const native = join(import.meta.dirname, '../../native')
 const linux = { platform: 'linux', arch: 'x64' }
 const place = mkdtempSync(join(tmpdir(), 'gantry-launcher-binary-'))
 after(() => rmSync(place, { recursive: true, force: true }))

@@ -50,7 +50,7 @@ export async function launcherBinary(
 async function findManifest(from: string): Promise<{ folder: string; manifest: Manifest }> {
   let folder = from
   for (let level = 0; level < searchedFolders; level++) {
-    for (const place of ['native/bin', 'core/native/bin']) {
+    for (const place of ['native/bin', 'sandbox/native/bin']) {
       const found = await readFile(join(folder, place, 'manifest.json'), 'utf8').catch(() => undefined)
       if (found !== undefined) return { folder: join(folder, place), manifest: JSON.parse(found) as Manifest }
     }

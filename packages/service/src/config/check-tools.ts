@@ -2,7 +2,7 @@ import type { BackendBinding, Issue, Tool } from '@gantry/contract'
 import type { Backend, CatalogEntry, Executor } from '@gantry/core'
 import { nearest } from '@gantry/core/internal/search/near'
 import { knowledgeBackend } from '@gantry/knowledge'
-import { sandboxedBackend } from '@gantry/sandbox'
+import { sandboxedBackend } from '@gantry/sandbox/internal/backends/sandboxed'
 import { webBackend } from '@gantry/tools'
 import { isToolError } from './problem.ts'
 

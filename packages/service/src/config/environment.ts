@@ -157,7 +157,7 @@ export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
 /** A warning for each variable nobody reads; only its name is shown. */
 export async function unknownVariables(names: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
-  const { nearest } = await import('@gantry/core')
+  const { nearest } = await import('@gantry/core/internal/search/near')
   return names.map((name) => {
     const [near] = nearest(name, [...Object.keys(overriding), ...plain], { limit: 1 })
     return `The variable ${name} is not used.${near === undefined ? '' : ` Did you mean ${near}?`}`

@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 
-interface Host {
+export interface Host {
   readonly host: string
   readonly port: number
 }

@@ -40,8 +40,8 @@ export function sharedSandboxes(tag: string): SharedSandboxes {
       if (!isPlain(options)) return options
       const key = canonicalJson(options as never)
       if (present?.key === key) return present.runtimes
-      const { createSandboxes } = await import('@gantry/sandbox')
-      const runtimes = createSandboxes({ ...options, sessions: { ...options.sessions, tag } })
+      const { openSandboxes } = await import('@gantry/tools')
+      const runtimes = await openSandboxes({ ...options, sessions: { ...options.sessions, tag } })
       all.add(runtimes)
       if (present !== undefined) retire(present.runtimes)
       present = { key, runtimes }

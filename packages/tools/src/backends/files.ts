@@ -17,6 +17,7 @@ export function filesBackend(): Backend {
   return {
     kind: 'files',
     name: 'files',
+    builtin: true,
     tidy: true,
     check: (binding, tool) => void actionOf(binding, tool),
     // It is a part of this process.

@@ -22,6 +22,7 @@ export function webBackend(): Backend {
   return {
     kind: 'web',
     name: 'web',
+    builtin: true,
     enforces: ['egress'],
     tidy: true,
     attach(given) {

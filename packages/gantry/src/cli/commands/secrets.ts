@@ -30,7 +30,8 @@ export const execute: Command = async ({ command, operands, options }, io) => {
 }
 
 async function init(options: OptionValues, io: Io): Promise<number> {
-  const { createKeyFile, openSecretStore } = await import('@gantry/core')
+  const { openSecretStore } = await import('@gantry/core')
+  const { createKeyFile } = await import('@gantry/core/internal/secrets/store-key')
   const keyFile = options['key-file']
   if (keyFile === undefined)
     throw usageError('--key-file', 'gantry secrets init needs --key-file FILE for the new key.')
@@ -68,7 +69,7 @@ async function remove(name: string, options: OptionValues, io: Io): Promise<numb
 
 /** Makes the new key first: should the change fail, the old key still opens the store. */
 async function rekey(options: OptionValues, io: Io): Promise<number> {
-  const { createKeyFile } = await import('@gantry/core')
+  const { createKeyFile } = await import('@gantry/core/internal/secrets/store-key')
   const newFile = options['new-key-file']
   if (newFile === undefined) throw usageError('--new-key-file', 'gantry secrets rekey needs --new-key-file FILE.')
   const store = await openStore(options, io)

@@ -2,7 +2,7 @@ import { type Json, type SandboxOutput, ToolError, type Warning } from '@gantry/
 import type { BackendContext } from '@gantry/core/internal/backends/backend'
 import { parseAnswer } from '@gantry/core/internal/json/parse-answer'
 import type { Outcome } from '@gantry/core/internal/runtimes/runtime'
-import type { SandboxRequest } from '../../request.ts'
+import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { outputText } from '../../text.ts'
 import type { SandboxedPlan } from './binding.ts'
 import { outputFiles } from './output-files.ts'

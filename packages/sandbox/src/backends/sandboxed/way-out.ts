@@ -2,9 +2,9 @@ import { type JsonObject, type SandboxNetwork, ToolError } from '@gantry/contrac
 import type { BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import { quote } from '@gantry/core/internal/ids/quote'
+import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
 import { meet, outsideOf } from '../../egress-proxy/allow.ts'
-import type { SandboxRequest } from '../../request.ts'
 import type { SandboxedPlan } from './binding.ts'
 
 const shortestValue = 8

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { type ErrorCode, ToolError } from '@gantry/contract'
 import type { Outcome } from '@gantry/core/internal/runtimes/runtime'
 import { memoryTracer } from '../../core/src/tracing/memory-tracer.fixture.ts'
+import { createRuntimes } from './create-runtimes.ts'
 import {
   type FakeOptions,
   fakeRuntime,
@@ -15,7 +16,7 @@ import {
   untilAborted,
 } from './fake.fixture.ts'
 import { defaultLimits } from './limits.ts'
-import { createRuntimes, type RuntimesOptions } from './runtimes.ts'
+import type { RuntimesOptions } from './options.ts'
 
 function setUp(options: Partial<RuntimesOptions> = {}, ...fakes: FakeOptions[]) {
   const timing = fakeTiming()

@@ -1,73 +1,22 @@
-import { type Isolation, type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
+import { ToolError } from '@gantry/contract'
 import { follow } from '@gantry/core/internal/resilience/follow'
-import type { Outcome, Probe, Refusal, Runtime, Sandbox } from '@gantry/core/internal/runtimes/runtime'
+import type { Outcome, Probe, Runtime, Sandbox } from '@gantry/core/internal/runtimes/runtime'
+import type {
+  Confinement,
+  OpenedSandbox,
+  RanIn,
+  RunAnswer,
+  RuntimeInfo,
+  Runtimes,
+  SandboxRequest,
+} from '@gantry/core/internal/runtimes/runtimes'
 import { traced } from '@gantry/core/internal/tracing/traced'
 import { type RuntimesOptions, settingsOf } from './options.ts'
 import { createPools } from './pools.ts'
 import { breaches, createProbes } from './probes.ts'
-import { type Confinement, type Plan, planOf, type SandboxRequest } from './request.ts'
+import { type Plan, planOf } from './request.ts'
 import { select } from './select.ts'
 import { disposeOf, openSandbox, startThrice } from './start.ts'
-
-export type { RuntimesOptions } from './options.ts'
-export type { Confinement, SandboxRequest } from './request.ts'
-
-/** What a program ran in. */
-export interface RanIn {
-  readonly runtime: { readonly kind: string; readonly isolation: Isolation }
-  /** How often a sandbox was started until one did. */
-  readonly attempts: number
-  readonly limits: SandboxLimits
-}
-
-export interface RunAnswer extends RanIn {
-  readonly outcome: Outcome
-}
-
-/** A sandbox that keeps its interpreter; the caller disposes it. */
-export interface OpenedSandbox extends RanIn {
-  readonly sandbox: Sandbox
-}
-
-export interface RuntimesLoad {
-  readonly running: number
-  readonly waiting: number
-}
-
-/** One runtime as `gantry doctor` shows it. */
-export type RuntimeInfo = {
-  readonly kind: string
-  readonly isolation: Isolation
-  readonly limits: { readonly [Limit in SandboxLimit]?: string }
-  readonly languages: readonly string[]
-  /** Self-test attacks that were refused. */
-  readonly attacks: readonly string[]
-  /** Self-test attacks that were not. */
-  readonly breached: readonly string[]
-} & (
-  | { readonly available: true; readonly version: string; readonly startMs: number }
-  | ({ readonly available: false; readonly version: string | null; readonly startMs: null } & Refusal)
-)
-
-/**
- * All runtimes behind one door: chooses one for each request, has a sandbox of it, and leaves nothing behind.
- * - Concurrency: any number of runs; each has a sandbox of its own, which is used once.
- * - Cancellation: the signal kills everything in the sandbox; the answer, a failure too, comes when the sandbox is gone.
- * - Errors: what a program does is an Outcome. INPUT_INVALID and EGRESS_DENIED for requests that contradict themselves
- *   or their profile, RUNTIME_UNAVAILABLE when nothing strong enough is there, SANDBOX_INIT_FAILED after three starts:
- *   nothing ran then. BACKEND_FAILED when the sandbox broke under the program.
- */
-export interface Runtimes {
-  run(request: SandboxRequest, signal: AbortSignal): Promise<RunAnswer>
-  /** Opens a sandbox whose interpreter keeps its state over several runs. `close` ends it too. */
-  open(language: string, confinement: Confinement, signal: AbortSignal): Promise<OpenedSandbox>
-  /** How many programs run, and how many sandboxes were started ahead of those that will come. */
-  load(): RuntimesLoad
-  /** Every runtime, probed one after the other, so that none disturbs the times of another. */
-  list(signal: AbortSignal): Promise<readonly RuntimeInfo[]>
-  /** Cancels what runs, waits until all is gone and closes the runtimes. */
-  close(): Promise<void>
-}
 
 /** Makes the one door to these runtimes. Throws CONFIG_INVALID with the path of each wrong option. */
 export function createRuntimes(options: RuntimesOptions): Runtimes {

@@ -1,0 +1,1 @@
+export { createWasmRuntime, type HostProcess, type SpawnHost, type WasmOptions } from './wasm.ts'
