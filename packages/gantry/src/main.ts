@@ -1,10 +1,9 @@
+import { writeSync } from 'node:fs'
 import { ToolError } from '@gantry/contract'
 import { runCommandLine } from './cli/cli.ts'
 import { causeOf } from './cli/errors.ts'
 import { safeLine } from './cli/terminal.ts'
-import { ownExitCode } from './exit-code.ts'
 import { processIo } from './process-io.ts'
-import { hearStrays } from './stray.ts'
 
 /** The same key press can reach us twice, from the terminal and from a parent; a second one comes later. */
 const samePressMs = 100
@@ -47,4 +46,69 @@ function stopOnSignals(stop: AbortController, decideExit: (code: number) => void
   process.on('beforeExit', () => process.exit())
   process.on('SIGINT', onSignal)
   process.on('SIGTERM', onSignal)
+}
+
+/** What is thrown outside of every call, by a tool or a configuration that leaves a promise behind. */
+interface Strays {
+  /** From now on it is told, and the process goes on: it does not take the Result of a command away. */
+  tell(how: (thrown: unknown) => void): void
+  /** From now on it is told and ends the process: a service must not go on in a state that nobody knows. */
+  end(how: (thrown: unknown) => void): void
+}
+
+const failed = 1
+
+/** Hears of strays from the start; `decideExit` makes the exit code. */
+function hearStrays(decideExit: (code: number) => void): Strays {
+  let how = (_thrown: unknown): void => undefined
+  let fatal = false
+  const hear = (thrown: unknown): void => {
+    how(thrown)
+    if (!fatal) return
+    decideExit(failed)
+    process.exit()
+  }
+  process.on('uncaughtException', hear)
+  process.on('unhandledRejection', hear)
+  return {
+    tell(next) {
+      how = next
+    },
+    end(next) {
+      how = next
+      fatal = true
+    },
+  }
+}
+
+/** The command did not get as far as an answer. */
+const unfinished = 1
+
+/**
+ * Makes the exit code ours: a tool or a configuration that calls `process.exit` ends the process, but not as if all
+ * were well. Returns the function that decides the code, once the command is done.
+ */
+function ownExitCode(): (code: number) => void {
+  let decided: number | undefined
+  process.on('exit', () => {
+    if (decided === undefined) sayUnfinished()
+    process.exitCode = decided ?? unfinished
+  })
+  return (code) => {
+    decided = code
+    process.exitCode = code
+  }
+}
+
+/** Straight to the descriptor, because nothing that waits is waited for any more. */
+function sayUnfinished(): void {
+  try {
+    writeSync(
+      2,
+      'The process ended before the command did, as when a tool or the configuration calls process.exit; ' +
+        'what a call has changed until then is not known.\n',
+    )
+  } catch {
+    // Nobody is left to tell.
+  }
 }

@@ -1,11 +1,11 @@
 import { writeSync } from 'node:fs'
+import { StringDecoder } from 'node:string_decoder'
 import { ToolError } from '@gantry/contract'
 import type { Io } from './cli/io.ts'
 import { tooLarge } from './cli/json-operand.ts'
 import { safeLine } from './cli/terminal.ts'
-import { reserveStdout } from './reserved-stdout.ts'
 
-export interface ProcessIo extends Io {
+interface ProcessIo extends Io {
   /** Whether the answer could not be written although its reader may still wait for it. */
   readonly failed: boolean
 }
@@ -54,7 +54,6 @@ export function processIo(stop: AbortController, endOnStray: Io['endOnStray']): 
     async askSecret(prompt, limit) {
       if (!process.stdin.isTTY) return readInput(limit, stop.signal)
       err(prompt)
-      const { readHidden } = await import('./hidden-input.ts')
       return readHidden(process.stdin, limit, stop.signal).finally(() => err('\n'))
     },
     signal: stop.signal,
@@ -120,4 +119,62 @@ async function readInput(limit: number, signal: AbortSignal): Promise<string> {
   }
   if (signal.aborted) throw new ToolError('CANCELLED', 'Cancelled while reading stdin.', { effect: 'none' })
   return Buffer.concat(chunks).toString('utf8')
+}
+
+/** A terminal as far as it is needed to read from it without showing what is typed. */
+interface HiddenInput extends NodeJS.EventEmitter {
+  setRawMode(on: boolean): unknown
+  resume(): unknown
+  pause(): unknown
+}
+
+/** Enter, and ctrl-d. */
+const ends = '\r\n\u0004'
+const backspaces = '\u0008\u007f'
+const [ctrlC, ctrlU] = ['\u0003', '\u0015']
+
+/**
+ * One line that is typed without showing. Enter or ctrl-d ends it, backspace and ctrl-u take back, ctrl-c cancels, and
+ * what else steers a terminal is left out. The terminal is as before when it is over, however it ended.
+ */
+export async function readHidden(input: HiddenInput, limit: number, signal: AbortSignal): Promise<string> {
+  signal.throwIfAborted()
+  const { promise, resolve, reject } = Promise.withResolvers<string>()
+  const decoder = new StringDecoder('utf8')
+  const cancel = (): void => reject(signal.reason)
+  let typed: string[] = []
+  const type = (chunk: Buffer): void => {
+    for (const character of decoder.write(chunk)) {
+      if (ends.includes(character)) resolve(typed.join(''))
+      else if (character === ctrlC) reject(new ToolError('CANCELLED', 'Cancelled.', { effect: 'none' }))
+      else if (backspaces.includes(character)) typed.pop()
+      else if (character === ctrlU) typed = []
+      else if (character >= ' ' && typed.length <= limit) typed.push(character)
+    }
+  }
+  const close = (): void => resolve(typed.join(''))
+  input.setRawMode(true)
+  input.on('data', type)
+  input.on('end', close)
+  signal.addEventListener('abort', cancel, { once: true })
+  input.resume()
+  try {
+    return await promise
+  } finally {
+    signal.removeEventListener('abort', cancel)
+    input.off('data', type)
+    input.off('end', close)
+    input.pause()
+    input.setRawMode(false)
+  }
+}
+
+/**
+ * Keeps stdout for the answer: whoever asks for `process.stdout` from now on, `console.log` too, gets stderr.
+ * Returns what opens the real one. Neither is opened here, because that costs a short command some milliseconds.
+ */
+function reserveStdout(): () => NodeJS.WriteStream {
+  const real = Object.getOwnPropertyDescriptor(process, 'stdout')
+  Object.defineProperty(process, 'stdout', { configurable: true, enumerable: true, get: () => process.stderr })
+  return () => real?.get?.call(process) ?? real?.value
 }

@@ -1,6 +1,14 @@
-import { codes, type ErrorCause, type ErrorInfo, type Issue, type Json, ToolError } from '@gantry/contract'
+import {
+  type CodeInfo,
+  codes,
+  type ErrorCause,
+  type ErrorDetails,
+  type ErrorInfo,
+  type Issue,
+  type Json,
+  ToolError,
+} from '@gantry/contract'
 import { isToolError } from '@gantry/service/internal/config/problem'
-import { remedyOf } from './remedy.ts'
 import { safeLine } from './terminal.ts'
 
 const deepestCause = 5
@@ -70,4 +78,52 @@ function listed<T>(value: unknown): readonly T[] {
 
 export function exitCodeOf(outcome: { readonly error?: ErrorInfo }): number {
   return outcome.error === undefined ? 0 : codes[outcome.error.code].exit
+}
+
+/** What to do about an error, for a person: the table's advice where it fits; nothing where the message says it all. */
+export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | undefined {
+  if (code === 'CANCELLED') return undefined
+  // What a command line may not reach is no matter of the configuration; the message says what to do.
+  if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
+  // A service that cannot start because another one is there says so itself.
+  if (code === 'SERVICE_UNAVAILABLE' && stage === 'define') return undefined
+  // Only a command about quarantine is stale before there is a call.
+  if (code === 'CATALOG_STALE' && stage === 'admit') return undefined
+  if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'
+  // Whoever asked cannot be given a permission to decide.
+  if (code === 'DENIED' && details.own === true)
+    return 'Somebody else who holds gantry:approve, or a role that `gantry approvals show` names, may decide.'
+  const { remedy }: CodeInfo = codes[code]
+  // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.
+  if (code === 'PAYLOAD_INVALID') {
+    return Object.keys(details).some((key) => key !== 'issues' && key !== 'file') ? remedy : undefined
+  }
+  const [, detail] = /`details\.(\w+)`/.exec(remedy) ?? []
+  if (detail === undefined || !isEmpty(details[detail])) return remedy
+  return code === 'TOOL_NOT_FOUND' ? '`gantry tools` lists what there is.' : undefined
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === undefined || value === null || (Array.isArray(value) && value.length === 0)
+}
+
+/** A command line that cannot be run as it stands. `path` names the option or operand. */
+export function usageError(path: string, message: string, details: ErrorDetails = {}): ToolError {
+  return new ToolError('INPUT_INVALID', message, {
+    stage: 'admit',
+    details: { ...details, issues: [{ path, message }] },
+  })
+}
+
+/** The same, with the nearest names that exist; core is loaded only now, because most command lines are right. */
+export async function unknownName(
+  path: string,
+  message: string,
+  wanted: string,
+  names: Iterable<string>,
+): Promise<ToolError> {
+  const { nearest } = await import('@gantry/core/internal/search/near')
+  const near = nearest(wanted, names)
+  const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
+  return usageError(path, `${message}${hint}`, near.length === 0 ? {} : { nearest: near })
 }

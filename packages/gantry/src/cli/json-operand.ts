@@ -1,8 +1,8 @@
 import { resolve } from 'node:path'
 import { type Json, ToolError } from '@gantry/contract'
 import { type BoundedFile, readBoundedFile } from '@gantry/service/internal/config/bounded-file'
+import { usageError } from './errors.ts'
 import type { Io } from './io.ts'
-import { usageError } from './usage.ts'
 
 /** More than any limit of the pipeline, so that the pipeline's own limits are the ones that speak. */
 const limits = { bytes: 67_108_864, depth: 256, nodes: 4_000_000 }

@@ -1,8 +1,7 @@
 import type { CommandInfo } from './command-info.ts'
 import { type CommandName, commandGroup, commands, listedCommands } from './command-table.ts'
-import { type OptionInfo, type OptionName, type OptionValues, options } from './option-table.ts'
-import { optionValue, quoted } from './option-values.ts'
-import { unknownName, usageError } from './usage.ts'
+import { unknownName, usageError } from './errors.ts'
+import { type OptionInfo, type OptionName, type OptionValues, options, optionValue, quoted } from './option-table.ts'
 
 /** What a command line asks for. */
 export interface Invocation {

@@ -6,13 +6,12 @@ import type { LoadedConfig } from '@gantry/service/internal/config/config'
 import { loadConfig } from '@gantry/service/internal/config/load'
 import { reading } from '@gantry/service/internal/config/problem'
 import { toolsByTenant } from '@gantry/service/internal/config/tenant-settings'
-import type { Caller } from './caller.ts'
+import { type Caller, localCaller, remoteCaller, warnOfSources } from './caller.ts'
+import { usageError } from './errors.ts'
 import { findService } from './find-service.ts'
 import type { Io } from './io.ts'
-import { localCaller, warnOfSources } from './local-caller.ts'
 import type { OptionName, OptionValues } from './option-table.ts'
 import { safeLine } from './terminal.ts'
-import { usageError } from './usage.ts'
 
 /**
  * Opens an executor as configured, lends it to `work`, and closes it whatever happens. What it was made of can be read
@@ -66,7 +65,7 @@ const onlyHere: readonly OptionName[] = ['backend', 'resume']
 /** Lends `work` the service that runs for this command, or else an executor in this process. */
 export async function withCaller<T>(options: OptionValues, io: Io, work: (caller: Caller) => Promise<T>): Promise<T> {
   return withEither(options, io, {
-    remote: async (client) => work((await import('./remote-caller.ts')).remoteCaller(client)),
+    remote: (client) => work(remoteCaller(client)),
     local: (gantry) => work(localCaller(gantry, io)),
   })
 }

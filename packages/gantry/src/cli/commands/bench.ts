@@ -32,7 +32,7 @@ interface Measured {
 }
 
 /** Calls a tool again and again for some seconds, and prints how many calls ended, how, and how long they took. */
-export const execute: Command = async ({ operands: [tool = 'demo:add', text], options }, io) => {
+export const benchTool: Command = async ({ operands: [tool = 'demo:add', text], options }, io) => {
   const args = text === undefined ? (tool === 'demo:add' ? { a: 5, b: 3 } : {}) : await readJson('<json>', text, io)
   const { seconds = defaults.seconds, concurrency = defaults.concurrency } = options
   const settings = callSettings(options, io)

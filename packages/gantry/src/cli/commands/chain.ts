@@ -1,16 +1,15 @@
 import { resolve } from 'node:path'
 import type { ChainResult, ChainStep, Json, OnCircuitOpen, StepResult } from '@gantry/contract'
+import { usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson, readJsonFile } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
-import { printOutcome } from '../print.ts'
-import { createProgress } from '../progress.ts'
+import { createProgress, printOutcome } from '../print.ts'
 import { withCaller } from '../session.ts'
 import { safeLine } from '../terminal.ts'
-import { usageError } from '../usage.ts'
 
 /** Runs a chain; which step is at work goes to stderr. */
-export const execute: Command = async ({ operands: [source = ''], options }, io) => {
+export const runChain: Command = async ({ operands: [source = ''], options }, io) => {
   const { steps, input } = await readChain(source, options, io)
   const resume = options.resume === undefined ? {} : { resume: await readResume(options.resume, io) }
   return withCaller(options, io, async (caller) => {

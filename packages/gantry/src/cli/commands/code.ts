@@ -1,14 +1,13 @@
 import { extname } from 'node:path'
 import type { JsonObject, Result } from '@gantry/contract'
+import { usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson, readTextFile, textLimit } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
-import { printOutcome } from '../print.ts'
+import { createProgress, printOutcome } from '../print.ts'
 import { languageIn } from '../program-language.ts'
-import { createProgress } from '../progress.ts'
 import { withCaller } from '../session.ts'
 import { safeBlock } from '../terminal.ts'
-import { usageError } from '../usage.ts'
 import { callSettings } from './run.ts'
 
 const programTool = 'code:program'
@@ -18,7 +17,7 @@ const languages: { readonly [extension: string]: string } = {
 }
 
 /** Runs a program over tools; what it prints goes to stderr as it comes, what it returns to stdout. */
-export const execute: Command = async ({ operands: [file], options }, io) => {
+export const runProgram: Command = async ({ operands: [file], options }, io) => {
   const { args, guessed } = await readProgram(file, options, io)
   return withCaller(options, io, async (caller) => {
     const progress = createProgress(io, options)

@@ -5,7 +5,7 @@ import { withExecutor } from '../session.ts'
 import { safeLine } from '../terminal.ts'
 
 /** Tries every runtime for real, self-test attacks included, and says what works here and what would help. */
-export const execute: Command = ({ options }, io) =>
+export const diagnose: Command = ({ options }, io) =>
   withExecutor(options, io, async (gantry) => {
     if (options.json !== true) io.err('Starting each runtime and attacking it …\n')
     const runtimes = await gantry.runtimes.list({ signal: io.signal })
@@ -39,3 +39,17 @@ function guardOf(isolation: string, attacks: number): string {
   if (isolation !== 'none') return `refused: ${attacks} self-test attacks`
   return 'guards against nothing: runs only where a profile says unsafeHost and the call names it'
 }
+
+/** Lists the backends and asks each whether it is there. */
+export const listBackends: Command = ({ options }, io) =>
+  withExecutor(options, io, async (gantry) => {
+    const items = await gantry.backends.health({ signal: io.signal })
+    if (options.json === true) await printJson({ items }, io)
+    else {
+      const width = Math.max(...items.map(({ key }) => key.length))
+      const line = ({ key, status, message }: (typeof items)[number]): string =>
+        safeLine(`${key.padEnd(width)}  ${status}${message === undefined ? '' : `  ${message}`}`)
+      await io.out(`${items.map(line).join('\n')}\n`)
+    }
+    return 0
+  })

@@ -1,14 +1,29 @@
+import { resolve } from 'node:path'
 import { Writable } from 'node:stream'
 import { contractVersion } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
+import type { LoadedConfig } from '@gantry/service/internal/config/config'
+import { findConfig } from '@gantry/service/internal/config/discover'
+import { dataFolder } from '@gantry/service/internal/config/service-settings'
+import { watchConfig } from '@gantry/service/internal/config/watch-config'
+import {
+  type ClientConfig,
+  type ClientName,
+  clientConfig,
+  clientNames,
+  type Way,
+} from '@gantry/service/internal/mcp/client-configs'
 import { owner } from '@gantry/service/internal/serve/start'
+import { usageError } from '../errors.ts'
 import { findService } from '../find-service.ts'
-import { followFolder } from '../follow-folder.ts'
 import type { Command, Io } from '../io.ts'
+import type { OptionValues } from '../option-table.ts'
+import { printJson } from '../print.ts'
 import { withExecutor } from '../session.ts'
 import { safeLine } from '../terminal.ts'
 
 /** Speaks MCP with whoever started this process; nothing else is ever written to stdout. */
-export const execute: Command = async ({ options }, io) => {
+export const serveMcp: Command = async ({ options }, io) => {
   const tell = (text: string): void => void (options.verbose === true && io.err(`${safeLine(text)}\n`))
   const ends = { input: process.stdin, output: outputOf(io), note: tell, signal: io.signal }
   const found = options.local === true ? undefined : await findService(options, io)
@@ -42,4 +57,80 @@ function outputOf(io: Io): Writable {
       io.out(String(text)).then(() => done(), done)
     },
   })
+}
+
+/** Prints what a client is configured with; it writes no file of another program. */
+export const printMcpConfig: Command = async ({ operands: [client], options }, io) => {
+  if (client !== undefined && !(clientNames as readonly string[]).includes(client)) {
+    throw usageError(client, `There is no client ${client}; there are ${clientNames.join(', ')}.`)
+  }
+  const way = options.http === true ? await overHttp(options, io) : byProgram(options, io)
+  const names = client === undefined ? clientNames : [client as ClientName]
+  const configs = names.map((name) => ({ client: name, ...clientConfig(name, way) }))
+  if (options.json === true) await printJson(client === undefined ? configs : configs[0], io)
+  else await io.out(`${configs.map(paragraph).join('\n\n')}\n`)
+  return 0
+}
+
+function paragraph({ title, file, text, notes }: ClientConfig): string {
+  return [`# ${title}: ${file}`, ...notes.map((note) => `# ${note}`), text].join('\n')
+}
+
+/** The program that runs now. The client starts it in a folder of its own, so that every path is a whole one. */
+function byProgram({ config, data }: OptionValues, io: Io): Way {
+  const { environment, folder } = io
+  const [, script = 'gantry'] = process.argv
+  const file = findConfig(config, environment, folder)
+  const place = data === undefined ? undefined : resolve(folder, data)
+  const kept = place ?? (file === undefined ? dataFolder(folder, environment) : undefined)
+  const where = [...(file === undefined ? [] : ['--config', file]), ...(kept === undefined ? [] : ['--data', kept])]
+  return { kind: 'stdio', command: process.execPath, args: [script, 'mcp', ...where] }
+}
+
+async function overHttp(options: OptionValues, io: Io): Promise<Way> {
+  const found = await findService(options, io)
+  if (found.missing === undefined) {
+    return {
+      kind: 'http',
+      url: `${found.url.replace(/(?<!\/)\/+$/, '')}/mcp`,
+      key: options['with-key'] === true ? found.key : undefined,
+    }
+  }
+  if (options['with-key'] === true) throw usageError('--with-key', `${found.missing} Start it to have its key.`)
+  io.err(`${found.missing} The address is the one that gantry serve takes by default.\n`)
+  return { kind: 'http', url: 'http://127.0.0.1:7420/mcp', key: undefined }
+}
+
+/**
+ * Keeps the tools that an executor has of the folder of tools those that are in it; all else stays as it was made. What
+ * cannot be read is told, and what is in use then stays. Answers the function that ends it.
+ */
+export function followFolder(
+  gantry: Pick<Executor, 'update' | 'unregister'>,
+  loaded: LoadedConfig,
+  again: () => Promise<LoadedConfig>,
+  tell: (text: string) => void,
+): () => void {
+  const path = loaded.toolsFolder?.path
+  if (path === undefined) return () => undefined
+  let before = idsOf(loaded)
+  let last: Promise<void> = Promise.resolve()
+  const follow = async (): Promise<void> => {
+    const next = await again()
+    for (const tool of next.toolsFolder?.tools ?? []) gantry.update(tool)
+    const now = idsOf(next)
+    for (const id of before) if (!now.has(id)) gantry.unregister(id)
+    before = now
+    for (const warning of next.warnings) tell(warning)
+  }
+  // One at a time, so that what was read first cannot come to be used last.
+  const inTurn = (): Promise<void> => {
+    last = last.then(follow).catch((error: unknown) => tell(error instanceof Error ? error.message : String(error)))
+    return last
+  }
+  return watchConfig(undefined, () => path, inTurn)
+}
+
+function idsOf({ toolsFolder }: LoadedConfig): ReadonlySet<string> {
+  return new Set(toolsFolder?.loaded.flatMap(({ tools }) => tools))
 }

@@ -3,12 +3,11 @@ import type { CallSettings } from '../caller.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
-import { printOutcome } from '../print.ts'
-import { createProgress } from '../progress.ts'
+import { createProgress, printEvents, printOutcome } from '../print.ts'
 import { withCaller } from '../session.ts'
 
 /** Runs a tool to its end; what it reports on the way goes to stderr. */
-export const execute: Command = async ({ operands: [tool = '', text], options }, io) => {
+export const runTool: Command = async ({ operands: [tool = '', text], options }, io) => {
   const args = text === undefined ? {} : await readJson('<json>', text, io)
   return withCaller(options, io, async (caller) => {
     const progress = createProgress(io, options)
@@ -33,4 +32,12 @@ export function callSettings(options: OptionValues, { signal }: Io): CallSetting
     ...(onOpen === undefined ? {} : { onCircuitOpen: onOpen as OnCircuitOpen }),
     signal,
   }
+}
+
+/** Runs a tool and prints what happens as it happens; a slow reader slows the tool. */
+export const streamTool: Command = async ({ operands: [tool = '', text], options }, io) => {
+  const args = text === undefined ? {} : await readJson('<json>', text, io)
+  return withCaller(options, io, (caller) =>
+    printEvents(caller.stream(tool, args, callSettings(options, io)), options, io),
+  )
 }

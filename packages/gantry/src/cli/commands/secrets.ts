@@ -2,18 +2,18 @@ import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { SecretStore } from '@gantry/core'
 import type { StoreKey } from '@gantry/core/internal/secrets/store-key'
+import { unknownName, usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import type { OptionValues } from '../option-table.ts'
 import { printJson } from '../print.ts'
 import { safeLine } from '../terminal.ts'
-import { unknownName, usageError } from '../usage.ts'
 
 const keyVariable = 'GANTRY_SECRETS_KEY'
 /** More than a store takes, so that the store's own limit is the one that speaks. */
 const mostInput = 67_108_864
 
 /** Keeps the encrypted store of secrets. A value comes from stdin or is typed unseen, and is never shown. */
-export const execute: Command = async ({ command, operands, options }, io) => {
+export const manageSecrets: Command = async ({ command, operands, options }, io) => {
   const [name = ''] = operands
   switch (command) {
     case 'secrets init':

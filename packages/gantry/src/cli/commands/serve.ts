@@ -1,13 +1,13 @@
 import { join, resolve } from 'node:path'
 import type { LoadedConfig } from '@gantry/service/serve'
+import { causeOf } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import type { OptionValues } from '../option-table.ts'
 import { printJson } from '../print.ts'
-import { serveHints } from '../serve-hints.ts'
-import { serviceVoice, type Voice } from '../serve-voice.ts'
+import { safeJson, safeLine } from '../terminal.ts'
 
 /** Runs the service until a signal comes, and until what it does then is done. */
-export const execute: Command = async ({ options }, io) => {
+export const serveCalls: Command = async ({ options }, io) => {
   const person = io.watched && options.json !== true
   const voice = serviceVoice(io, person)
   io.endOnStray(voice.fatal)
@@ -73,4 +73,81 @@ async function announce(
   } else await io.out(`${url === undefined ? '' : `listening on ${url}\n`}ready\n`)
   const message = io.watched ? 'To try it, in another terminal (Ctrl-C here ends it):' : 'ready'
   if (url !== undefined) say(message, serveHints(url, loaded, options, io))
+}
+
+/** How a service speaks on stderr: in lines of JSON to programs, in short ones to a person at a terminal. */
+export interface Voice {
+  /** A line of the log, as the service writes it. */
+  log(line: string): void
+  say(message: string, fields?: { readonly [name: string]: string }): void
+  /** Something that ends the process. */
+  fatal(thrown: unknown): void
+}
+
+export function serviceVoice(io: Pick<Io, 'err'>, person: boolean): Voice {
+  const log = (line: string): void => io.err(person ? shortLine(line) : line)
+  const write = (level: string, msg: string, fields: object): void => {
+    log(`${safeJson({ level, time: new Date().toISOString(), pid: process.pid, ...fields, msg })}\n`)
+  }
+  return {
+    log,
+    say(message, fields = {}) {
+      if (!person) return write('info', message, fields)
+      const lines = [message, ...Object.values(fields).map((value) => `  ${value}`)]
+      io.err(lines.map((line) => `${safeLine(line)}\n`).join(''))
+    },
+    fatal(thrown) {
+      const { name, message } = causeOf(thrown, 1)
+      write('fatal', 'something failed outside of its call; the service ends, because its state is not known', {
+        error: `${name}: ${message}`,
+        ...(thrown instanceof Error && !person ? { stack: String(thrown.stack).slice(0, 10_000) } : {}),
+      })
+    },
+  }
+}
+
+/** `12:30:01 info call ended tool=demo:add status=ok` of a line of JSON; one that is not is shown as it is. */
+function shortLine(line: string): string {
+  try {
+    const { level, time, pid: _pid, msg, ...fields } = JSON.parse(line)
+    const facts = Object.entries(fields).map(([name, value]) => `${name}=${plain(value)}`)
+    return `${safeLine([String(time).slice(11, 19), level, msg, ...facts].join(' '))}\n`
+  } catch {
+    return `${safeLine(line.trimEnd())}\n`
+  }
+}
+
+function plain(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** What to try first. The key is named by its file: what is typed or logged stays where others can read it. */
+export function serveHints(
+  url: string,
+  { service, demo }: LoadedConfig,
+  { data, config }: OptionValues,
+  { environment }: Pick<Io, 'environment'>,
+): { readonly [name: string]: string } {
+  // Whoever started it with npm has no `gantry` of their own.
+  const gantry = environment.npm_command === undefined ? 'gantry' : 'npx gantry'
+  const same = [optionText('data', data), optionText('config', config)].join('')
+  const curl = `curl -s ${url}/v1`
+  const key = `-H "Authorization: Bearer $(cat ${quoted(join(service.data, 'key'))})"`
+  if (!demo) return { tools: `${gantry} tools${same}`, calls: `${gantry} calls${same}`, curl: `${curl}/tools ${key}` }
+  const call = `-H 'Content-Type: application/json' -d '{"tool":"demo:add","args":{"a":5,"b":3}}'`
+  return {
+    run: `${gantry} run demo:add '{"a":5,"b":3}'${same}`,
+    stream: `${gantry} stream demo:countdown '{"from":3}'${same}`,
+    calls: `${gantry} calls${same}`,
+    curl: `${curl}/calls ${key} ${call}`,
+  }
+}
+
+function optionText(name: string, value: string | undefined): string {
+  return value === undefined ? '' : ` --${name} ${quoted(value)}`
+}
+
+/** A path as a word of a shell. */
+function quoted(path: string): string {
+  return /^[\w./@:+-]+$/.test(path) ? path : `'${safeLine(path).replaceAll("'", `'\\''`)}'`
 }

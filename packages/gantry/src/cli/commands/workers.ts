@@ -1,10 +1,9 @@
 import type { Command } from '../io.ts'
-import { printJson } from '../print.ts'
+import { printJson, tableText } from '../print.ts'
 import { withService } from '../session.ts'
-import { tableText } from '../table.ts'
 
 /** Lists the processes of a service, as they were last heard of. */
-export const execute: Command = ({ options }, io) =>
+export const listWorkers: Command = ({ options }, io) =>
   withService(options, io, async (client) => {
     const items = await client.workers({ signal: io.signal })
     if (options.json === true) await printJson({ items }, io)

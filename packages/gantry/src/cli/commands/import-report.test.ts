@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { importOpenapi } from '@gantry/openapi'
+import { importText } from './import.ts'
+
+test('warnings of one kind are one line with their number, behind those that are said once', () => {
+  const operation = (at: number) => ({
+    get: {
+      parameters: [{ name: 'a', in: 'query', style: `odd${at}`, schema: { type: 'string' } }],
+      responses: {},
+    },
+  })
+  const paths = {
+    ...Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`/p${at}`, operation(at)])),
+    '/once': { get: { requestBody: { content: { 'text/plain': { schema: { type: 'string' } } } }, responses: {} } },
+    '/a#b': { get: { responses: {} } },
+  }
+  const document = {
+    openapi: '3.0.3',
+    info: { title: 'T', version: '1.0.0' },
+    servers: [{ url: 'https://a.example' }],
+    paths,
+  }
+  const text = importText(importOpenapi(document, { name: 'api' }), './api.tools.json')
+  assert.match(text, /Left out \(1\):\n {2}GET \/a#b: its path holds #/)
+  assert.match(
+    text,
+    /Warnings \(2\):\n {2}GET \/once: an optional body[^\n]*\n[^\n]*is not a style[^\n]*\(and 39 more like it\)\n/,
+  )
+})

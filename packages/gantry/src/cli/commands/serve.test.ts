@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { LoadedConfig } from '@gantry/service/serve'
+import { keptIo } from '../io.fixture.ts'
+import { serveHints, serviceVoice } from './serve.ts'
+
+const line =
+  '{"level":"info","time":"2026-01-02T03:04:05.678Z","pid":1,"tool":"a\\u001b[2Jb","ms":3,"msg":"call ended"}\n'
+
+test('a person reads short lines that cannot steer the terminal, a program reads JSON', () => {
+  const person = keptIo()
+  const voice = serviceVoice(person, true)
+  voice.log(line)
+  voice.log('not json\u001b[2J\n')
+  voice.say('Try:', { run: 'gantry run x' })
+  const expected = '03:04:05 info call ended tool=a\\e[2Jb ms=3\nnot json\\e[2J\nTry:\n  gantry run x\n'
+  assert.equal(person.printed.err, expected)
+  const program = keptIo()
+  const other = serviceVoice(program, false)
+  other.log(line)
+  other.say('ready', { run: 'gantry run x' })
+  const [first, second] = program.printed.err.trimEnd().split('\n')
+  assert.equal(`${first}\n`, line)
+  const { level, msg, run } = JSON.parse(second ?? '')
+  assert.deepEqual([level, msg, run], ['info', 'ready', 'gantry run x'])
+})
+
+test('what ends the process is told with its reason, whatever was thrown', () => {
+  const io = keptIo()
+  const voice = serviceVoice(io, false)
+  voice.fatal(new Error('left behind'))
+  voice.fatal({
+    get message() {
+      throw new Error('no')
+    },
+  })
+  const [first, second] = io.printed.err.trimEnd().split('\n')
+  assert.deepEqual([JSON.parse(first ?? '').level, JSON.parse(first ?? '').error], ['fatal', 'Error: left behind'])
+  assert.equal(JSON.parse(second ?? '').level, 'fatal')
+})
+
+test('hints are lines for this service, with the key by its file and paths as words of a shell', () => {
+  const loaded = { service: { data: "/srv/it's here" }, demo: true } as LoadedConfig
+  const url = 'http://127.0.0.1:7420'
+  const hints = serveHints(url, loaded, { data: "it's here" }, { environment: {} })
+  assert.equal(hints.calls, `gantry calls --data 'it'\\''s here'`)
+  assert.match(hints.curl ?? '', /\$\(cat '\/srv\/it'\\''s here\/key'\)/)
+  const own = serveHints(
+    url,
+    { ...loaded, demo: false },
+    { config: 'x.json' },
+    { environment: { npm_command: 'exec' } },
+  )
+  assert.equal(own.tools, 'npx gantry tools --config x.json')
+  assert.equal(own.run, undefined)
+})

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { keptIo } from './io.fixture.ts'
+import { createProgress } from './print.ts'
+
+test('progress is one line, rewritten and erased', () => {
+  const io = keptIo({ watched: true, columns: 12 })
+  const progress = createProgress(io, {})
+  progress.report({ kind: 'progress', progress: 1, total: 3, message: 'one \x1b[31m of many' })
+  progress.clear()
+  progress.clear()
+  assert.equal(io.printed.err, '\r\x1b[2K1/3 one \\e…\r\x1b[2K')
+  assert.equal(io.printed.out, '')
+})
+
+test('nobody sees progress without a terminal or with --quiet', () => {
+  for (const [watched, options] of [[false, {}] as const, [true, { quiet: true }] as const]) {
+    const io = keptIo({ watched })
+    createProgress(io, options).report({ kind: 'progress', progress: 1 })
+    assert.equal(io.printed.err, '')
+  }
+})
+
+test('warnings are always logged, the rest with --verbose, and the progress line comes back', () => {
+  const io = keptIo({ watched: true })
+  const progress = createProgress(io, {})
+  progress.show('busy')
+  progress.report({ kind: 'log', level: 'info', message: 'small talk' })
+  progress.report({ kind: 'log', level: 'warn', message: 'careful\n', data: { left: 1 } })
+  assert.equal(io.printed.err, '\r\x1b[2Kbusy\r\x1b[2Kwarn: careful\\n {"left":1}\n\r\x1b[2Kbusy')
+  const verbose = keptIo()
+  createProgress(verbose, { verbose: true }).report({ kind: 'log', level: 'debug', message: 'small talk' })
+  assert.equal(verbose.printed.err, 'debug: small talk\n')
+})
