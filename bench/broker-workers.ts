@@ -11,7 +11,7 @@ export interface Workers {
   stop(): Promise<void>
 }
 
-const bin = join(import.meta.dirname, '..', 'packages', 'service', 'bin', 'gantry.mjs')
+const bin = join(import.meta.dirname, '..', 'packages', 'gantry', 'bin', 'gantry.mjs')
 const startMs = 60_000
 /** BullMQ and we alike. */
 export const slots = 100

@@ -6,7 +6,7 @@ import { progress } from './progress.ts'
 import { figure, ratio, type Section } from './report.ts'
 
 const root = join(import.meta.dirname, '..')
-const program = join(root, 'packages', 'service', 'bin', 'gantry.mjs')
+const program = join(root, 'packages', 'gantry', 'bin', 'gantry.mjs')
 /** Caches stay inside the checkout, and no configuration is found from here. */
 const folder = join(root, 'node_modules', '.cache', 'gantry-bench', 'cli')
 const runs = 20

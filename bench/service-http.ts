@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { createClient } from '@gantry/client'
 import type { Caller } from './queue-peers.ts'
 
-const command = join(import.meta.dirname, '..', 'packages', 'service', 'bin', 'gantry.mjs')
+const command = join(import.meta.dirname, '..', 'packages', 'gantry', 'bin', 'gantry.mjs')
 const startMs = 30_000
 
 /** `gantry serve` in a process of its own, called over HTTP. */

@@ -1,3 +1,4 @@
+export { filesBackend } from './backends/files.ts'
 export { webBackend } from './backends/web.ts'
 export { type BuiltinOptions, builtinTools } from './builtin.ts'
 export { createExecutor, type ExecutorOptions, openSandboxes } from './create-executor.ts'

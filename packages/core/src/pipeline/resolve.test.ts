@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { BackendBinding } from '@gantry/contract'
+import type { Backend } from '../backends/backend.ts'
 import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { anything, runIt, tool } from './pipeline.fixture.ts'
+
+function bound(binding: BackendBinding) {
+  return defineTool({ namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, backends: [binding] })
+}
 
 test('a tool whose backend is not there is refused and says what is missing', async () => {
   const remote = defineTool({
@@ -15,6 +21,38 @@ test('a tool whose backend is not there is refused and says what is missing', as
   const result = await runIt(remote)
   assert.equal(result.error?.code, 'NO_BACKEND')
   assert.match(result.error?.message ?? '', /http:weather/)
+})
+
+test('a tool whose kind of backend is missing is refused with the package to install and the function to pass', async () => {
+  const installs: { readonly [kind: string]: readonly [install: string | undefined, pass: string] } = {
+    http: [undefined, 'http({'],
+    mcp: ['@gantry/mcp', 'mcp({'],
+    grpc: ['@gantry/grpc', 'grpc({'],
+    sandboxed: ['@gantry/sandbox', 'sandboxedBackend('],
+    session: ['@gantry/sandbox', 'sessionBackend('],
+    knowledge: ['@gantry/knowledge', 'knowledgeBackend('],
+    files: ['@gantry/tools', 'filesBackend('],
+    web: ['@gantry/tools', 'webBackend('],
+  }
+  for (const [kind, [install, pass]] of Object.entries(installs)) {
+    const result = await createExecutor({ tools: [bound({ kind, name: 'other' })] }).run('test:it')
+    const message = result.error?.message ?? ''
+    assert.equal(result.error?.code, 'NO_BACKEND')
+    assert.ok(message.includes(`backends: [${pass}`), message)
+    assert.equal(/npm install (\S+?)`/.exec(message)?.[1], install)
+  }
+  const unknown = await createExecutor({ tools: [bound({ kind: 'carrier-pigeon' })] }).run('test:it')
+  assert.equal(unknown.error?.message, 'test:it:1.0.0 wants carrier-pigeon, and none is registered.')
+})
+
+test('a tool whose kind of backend is there under another name is not told to install it', async () => {
+  const other: Backend = { kind: 'mcp', name: 'there', call: async () => ({ output: null }) }
+  const gantry = createExecutor({
+    tools: [bound({ kind: 'mcp', name: 'files' })],
+    backends: [other],
+  })
+  const result = await gantry.run('test:it')
+  assert.equal(result.error?.message, 'test:it:1.0.0 wants mcp:files, and none is registered.')
 })
 
 test('a tool that asks to be confined is refused where nothing can confine it', async () => {

@@ -65,7 +65,32 @@ function unresolved(run: Run, { entry }: PreparedTool): ToolError {
   }
   if (asked !== undefined) return new ToolError('NO_BACKEND', `${entry.id} wants ${asked}, which is out of service.`)
   const state = found.length === 0 ? 'none is registered' : 'none is in service'
-  return new ToolError('NO_BACKEND', `${entry.id} wants ${wanted || 'a backend'}, and ${state}.`)
+  const remedy = found.length === 0 ? missingBackend(run, entry.tool.backends) : ''
+  return new ToolError('NO_BACKEND', `${entry.id} wants ${wanted || 'a backend'}, and ${state}.${remedy}`)
+}
+
+/** Which package has the backends of a kind, and what of it goes into the `backends` of the executor. */
+const backendPackages: { readonly [kind: string]: { readonly install?: string; readonly pass: string } } = {
+  http: { pass: 'http({ … })' },
+  mcp: { install: '@gantry/mcp', pass: 'mcp({ … })' },
+  grpc: { install: '@gantry/grpc', pass: 'grpc({ … })' },
+  sandboxed: { install: '@gantry/sandbox', pass: 'sandboxedBackend(createSandboxes)' },
+  session: { install: '@gantry/sandbox', pass: 'sessionBackend(createSandboxes)' },
+  knowledge: { install: '@gantry/knowledge', pass: 'knowledgeBackend(memoryKnowledge)' },
+  files: { install: '@gantry/tools', pass: 'filesBackend()' },
+  web: { install: '@gantry/tools', pass: 'webBackend()' },
+}
+
+/** What to install and to pass for the first binding of whose kind the executor has no backend at all. */
+function missingBackend({ ports: { registry } }: Run, bindings: readonly BackendBinding[]): string {
+  const present = new Set(registry.all().map(({ kind }) => kind))
+  for (const { kind } of bindings) {
+    const known = Object.hasOwn(backendPackages, kind) && !present.has(kind) ? backendPackages[kind] : undefined
+    if (known === undefined) continue
+    const install = known.install === undefined ? 'Pass' : `Run \`npm install ${known.install}\` and pass`
+    return ` ${install} \`backends: [${known.pass}]\` to createExecutor; the one of the package gantry has the backends of all built-in tools.`
+  }
+  return ''
 }
 
 const demands = ['profile', 'runtime', 'egress'] as const

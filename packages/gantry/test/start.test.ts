@@ -21,7 +21,7 @@ const repository = dirname(dirname(dirname(import.meta.dirname)))
 describe('the start from one bundled file', () => {
   let root = ''
   const inRoot = (...parts: readonly string[]): string => join(root, ...parts)
-  const write = (path: string, text: string): void => writeFileSync(inRoot('packages/service/src', path), text)
+  const write = (path: string, text: string): void => writeFileSync(inRoot('packages/gantry/src', path), text)
   const bundle = (): string => inRoot('node_modules/.cache/gantry/gantry.cjs')
   const kept = (): string[] => (existsSync(inRoot('cache/gantry')) ? readdirSync(inRoot('cache/gantry')) : [])
   const start = (...args: readonly string[]): string => {
@@ -40,9 +40,9 @@ describe('the start from one bundled file', () => {
 
   beforeEach(() => {
     root = mkdtempSync(join(tmpdir(), 'gantry-start-'))
-    for (const folder of ['packages/service/src', 'scripts', 'node_modules'])
+    for (const folder of ['packages/gantry/src', 'scripts', 'node_modules'])
       mkdirSync(inRoot(folder), { recursive: true })
-    cpSync(join(repository, 'packages/service/bin'), inRoot('packages/service/bin'), { recursive: true })
+    cpSync(join(repository, 'packages/gantry/bin'), inRoot('packages/gantry/bin'), { recursive: true })
     cpSync(join(repository, 'scripts/bundle.mjs'), inRoot('scripts/bundle.mjs'))
     symlinkSync(join(repository, 'node_modules/esbuild'), inRoot('node_modules/esbuild'))
     writeFileSync(inRoot('package.json'), '{"type":"module"}')

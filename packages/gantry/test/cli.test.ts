@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { type Ended, gantry, node, type SpawnOptions, shell } from './spawn.fixture.ts'
+import { type Ended, gantry, node, type SpawnOptions, shell } from '../../service/test/spawn.fixture.ts'
 
 describe('the gantry command', { concurrency: 2 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-cli-'))
