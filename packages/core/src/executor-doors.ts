@@ -1,6 +1,7 @@
+import type { Warning } from '@gantry/contract'
 import { type ChainResult, type ChainStep, type Identity, type Result, ToolError } from '@gantry/contract'
 import type { SourceFault } from './backend-sources.ts'
-import type { InnerDoors } from './backends/inner-doors.ts'
+import type { FoundTool, InnerDoors } from './backends/inner-doors.ts'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
 import { toolDeclarations } from './catalogs/declaration.ts'
 import { describeTool } from './catalogs/describe.ts'
@@ -11,7 +12,6 @@ import { programTool } from './code/program-tool.ts'
 import { createInner } from './executor-inner.ts'
 import type { Executor, ListTools } from './executor-interface.ts'
 import { ownIdentity } from './executor-options.ts'
-import { closed, foundTool, type Hearing, isThereAny, missing, requestOf } from './executor-parts.ts'
 import { createHashes } from './hashes.ts'
 import { checkCall } from './pipeline/check.ts'
 import { explainCall } from './pipeline/explain.ts'
@@ -20,9 +20,9 @@ import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, Ports } from './pipeline/ports.ts'
 import { reconcileCall } from './pipeline/reconcile.ts'
 import { streamCall } from './pipeline/stream.ts'
-import { checkRunOptions, noOptions, type RunOptions } from './run-options.ts'
+import { checkRunOptions, closed, type Hearing, noOptions, type RunOptions, requestOf } from './run-options.ts'
 import { createScopedSearch } from './scoped-search.ts'
-import { standingOf } from './tool-standing.ts'
+import { isThereAny, standingOf } from './tool-standing.ts'
 import { readTraceparent } from './tracing/traceparent.ts'
 
 /** What the doors of an executor share, whichever policy stands behind them. */
@@ -202,4 +202,15 @@ export function createDoors(
   }
   const { search, describe, tools, find } = doors
   return { doors, inner: createInner(ports, { search, describe, tools, find, isClosed, runChain: chainWith }) }
+}
+
+export function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool {
+  const title = tool.title === undefined ? {} : { title: tool.title }
+  const { version, description, tags = [] } = tool
+  return { id: key, version, ...title, description, tags, score }
+}
+
+/** Tools that could not be found out are missing from a search, which its reader should know. */
+export function missing({ error }: SourceFault): Warning {
+  return { code: 'BACKEND_UNAVAILABLE', message: error.message }
 }

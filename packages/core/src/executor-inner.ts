@@ -5,10 +5,10 @@ import type { ChainOptions } from './chain/chain.ts'
 import type { RunStep } from './chain/context.ts'
 import { countSteps } from './chain/identify.ts'
 import type { Executor, ListTools } from './executor-interface.ts'
-import { closed, requestOf } from './executor-parts.ts'
 import { namespaceFault } from './ids/tool-id.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { Ports } from './pipeline/ports.ts'
+import { closed, requestOf } from './run-options.ts'
 
 /** What the doors for programs are made of. */
 export interface InnerParts extends Pick<Executor, 'search' | 'describe' | 'find'> {

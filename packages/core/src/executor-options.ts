@@ -7,15 +7,18 @@ import type { Catalog } from './catalogs/catalog.ts'
 import type { Embedder } from './catalogs/embedder.ts'
 import type { ChainLimits } from './chain/limits.ts'
 import { ceilingIssues } from './code/limits.ts'
-import type { Egress } from './egress/egress.ts'
+import type { Egress, EgressEvent } from './egress/egress.ts'
 import type { EgressOptions } from './egress/options.ts'
+import { lazyEgress } from './lazy-egress.ts'
 import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
 import type { Rule } from './policies/rules.ts'
+import { rules } from './policies/rules.ts'
 import { isRuntimes, type LazyRuntimes, type Runtimes } from './runtimes/runtimes.ts'
 import type { SafeguardOptions } from './safeguards.ts'
 import { didYouMean } from './search/did-you-mean.ts'
+import { memorySecrets } from './secrets/memory.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
 import type { Tracer } from './tracing/tracer.ts'
@@ -226,4 +229,29 @@ export function isPositive(value: unknown): value is number {
 /** Says that a key is not known, and which one was perhaps meant. */
 export function unknownKey(key: string, candidates: readonly string[]): string {
   return `is not an option${didYouMean(key, candidates)}`
+}
+
+export function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {
+  if (policy === undefined || 'decide' in policy) return policy
+  const { rules: list, ...options } = policy
+  return rules(list, options)
+}
+
+export function asSecrets(secrets: ExecutorOptions['secrets']): SecretSource {
+  if (secrets === undefined) return memorySecrets({})
+  return typeof secrets.get === 'function'
+    ? (secrets as SecretSource)
+    : memorySecrets(secrets as { [name: string]: string })
+}
+
+/** A guard of the host's own stays the host's; one made from options belongs to the executor. */
+export function asEgress(egress: ExecutorOptions['egress'], onEvent: (event: EgressEvent) => void): Egress {
+  if (egress !== undefined && 'request' in egress) return egress
+  const given = egress ?? {}
+  const own = given.onEvent
+  const tell = (event: EgressEvent): void => {
+    onEvent(event)
+    own?.(event)
+  }
+  return lazyEgress({ ...given, onEvent: tell })
 }

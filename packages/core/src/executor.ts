@@ -14,6 +14,9 @@ import { programDefinition } from './code/program-tool.ts'
 import { createDoors, type Doors, type House } from './executor-doors.ts'
 import type { Executor } from './executor-interface.ts'
 import {
+  asEgress,
+  asPolicy,
+  asSecrets,
   checkBackend,
   checkDefinedTool,
   checkOptions,
@@ -23,7 +26,6 @@ import {
   localOwner,
   ownIdentity,
 } from './executor-options.ts'
-import { asEgress, asPolicy, asSecrets, closed, policyPorts, taken } from './executor-parts.ts'
 import { withHidden } from './hidden-tool.ts'
 import { createRedactionMark } from './json/redaction-mark.ts'
 import { memoryPins } from './pins/memory.ts'
@@ -37,9 +39,11 @@ import { createRunDeadlines } from './pipeline/run-deadlines.ts'
 import { allOf } from './policies/all-of.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
 import { createSlots } from './resilience/slots.ts'
+import { closed } from './run-options.ts'
 import { givenRuntimes, runtimeControl } from './runtime-control.ts'
 import { createSafeguards } from './safeguards.ts'
 import { drainBackend, shutDown } from './shut-down.ts'
+import { policyPorts } from './tool-standing.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
 /** Composes an executor; the only place where the parts meet. */
@@ -218,4 +222,11 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     },
   })
   return executorOf(ports)
+}
+
+function taken(id: string): ToolError {
+  const message = `${id} is registered with another function; use update, or another version.`
+  return new ToolError('TOOL_INVALID', message, {
+    details: { issues: [{ path: '/run', message: 'is another function' }] },
+  })
 }

@@ -9,7 +9,6 @@ export interface Hashes {
 }
 
 const mostRemembered = 100
-const pageSize = 1_000
 
 /** Made by walking the whole catalog, and remembered until it changes. */
 export function createHashes({ catalog, visible }: Pick<Ports, 'catalog' | 'visible'>): Hashes {

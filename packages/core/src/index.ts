@@ -78,6 +78,7 @@ export type {
   ToolContext,
 } from './backends/backend.ts'
 export { type HttpOptions, http } from './backends/http.ts'
+export type { FoundTool } from './backends/inner-doors.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
 export type {
   InnerAsk,
@@ -88,6 +89,7 @@ export type {
   StepNames,
   Told,
 } from './backends/program-journal.ts'
+export type { WriteBack, WrittenFile } from './backends/write-back.ts'
 export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,
@@ -127,7 +129,6 @@ export type {
   ToolControl,
 } from './executor-interface.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
-export type { FoundTool } from './executor-parts.ts'
 export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
 export { canonicalJson } from './json/canonical.ts'
 export { createRedactor, isSecretKey, type Redactor } from './json/redact.ts'
@@ -139,7 +140,6 @@ export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
 export type { CheckedCall } from './pipeline/check.ts'
 export type { EventMap, EventName } from './pipeline/events.ts'
 export type { Explanation } from './pipeline/explain.ts'
-export type { WriteBack, WrittenFile } from './pipeline/ports.ts'
 export type { LookupAnswer, LookupFunction } from './pipeline/prepare.ts'
 export type { Reconciled } from './pipeline/reconcile.ts'
 export type { Recorded } from './pipeline/recorded.ts'

@@ -8,9 +8,11 @@ import {
   ToolError,
 } from '@gantry/contract'
 import type { ProgramJournal } from './backends/program-journal.ts'
+import type { WriteBack } from './backends/write-back.ts'
 import { isIdentity, isPositive, unknownKey } from './executor-options.ts'
-import type { WriteBack } from './pipeline/ports.ts'
+import type { CallRequest } from './pipeline/ports.ts'
 import type { Recorded } from './pipeline/recorded.ts'
+import { readTraceparent } from './tracing/traceparent.ts'
 
 /** How one call differs from the executor's defaults. */
 export interface RunOptions {
@@ -151,4 +153,43 @@ function isRetry(value: RetryRule): boolean {
   const { attempts, delayMs = 0, maxDelayMs = 0 } = value
   const delays = [delayMs, maxDelayMs].every((ms) => typeof ms === 'number' && Number.isFinite(ms) && ms >= 0)
   return delays && Number.isInteger(attempts) && attempts >= 1 && attempts <= 100
+}
+
+/** What a door wants to hear of a call besides its Result. */
+export type Hearing = Partial<Pick<CallRequest, 'report' | 'failed' | 'place'>>
+
+export function requestOf(
+  tool: string,
+  args: unknown,
+  given: RunOptions,
+  callId: string,
+  identity: Identity,
+  hear: Hearing | undefined,
+): CallRequest {
+  return {
+    callId,
+    tool,
+    args,
+    identity,
+    idempotencyKey: given.idempotencyKey,
+    fence: given.fence,
+    schemaDigest: given.schemaDigest,
+    traceparent: given.traceparent === undefined ? undefined : readTraceparent(given.traceparent),
+    origin: given.origin,
+    signal: given.signal,
+    timeoutMs: given.timeoutMs,
+    retry: given.retry,
+    onCircuitOpen: given.onCircuitOpen,
+    backend: given.backend,
+    report: hear?.report ?? given.report,
+    writeBack: given.writeBack,
+    program: given.program,
+    recorded: given.recorded,
+    failed: hear?.failed,
+    place: hear?.place,
+  }
+}
+
+export function closed(): ToolError {
+  return new ToolError('BACKEND_UNAVAILABLE', 'The executor is closed.', { retryable: false })
 }

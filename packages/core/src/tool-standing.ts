@@ -1,7 +1,10 @@
 import type { Identity } from '@gantry/contract'
 import type { Catalog } from './catalogs/catalog.ts'
+import { missingPermissions } from './pipeline/authorize.ts'
 import { namedBy } from './pipeline/lookup.ts'
 import type { Ports } from './pipeline/ports.ts'
+import type { Policy } from './policies/policy.ts'
+import { toolScope } from './policies/tool-scope.ts'
 
 /** What a tool is to somebody: shown to him; there, though he is not shown it; or as if there were none. */
 export type ToolStanding = 'shown' | 'there' | 'absent'
@@ -31,4 +34,22 @@ function versionsOf(catalog: Catalog, key: string): readonly string[] {
     // What is no id is the name of nothing that the catalog has.
     return []
   }
+}
+
+/** What of the ports follows from the policy. Discovery shows what the identity may call as far as is known without arguments. */
+export function policyPorts(policy: Policy | undefined): Pick<Ports, 'policy' | 'there' | 'visible'> {
+  const there = toolScope(policy)
+  return {
+    policy,
+    there,
+    visible: (identity, { id, tool }) =>
+      there(identity, tool) &&
+      missingPermissions(identity, tool).length === 0 &&
+      (policy?.visible?.({ identity, id, tool }) ?? true),
+  }
+}
+
+/** Whether any tool of a backend may be there for an identity; `backend` is its key. */
+export function isThereAny({ there }: Pick<Ports, 'there'>, identity: Identity, backend: string): boolean {
+  return there(identity, { namespace: backend.slice(backend.indexOf(':') + 1), name: '', version: '' })
 }

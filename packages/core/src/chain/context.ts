@@ -7,7 +7,7 @@ import {
   ToolError,
 } from '@gantry/contract'
 import type { ProgramJournal } from '../backends/program-journal.ts'
-import type { WriteBack } from '../pipeline/ports.ts'
+import type { WriteBack } from '../backends/write-back.ts'
 import type { Recorded } from '../pipeline/recorded.ts'
 import { type Failure, failureOfThrown } from './failure.ts'
 import type { ChainLimits } from './limits.ts'

@@ -7,8 +7,6 @@ import { createRedactionMark, type RedactionMark } from './redaction-mark.ts'
 import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
 import { urlPasswords } from './url-passwords.ts'
 
-export { shortestSecret } from './secret-forms.ts'
-
 export const redacted = '[redacted]'
 
 /** Takes secrets out of text and values; holds for one set of secrets. */

@@ -43,7 +43,7 @@ export async function explainCall(request: CallRequest, asker: Identity, ports: 
       sees: (entry) => ports.visible(asker, entry),
     })
     const tool = found instanceof Promise ? await found : found
-    const { args, valid } = await givenArgs(run, tool)
+    const { args, valid } = await judgedArgs(run, tool)
     const { entry } = tool
     const known = {
       tool: entry.id,
@@ -83,7 +83,7 @@ function lacking(missing: readonly string[]): string {
 }
 
 /** Arguments that do not fit are decided on as they are, so that somebody can ask before he has all of them. */
-async function givenArgs(run: Run, tool: PreparedTool): Promise<{ args: JsonObject; valid: boolean }> {
+async function judgedArgs(run: Run, tool: PreparedTool): Promise<{ args: JsonObject; valid: boolean }> {
   try {
     return { args: await validateInput(run, tool), valid: true }
   } catch (error) {

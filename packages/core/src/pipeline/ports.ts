@@ -21,8 +21,6 @@ import type { RunDeadlines } from './run-deadlines.ts'
 import type { Safeguards } from './safeguards.ts'
 import type { Sources } from './sources.ts'
 
-export type { WriteBack, WrittenFile } from '../backends/write-back.ts'
-
 /** One call as the executor hands it over; identity comes from the host. */
 export interface CallRequest {
   readonly callId: string

@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
-import { shortestSecret } from '../json/redact.ts'
+import { shortestSecret } from '../json/secret-forms.ts'
 import type { SecretRequest, SecretSource } from '../secrets/secret.ts'
 import type { Run } from './run.ts'
 

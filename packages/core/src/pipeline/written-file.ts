@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import type { AttachedFile } from '../backends/backend.ts'
-import type { WrittenFile } from './ports.ts'
+import type { WrittenFile } from '../backends/write-back.ts'
 import type { Run } from './run.ts'
 
 const longestName = 200

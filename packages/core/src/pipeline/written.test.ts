@@ -4,12 +4,12 @@ import { type ArtifactRef, type Json, ToolError } from '@gantry/contract'
 import { resultSchema } from '@gantry/contract/schemas'
 import { compileSchema } from '@gantry/json-schema'
 import type { AttachedFile, ToolContext } from '../backends/backend.ts'
+import type { WriteBack, WrittenFile } from '../backends/write-back.ts'
 import { createExecutor } from '../executor.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
 import type { RunOptions } from '../run-options.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, anything, never, tool } from './pipeline.fixture.ts'
-import type { WriteBack, WrittenFile } from './ports.ts'
 
 /** Runs `test:it` with a host that takes what it writes back. */
 async function written(

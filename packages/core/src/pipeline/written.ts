@@ -1,9 +1,9 @@
 import { type ArtifactRef, type Effect, type ErrorCode, type Json, ToolError, type Warning } from '@gantry/contract'
 import type { AttachedFile } from '../backends/backend.ts'
+import type { WriteBack } from '../backends/write-back.ts'
 import { parseToolId } from '../ids/tool-id.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import type { WriteBack } from './ports.ts'
 import type { Run } from './run.ts'
 import { bytesOf, writtenFile } from './written-file.ts'
 

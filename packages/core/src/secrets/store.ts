@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import { whileLocked } from '../files/lock.ts'
-import { shortestSecret } from '../json/redact.ts'
+import { shortestSecret } from '../json/secret-forms.ts'
 import { isSecretName } from './secret-name.ts'
 import { openRecord, sealRecord } from './store-document.ts'
 import type { StoreKey } from './store-key.ts'
