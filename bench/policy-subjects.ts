@@ -1,6 +1,6 @@
 import { allOf, createExecutor, type Decision, defineTool, type PolicyRequest, type Rule, rules } from 'gantry'
+import { rankOf } from '../packages/core/src/policies/policy.ts'
 import { isFor, readRule } from '../packages/core/src/policies/read-rule.ts'
-import { rankOf } from '../packages/core/src/policies/strictest.ts'
 import type { Setup } from './measure.ts'
 
 const count = 1_000

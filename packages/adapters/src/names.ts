@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core/internal/catalogs/catalog'
 import { compareVersions, parseVersion, type Version } from '@gantry/core/internal/ids/version'
-import { sha256 } from '@gantry/core/internal/json/sha256'
+import { sha256 } from '@gantry/core/internal/json/canonical'
 
 /** Which tool a name in a format means; fixed when the tools are written. */
 export interface Names {

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { Backend } from './backends/backend.ts'
+import type { Sources } from './pipeline/ports.ts'
 import { backendKey } from './pipeline/registry.ts'
-import type { Sources } from './pipeline/sources.ts'
 
 /** A backend whose tools could not be found out. */
 export interface SourceFault {

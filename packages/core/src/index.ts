@@ -88,8 +88,9 @@ export type {
   ProgramJournal,
   StepNames,
   Told,
+  WriteBack,
+  WrittenFile,
 } from './backends/program-journal.ts'
-export type { WriteBack, WrittenFile } from './backends/write-back.ts'
 export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,
@@ -102,9 +103,9 @@ export type {
   SearchOptions,
 } from './catalogs/catalog.ts'
 export type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
-export type { Embedder } from './catalogs/embedder.ts'
+export type { Toolset } from './catalogs/filter.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
-export type { Toolset } from './catalogs/toolset.ts'
+export type { Embedder } from './catalogs/vectors.ts'
 export type { ChainOptions } from './chain/chain.ts'
 export type {
   Egress,
@@ -131,15 +132,13 @@ export type {
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
 export { canonicalJson } from './json/canonical.ts'
-export { createRedactor, isSecretKey, type Redactor } from './json/redact.ts'
-export { createRedactionMark, type RedactionMark } from './json/redaction-mark.ts'
+export { createRedactionMark, createRedactor, isSecretKey, type RedactionMark, type Redactor } from './json/redact.ts'
 export { lazyEgress as createEgress } from './lazy-egress.ts'
 export { filePins } from './pins/file.ts'
 export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
-export type { CheckedCall } from './pipeline/check.ts'
+export type { CheckedCall, Explanation } from './pipeline/check.ts'
 export type { EventMap, EventName } from './pipeline/events.ts'
-export type { Explanation } from './pipeline/explain.ts'
 export type { LookupAnswer, LookupFunction } from './pipeline/prepare.ts'
 export type { Reconciled } from './pipeline/reconcile.ts'
 export type { Recorded } from './pipeline/recorded.ts'
@@ -148,18 +147,36 @@ export { allOf } from './policies/all-of.ts'
 export type { ValueCondition, When } from './policies/condition.ts'
 export type { Approval, ApprovalRequest, Approver, Decision, Policy, PolicyRequest } from './policies/policy.ts'
 export { type Rule, type RulesOptions, rules } from './policies/rules.ts'
-export { type Breaker, type BreakerOptions, createBreaker, type Permit } from './resilience/breaker.ts'
-export { type Breakers, type BreakersOptions, createBreakers } from './resilience/breakers.ts'
+export {
+  type Breaker,
+  type BreakerOptions,
+  type Breakers,
+  type BreakersOptions,
+  createBreaker,
+  createBreakers,
+  type Permit,
+} from './resilience/breaker.ts'
 export { type Bulkhead, type BulkheadOptions, createBulkhead } from './resilience/bulkhead.ts'
 export type { BreakerEvent, BreakerState } from './resilience/circuit.ts'
-export { createRateLimit, type RateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
-export { createRateLimits, type RateLimits, type RateLimitsOptions } from './resilience/rate-limits.ts'
-export { type RetryOptions, retry } from './resilience/retry.ts'
-export { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
+export {
+  createRateLimit,
+  createRateLimits,
+  type RateLimit,
+  type RateLimitOptions,
+  type RateLimits,
+  type RateLimitsOptions,
+} from './resilience/rate-limit.ts'
+export {
+  createRetryBudget,
+  type RetryBudget,
+  type RetryBudgetOptions,
+  type RetryOptions,
+  retry,
+} from './resilience/retry.ts'
 export type { TenantCircuitEvent } from './resilience/tenant-circuits.ts'
 export type { RunOptions } from './run-options.ts'
-export type { RuntimeControl } from './runtime-control.ts'
 export type { Runtime } from './runtimes/runtime.ts'
+export type { RuntimeControl } from './runtimes/runtimes.ts'
 export {
   type LazyRuntimes,
   lazyRuntimes,

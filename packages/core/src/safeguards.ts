@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks'
 import { type Issue, type Json, ToolError } from '@gantry/contract'
 import type { Backend } from './backends/backend.ts'
+import type { GuardedCall, Passage, Safeguards, Waiting } from './pipeline/ports.ts'
 import { backendKey } from './pipeline/registry.ts'
-import type { GuardedCall, Passage, Safeguards, Waiting } from './pipeline/safeguards.ts'
-import type { Breaker, Permit } from './resilience/breaker.ts'
-import type { BreakersOptions } from './resilience/breakers.ts'
+import type { Breaker, BreakersOptions, Permit } from './resilience/breaker.ts'
 import { type BulkheadOptions, createBulkhead, type Release } from './resilience/bulkhead.ts'
+import { isFault } from './resilience/circuit.ts'
 import {
   type CircuitSummary,
   circuitKey,
@@ -13,9 +13,8 @@ import {
   summarizeCircuits,
   type TenantState,
 } from './resilience/circuit-summary.ts'
-import { isFault } from './resilience/faults.ts'
 import { createRateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
-import { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry-budget.ts'
+import { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry.ts'
 import { createTenantCircuits, type TenantCircuitEvent, type TenantCircuits } from './resilience/tenant-circuits.ts'
 import { didYouMean } from './search/index.ts'
 

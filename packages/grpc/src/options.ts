@@ -1,6 +1,6 @@
 import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
 import { namespaceFault } from '@gantry/core/internal/ids/tool-id'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import { metadataFault } from './metadata.ts'
 
 /** Certificates of a connection, as PEM text or bytes; a text may be `secret:name` instead. */

@@ -1,7 +1,5 @@
 import type { Warning } from '@gantry/contract'
-import { embedWithin } from '@gantry/core/internal/catalogs/embed-within'
-import type { Embedder } from '@gantry/core/internal/catalogs/embedder'
-import { dot } from '@gantry/core/internal/catalogs/vectors'
+import { dot, type Embedder, embedWithin } from '@gantry/core/internal/catalogs/vectors'
 
 const batchSize = 64
 const embedMs = 10_000

@@ -1,4 +1,4 @@
-import { sha256 } from '@gantry/core/internal/json/sha256'
+import { sha256 } from '@gantry/core/internal/json/canonical'
 import type { Operation } from './operations.ts'
 import type { Report } from './report.ts'
 

@@ -10,7 +10,7 @@ import type {
   Runtimes,
   SandboxRequest,
 } from '@gantry/core/internal/runtimes/runtimes'
-import { traced } from '@gantry/core/internal/tracing/traced'
+import { traced } from '@gantry/core/internal/tracing/tracer'
 import { type RuntimesOptions, settingsOf } from './options.ts'
 import { createPools } from './pools.ts'
 import { breaches, createProbes } from './probes.ts'

@@ -1,6 +1,6 @@
 import { type Issue, ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import { checkPath } from './file-path.ts'
 
 /** A command; in its words `{file}` is where the code lies, `{node}` a Node.js, `{drivers}` the folder of the drivers. */

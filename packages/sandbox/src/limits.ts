@@ -1,5 +1,5 @@
 import { type Issue, type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 
 const mebibyte = 1_048_576
 

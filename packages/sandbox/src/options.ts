@@ -1,6 +1,6 @@
 import { type Issue, type SandboxLimits, ToolError } from '@gantry/contract'
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import { absoluteMaxima, defaultLimits, defaultMaxima, limitIssues } from './limits.ts'
 import { defaultPools, type PoolFault, type PoolsSettings } from './pools.ts'
 import { type Profile, type ProfileOptions, readProfiles } from './profiles.ts'

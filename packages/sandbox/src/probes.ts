@@ -1,5 +1,4 @@
-import { unlessAborted } from '@gantry/core/internal/egress/unless-aborted'
-import { follow } from '@gantry/core/internal/resilience/follow'
+import { follow, unlessAborted } from '@gantry/core/internal/resilience/follow'
 import type { Probe, Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { Timing } from './timing.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isolations, meets } from '@gantry/core/internal/runtimes/isolation'
+import { isolations, meets } from '@gantry/core/internal/runtimes/runtime'
 import fc from 'fast-check'
 import { defaultMaxima } from './limits.ts'
 import { type Profile, readProfiles } from './profiles.ts'

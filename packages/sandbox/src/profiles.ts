@@ -1,7 +1,6 @@
 import type { Isolation, Issue, SandboxLimits } from '@gantry/contract'
-import { isIsolation, isolations, meets } from '@gantry/core/internal/runtimes/isolation'
-import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { isIsolation, isolations, meets } from '@gantry/core/internal/runtimes/runtime'
+import { didYouMean, unknownKeys } from '@gantry/core/internal/search/near'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { limitIssues } from './limits.ts'
 

@@ -1,10 +1,15 @@
-import type { Isolation, SandboxNetwork } from '@gantry/contract'
-import { ToolError } from '@gantry/contract'
+import { type Isolation, type SandboxNetwork, ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { isIsolation, isolations, stronger } from '@gantry/core/internal/runtimes/isolation'
-import type { Program, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import {
+  isIsolation,
+  isolations,
+  type Program,
+  type SandboxJob,
+  type SandboxSpec,
+  stronger,
+} from '@gantry/core/internal/runtimes/runtime'
 import type { Confinement } from '@gantry/core/internal/runtimes/runtimes'
-import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
+import { didYouMean } from '@gantry/core/internal/search/near'
 import { resolveLimits } from './limits.ts'
 import type { RuntimesSettings } from './options.ts'
 import type { Profile } from './profiles.ts'

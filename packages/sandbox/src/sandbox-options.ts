@@ -1,7 +1,7 @@
 import { type Issue, ToolError } from '@gantry/contract'
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { Runtimes } from '@gantry/core/internal/runtimes/runtimes'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import type { LanguageRow, Languages } from './languages.ts'
 import { type RuntimesOptions, settingsOf } from './options.ts'
 import { checkSessionsOptions, type Sessions, type SessionsOptions } from './sessions.ts'

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Isolation, ToolError } from '@gantry/contract'
-import { isolations, meets, stronger } from '@gantry/core/internal/runtimes/isolation'
-import type { Probe, Runtime, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import {
+  isolations,
+  meets,
+  type Probe,
+  type Runtime,
+  type SandboxSpec,
+  stronger,
+} from '@gantry/core/internal/runtimes/runtime'
 import fc from 'fast-check'
 import { fakeRuntime, works } from './fake.fixture.ts'
 import { defaultLimits } from './limits.ts'

@@ -1,8 +1,14 @@
 import { type Isolation, ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { meets } from '@gantry/core/internal/runtimes/isolation'
-import type { Probe, Program, Refusal, Runtime, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
+import {
+  meets,
+  type Probe,
+  type Program,
+  type Refusal,
+  type Runtime,
+  type SandboxSpec,
+} from '@gantry/core/internal/runtimes/runtime'
+import { didYouMean } from '@gantry/core/internal/search/near'
 import type { Profile } from './profiles.ts'
 
 /** What a runtime must be to serve a request. */

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { ArtifactRef, JsonObject, Result } from '@gantry/contract'
-import type { WriteBack } from '@gantry/core/internal/backends/write-back'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import type { WriteBack } from '@gantry/core/internal/backends/program-journal'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { here, serve } from '../../core/src/egress/egress.fixture.ts'
 import { type BuiltinOptions, builtinTools } from './builtin.ts'
 

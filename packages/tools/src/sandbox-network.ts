@@ -1,5 +1,5 @@
 import { type Issue, type SandboxCredential, type Tool, ToolError } from '@gantry/contract'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import type { DefinedTool } from '@gantry/core/internal/tools/tool'
 import { credentialIssues } from '@gantry/sandbox/internal/backends/sandboxed/credentials'
 import { parseAllow } from '@gantry/sandbox/internal/egress-proxy/allow'

@@ -1,5 +1,6 @@
 import type { ProgramMessage } from '../runtimes/runtime.ts'
-import type { ToolContext } from './backend.ts'
+import type { RuntimesSource } from '../runtimes/runtimes.ts'
+import type { Health, ToolContext } from './backend.ts'
 
 /** A piece of what a program wrote, as a chunk of the stream. */
 export interface OutputChunk {
@@ -64,4 +65,12 @@ export function createFeed(context: Pick<ToolContext, 'progress' | 'log'>): Feed
       }
     },
   }
+}
+
+/** Up when a program could run in one of the runtimes; each is started and attacked, once for a process. */
+export async function runtimesHealth(runtimes: RuntimesSource, signal: AbortSignal): Promise<Health> {
+  const all = await (await runtimes()).list(signal)
+  const works = all.some(({ available, isolation }) => available && isolation !== 'none')
+  if (works) return { status: 'up' }
+  return { status: 'down', message: 'No runtime that isolates works here; `gantry doctor` says why.' }
 }

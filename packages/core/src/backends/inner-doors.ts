@@ -1,6 +1,5 @@
 import type { ChainResult, Identity, Json, Result, Tool } from '@gantry/contract'
-import type { InnerNames, ProgramJournal } from './program-journal.ts'
-import type { WriteBack } from './write-back.ts'
+import type { InnerNames, ProgramJournal, WriteBack } from './program-journal.ts'
 
 /** Where a program stands among the programs around it. */
 export interface ProgramPlace {

@@ -1,5 +1,5 @@
 import type { Tool, Warning } from '@gantry/contract'
-import type { Toolset } from './toolset.ts'
+import type { Toolset } from './filter.ts'
 
 /** One version of a tool as the catalog keeps it: checked, copied and frozen. */
 export interface CatalogEntry {

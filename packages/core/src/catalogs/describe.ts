@@ -1,9 +1,18 @@
-import type { Deprecation, EffectClass, Issue, Json, JsonSchema, ToolAnnotations, ToolExample } from '@gantry/contract'
+import type {
+  Deprecation,
+  EffectClass,
+  Issue,
+  Json,
+  JsonSchema,
+  Tool,
+  ToolAnnotations,
+  ToolExample,
+} from '@gantry/contract'
+import { isIdentifier } from '@gantry/json-schema/internal/identifier-text'
+import { commentText, typeText } from '@gantry/json-schema/internal/type-text'
 import { didYouMean } from '../search/index.ts'
 import type { CatalogEntry } from './catalog.ts'
-import { toolDeclarations } from './declaration.ts'
-import { inputFault } from './input-fault.ts'
-import { isRecord } from './tool-fields.ts'
+import { inputFault, isRecord } from './tool-fields.ts'
 
 /** How much a reader wants to know: to choose a tool, to call it (by types in programs), or to understand it. */
 export type DocLevel = 'summary' | 'types' | 'schema' | 'full'
@@ -191,4 +200,58 @@ export function firstSentences(description: string): string {
   if (sentences !== undefined) return sentences
   const space = head.lastIndexOf(' ')
   return `${head.slice(0, space > 100 ? space : summaryLength - 1).toWellFormed()}…`
+}
+
+export type DeclaredTool = Pick<
+  Tool,
+  'namespace' | 'name' | 'description' | 'inputSchema' | 'outputSchema' | 'deprecated'
+>
+
+const longestDescription = 300
+
+/**
+ * TypeScript declarations of tools as programs call them, `tools.namespace.name(args)`, by namespace and name. Whatever a
+ * tool says of itself is data in it: a quoted name, a type or a line of a comment. Namespaces are there without tools too.
+ */
+export function toolDeclarations(tools: readonly DeclaredTool[], namespaces: readonly string[] = []): string {
+  const spaces = Map.groupBy(tools, ({ namespace }) => namespace)
+  for (const namespace of namespaces) if (!spaces.has(namespace)) spaces.set(namespace, [])
+  const texts = [...spaces].sort(([a], [b]) => (a < b ? -1 : 1)).map(([namespace, own]) => spaceText(namespace, own))
+  return `declare const tools: {\n${texts.join('')}}\n`
+}
+
+/** What a tool takes and gives, as types. */
+export function toolTypes({ inputSchema, outputSchema }: DeclaredTool, indent = ''): { args: string; output: string } {
+  return {
+    args: typeText(inputSchema, { anything: 'unknown', indent }),
+    output: outputSchema === undefined ? 'any' : typeText(outputSchema, { anything: 'any', indent }),
+  }
+}
+
+/** Whether a tool can be called without arguments. */
+export function takesNothing({ inputSchema }: DeclaredTool): boolean {
+  if (typeof inputSchema !== 'object' || inputSchema === null) return true
+  const { required } = inputSchema as { readonly required?: unknown }
+  return !Array.isArray(required) || required.length === 0
+}
+
+function spaceText(namespace: string, tools: readonly DeclaredTool[]): string {
+  const sorted = [...tools].sort((a, b) => (a.name < b.name ? -1 : 1))
+  return `  readonly ${memberName(namespace)}: {\n${sorted.map(toolText).join('')}  }\n`
+}
+
+function toolText(tool: DeclaredTool): string {
+  const { args, output } = toolTypes(tool, '    ')
+  const doc = docText(tool)
+  const head = doc === '' ? '' : `    /** ${doc} */\n`
+  return `${head}    ${memberName(tool.name)}(args${takesNothing(tool) ? '?' : ''}: ${args}): Promise<${output}>\n`
+}
+
+function docText({ description, deprecated }: DeclaredTool): string {
+  const said = commentText(description, longestDescription)
+  return deprecated === undefined ? said : `${said} @deprecated ${commentText(deprecated.message)}`
+}
+
+function memberName(name: string): string {
+  return isIdentifier(name) ? name : JSON.stringify(name)
 }

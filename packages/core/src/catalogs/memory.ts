@@ -1,8 +1,7 @@
 import { type Tool, ToolError } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
-import { parseRange } from '../ids/range.ts'
 import { parseToolId, type ToolId } from '../ids/tool-id.ts'
-import { parseVersion, type Version } from '../ids/version.ts'
+import { parseRange, parseVersion, type Version } from '../ids/version.ts'
 import { SortedStrings } from '../search/index.ts'
 import type {
   Catalog,
@@ -16,20 +15,52 @@ import type {
   SearchOptions,
   SearchPage,
 } from './catalog.ts'
-import { CatalogHash } from './catalog-hash.ts'
-import { Changes } from './changes.ts'
-import type { Embedder } from './embedder.ts'
 import { pageLimit, queryText } from './filter.ts'
-import { callDigest, toolDigest } from './fingerprint.ts'
-import { listPage } from './list-page.ts'
-import { Names } from './names.ts'
-import { nearestKeys } from './near-keys.ts'
-import { sameRun } from './same-run.ts'
+import { CatalogHash, callDigest, sameRun, toolDigest } from './fingerprint.ts'
+import { Names, nearestKeys } from './names.ts'
 import { CatalogSearch } from './search.ts'
 import { checkTool, invalid } from './tool-check.ts'
-import { Versions } from './versions.ts'
+import type { Embedder } from './vectors.ts'
+import { listPage, Versions } from './versions.ts'
 
-export interface MemoryCatalogOptions {
+type Listener = (change: CatalogChange) => void
+
+/** Tells listeners about changes; what a listener throws goes to `report` and stops nobody else. */
+class Changes {
+  readonly #listeners = new Set<Listener>()
+  readonly #report: (error: unknown) => void
+
+  constructor(report: (error: unknown) => void) {
+    this.#report = report
+  }
+
+  /** The same function subscribed twice is two subscriptions. */
+  subscribe(listener: Listener): () => void {
+    const own: Listener = (change) => listener(change)
+    this.#listeners.add(own)
+    return () => {
+      this.#listeners.delete(own)
+    }
+  }
+
+  /** Whether anybody listens. */
+  get heard(): boolean {
+    return this.#listeners.size > 0
+  }
+
+  emit(change: CatalogChange): void {
+    for (const listener of [...this.#listeners]) {
+      try {
+        const returned: unknown = listener(change)
+        if (returned instanceof Promise) returned.catch(this.#report)
+      } catch (error) {
+        this.#report(error)
+      }
+    }
+  }
+}
+
+interface MemoryCatalogOptions {
   /** Makes `search` find by meaning as well as by words. */
   readonly embedder?: Embedder | undefined
   /** The time that each call of the embedder has, in milliseconds; 10,000 when absent. */

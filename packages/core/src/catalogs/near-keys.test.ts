@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseToolId } from '../ids/tool-id.ts'
 import { SortedStrings } from '../search/index.ts'
-import { nearestKeys } from './near-keys.ts'
+import { nearestKeys } from './names.ts'
 
 const known = ['github:create_issue', 'github:list_issues', 'gitlab:create_issue', 'mail:send', 'slack:send']
 const keys = new SortedStrings()

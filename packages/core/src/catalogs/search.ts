@@ -1,16 +1,24 @@
 import { ToolError, type Warning } from '@gantry/contract'
-import { type Hit, type Plan, pick, readPlace, type SearchPlace, TextIndex, writePlace } from '../search/index.ts'
-import { blend } from './blend.ts'
+import {
+  type Candidates,
+  type Hit,
+  keyPrefix,
+  type Plan,
+  pick,
+  readPlace,
+  type SearchPlace,
+  TextIndex,
+  writePlace,
+} from '../search/index.ts'
 import type { CatalogEntry, SearchOptions, SearchPage } from './catalog.ts'
-import type { Embedder } from './embedder.ts'
 import { entryFilter, filterDigest, pageLimit } from './filter.ts'
-import { Vectors } from './vectors.ts'
+import { dot, type Embedder, Vectors } from './vectors.ts'
 
 /** Tools that are read in one go: a few milliseconds' worth. */
 const slice = 500
 
 /** What a search needs of its catalog. */
-export interface SearchParts {
+interface SearchParts {
   readonly keys: () => Iterable<string>
   /** The one entry of a key that a search finds. */
   readonly shown: (key: string) => CatalogEntry | undefined
@@ -182,4 +190,34 @@ const partly: Warning = Object.freeze({
 
 function cancelled(signal: AbortSignal): ToolError {
   return new ToolError('CANCELLED', 'The search was cancelled.', { cause: signal.reason, effect: 'none' })
+}
+
+/** Half by words, half by meaning; a resemblance below the floor is noise. */
+const share = 0.5
+const floor = 0.2
+const unit = 1_000_000
+
+/**
+ * Scores by words and by meaning in one order: `share * words / top + (1 - share) * cosine`, as a whole number.
+ * Ranks would be the usual way to blend, but they move when tools come and go between pages; this does not,
+ * because `top` travels in the cursor.
+ */
+function blend(
+  entries: readonly CatalogEntry[],
+  words: ReadonlyMap<string, number>,
+  top: number,
+  query: Float32Array,
+  vectors: Vectors,
+): Candidates {
+  const scores = new Int32Array(entries.length)
+  const prefixes = new Float64Array(entries.length)
+  const numbers = Uint32Array.from(entries, (_, index) => index)
+  entries.forEach(({ key, digest, tool }, index) => {
+    const vector = vectors.tool(digest)
+    const cosine = vector === undefined ? 0 : dot(vector, query)
+    const meaning = cosine < floor ? 0 : cosine * (tool.deprecated === undefined ? 1 : 0.5)
+    scores[index] = Math.round(unit * (share * Math.min((words.get(key) ?? 0) / top, 100) + (1 - share) * meaning))
+    prefixes[index] = keyPrefix(key)
+  })
+  return { numbers, count: entries.length, scores, keys: entries.map(({ key }) => key), prefixes }
 }

@@ -1,7 +1,7 @@
 import { type Issue, type Tool, ToolError } from '@gantry/contract'
 import { checkSchema } from '@gantry/json-schema'
 import { quote } from '../ids/quote.ts'
-import { isTag, normalTag } from '../ids/tag.ts'
+import { isTag, normalTag } from '../ids/text-list.ts'
 import { namespaceFault, parseToolId, toolNameFault } from '../ids/tool-id.ts'
 import { parseVersion, type Version } from '../ids/version.ts'
 import { copyJson } from '../json/copy.ts'

@@ -1,4 +1,4 @@
-import type { Issue, Json } from '@gantry/contract'
+import { type Issue, type Json, ToolError } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { didYouMean } from '../search/index.ts'
@@ -110,4 +110,16 @@ export function jsonObject(value: unknown, path: string, issues: Issues): Json |
 
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Enough for a person; a toolset of thousands of wrong patterns would otherwise be thousands of sentences. */
+const maxIssues = 100
+
+/** The error for a question that is wrong at the given paths. */
+export function inputFault(question: string, issues: readonly Issue[]): ToolError {
+  const [first] = issues
+  const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : ''
+  const reason = first === undefined ? 'it is invalid' : `${first.path} ${first.message}`
+  const details = { issues: issues.slice(0, maxIssues) }
+  return new ToolError('INPUT_INVALID', `The ${question} is wrong: ${reason}${more}.`, { details })
 }

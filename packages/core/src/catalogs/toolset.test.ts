@@ -3,8 +3,8 @@ import { test } from 'node:test'
 import { refuses, rejects, sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import fc from 'fast-check'
 import { rules } from '../policies/rules.ts'
+import { type Toolset, toolsetFilter } from './filter.ts'
 import { memoryCatalog } from './memory.ts'
-import { type Toolset, toolsetFilter } from './toolset.ts'
 
 const catalog = memoryCatalog()
 catalog.register(sampleTool({ namespace: 'github', name: 'read', tags: ['safe'] }))

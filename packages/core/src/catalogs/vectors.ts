@@ -1,6 +1,5 @@
+import { ToolError } from '@gantry/contract'
 import type { CatalogEntry } from './catalog.ts'
-import { embedWithin } from './embed-within.ts'
-import type { Embedder } from './embedder.ts'
 
 const batchSize = 64
 const maxQueries = 256
@@ -97,4 +96,48 @@ export function dot(a: Float32Array, b: Float32Array): number {
 function textOf({ tool }: CatalogEntry): string {
   const words = `${tool.namespace} ${tool.name}`.replace(/[_.-]+/g, ' ')
   return `${words}\n${tool.title ?? ''}\n${(tool.tags ?? []).join(' ')}\n${tool.description}`.slice(0, maxText)
+}
+
+/**
+ * Turns texts into vectors, so that a search can find what means the same in other words.
+ * - Concurrency: several `embed` calls may run at once.
+ * - Cancellation: rejects soon after `signal` aborts; the search does not wait for one that does not.
+ * - Time: each call has 10 s, or what `embedMs` says; then `signal` aborts and the call counts as failed.
+ * - Errors: any rejection; the search then answers by words alone and says so.
+ * - Answer: one vector for each text, in order, all of one length; equal texts give equal vectors as long as `id` stays.
+ * - Ownership: the texts are the catalog's own, the vectors become the catalog's.
+ */
+export interface Embedder {
+  /** Name and version of the model: vectors of another id are never compared. */
+  readonly id: string
+  embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]>
+}
+
+/**
+ * Asks the embedder, and stops waiting when the time is over or the signal aborts, whether or not it listens to that.
+ * Rejects with the signal's reason, with TIMEOUT, or as the embedder does. The embedder's own signal aborts in both
+ * cases, and what it answers later is dropped.
+ */
+export async function embedWithin(
+  embedder: Embedder,
+  texts: readonly string[],
+  ms: number,
+  signal: AbortSignal,
+): Promise<readonly Float32Array[]> {
+  signal.throwIfAborted()
+  const stop = new AbortController()
+  const given = Promise.withResolvers<never>()
+  const giveUp = (reason: unknown): void => {
+    given.reject(reason)
+    stop.abort(reason)
+  }
+  const onAbort = (): void => giveUp(signal.reason)
+  const timer = setTimeout(() => giveUp(new ToolError('TIMEOUT', `The embedder took longer than ${ms} ms.`)), ms)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([given.promise, embedder.embed(texts, stop.signal)])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
 }

@@ -1,10 +1,8 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
 import { JsonError, utf8Length } from '../json/limits.ts'
-import { type Allowance, createAllowance } from './allowance.ts'
-import type { ChainLimits } from './limits.ts'
+import { type Allowance, type ChainLimits, createAllowance, sizeOf } from './limits.ts'
 import { readReference, type Scope } from './scope.ts'
-import { sizeOf } from './size.ts'
 import type { Template } from './template.ts'
 
 /**

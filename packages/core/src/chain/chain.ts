@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import {
   type ChainResult,
   type ChainStep,
+  codes,
   type Issue,
   type Json,
   type JsonObject,
@@ -9,21 +10,26 @@ import {
   type StepResult,
   ToolError,
 } from '@gantry/contract'
+import { clip } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import { type Around, surrounded } from './around.ts'
 import { checkChain } from './check-chain.ts'
-import { clip } from './clip.ts'
-import { type ChainContext, createBudget, createKept, type RunStep, since, unrun } from './context.ts'
-import { chainDeadline } from './deadline.ts'
+import {
+  type ChainContext,
+  createBudget,
+  createKept,
+  createSlots,
+  type PlannedStep,
+  type RunStep,
+  since,
+  unrun,
+} from './context.ts'
 import { cancelledBefore, type Failure, failureOfThrown, located } from './failure.ts'
 import { type ChainLimits, chainLimits, limitIssues } from './limits.ts'
-import type { PlannedStep } from './plan.ts'
 import { type Resume, type Resumed, readResume } from './resume.ts'
 import { type Scope, stepView } from './scope.ts'
-import { createSlots } from './slots.ts'
 import { runStep } from './step.ts'
-import { withStop } from './stop.ts'
 
 export interface ChainOptions {
   /** What `{{input}}` names; null when absent. */
@@ -186,5 +192,64 @@ function tell(onStep: ChainOptions['onStep'], step: StepResult): void {
     onStep?.(step)
   } catch {
     // Nothing to do: the chain goes on.
+  }
+}
+
+/** A time limit for a whole chain: a signal that also follows the caller's, and the outcome it makes of a late chain. */
+export interface ChainDeadline {
+  readonly signal: AbortSignal | undefined
+  /** The chain's own outcome, unless the time ran out: then that is why it was cancelled. */
+  outcome(result: ChainResult): ChainResult
+  clear(): void
+}
+
+/** Node's timers overflow beyond this, and fire at once. */
+const longestMs = 2_147_483_647
+
+export function chainDeadline(timeoutMs: number | undefined, signal: AbortSignal | undefined): ChainDeadline {
+  if (timeoutMs === undefined) return { signal, outcome: (result) => result, clear() {} }
+  const late = new AbortController()
+  const message = `The chain did not end within ${timeoutMs} ms.`
+  const timer = setTimeout(() => late.abort(new ToolError('TIMEOUT', message)), Math.min(timeoutMs, longestMs))
+  return {
+    signal: signal === undefined ? late.signal : AbortSignal.any([signal, late.signal]),
+    outcome(result) {
+      const ended = result.error?.code === 'CANCELLED' || result.error?.code === 'TIMEOUT'
+      if (!late.signal.aborted || signal?.aborted || result.error === undefined || !ended) return result
+      const { status, stage, retryable } = codes.TIMEOUT
+      return { ...result, status, error: { ...result.error, code: 'TIMEOUT', message, stage, retryable } }
+    },
+    clear: () => clearTimeout(timer),
+  }
+}
+
+/** Ends what is under way in a chain: the caller's signal does, or the first failure that the chain cannot go on from. */
+export interface Stop {
+  readonly signal: AbortSignal
+  /** What ended the chain; absent while it runs and when the caller cancelled it. */
+  readonly failure: Failure | undefined
+  end(failure: Failure): void
+}
+
+/** Gives `work` a Stop that follows the caller's signal and lets go of it afterwards. */
+export async function withStop<T>(parent: AbortSignal | undefined, work: (stop: Stop) => Promise<T>): Promise<T> {
+  const controller = new AbortController()
+  let first: Failure | undefined
+  const follow = (): void => controller.abort(parent?.reason)
+  if (parent?.aborted) follow()
+  else parent?.addEventListener('abort', follow, { once: true })
+  try {
+    return await work({
+      signal: controller.signal,
+      get failure() {
+        return first
+      },
+      end(failure) {
+        first ??= failure
+        controller.abort(new Error('Another call of the chain failed.'))
+      },
+    })
+  } finally {
+    parent?.removeEventListener('abort', follow)
   }
 }

@@ -1,16 +1,17 @@
-import type { Issue, Json, JsonObject } from '@gantry/contract'
+import type { Issue, Json, JsonObject, RetryRule } from '@gantry/contract'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import { clip } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { referenceFault, type Sight } from './check-references.ts'
-import { clip } from './clip.ts'
+import { didYouMean } from '../search/near.ts'
 import { compileCondition } from './condition.ts'
-import { isObject, onErrorRule, onlyKeys, retryRule, wholeNumber } from './fields.ts'
+import type { PlannedCall, PlannedGroup, PlannedStep } from './context.ts'
 import { checkIds, countSteps, type Identified, identify } from './identify.ts'
 import type { ChainLimits } from './limits.ts'
-import type { PlannedCall, PlannedGroup, PlannedStep } from './plan.ts'
+import { referenceFault, type Sight } from './reference.ts'
 import { compileTemplate, type Template, type Visitor } from './template.ts'
 
-export type CheckedChain =
+type CheckedChain =
   | { readonly ok: true; readonly plan: readonly PlannedStep[] }
   | { readonly ok: false; readonly issues: readonly Issue[] }
 
@@ -180,4 +181,71 @@ function visitorFor(sight: Sight, issue: Visitor['issue']): Visitor {
       if (fault !== undefined) issue(path, fault)
     },
   }
+}
+
+/** Where a checker stands and whom it tells. */
+interface Place {
+  readonly path: string
+  readonly visitor: Visitor
+}
+
+export function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Tells of every key that has no meaning here. */
+function onlyKeys(value: JsonObject, known: readonly string[], { path, visitor }: Place): void {
+  for (const key of Object.keys(value)) {
+    if (known.includes(key)) continue
+    visitor.issue(
+      `${path}/${escapeSegment(key.slice(0, 60))}`,
+      `is not a known key${didYouMean(key.slice(0, 60), known)}`,
+    )
+  }
+}
+
+/** A whole number within bounds, or undefined when it is absent or wrong. */
+function wholeNumber(value: Json | undefined, least: number, most: number, place: Place): number | undefined {
+  if (value === undefined) return undefined
+  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
+  place.visitor.issue(place.path, `must be a whole number from ${least} to ${most}`)
+  return undefined
+}
+
+/** A number of milliseconds, or undefined when it is absent or wrong. */
+function duration(value: Json | undefined, { path, visitor }: Place): number | undefined {
+  if (value === undefined) return undefined
+  if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
+  visitor.issue(path, 'must be a number of milliseconds, 0 or more')
+  return undefined
+}
+
+const mostAttempts = 100
+
+/** A retry rule; whether a call may be retried at all is the pipeline's decision. */
+function retryRule(value: Json | undefined, { path, visitor }: Place): RetryRule | undefined {
+  if (value === undefined) return undefined
+  if (!isObject(value)) {
+    visitor.issue(path, 'must be an object such as { attempts: 3 }')
+    return undefined
+  }
+  onlyKeys(value, ['attempts', 'delayMs', 'maxDelayMs'], { path, visitor })
+  if (value.attempts === undefined) visitor.issue(`${path}/attempts`, 'is missing')
+  const attempts = wholeNumber(value.attempts, 1, mostAttempts, { path: `${path}/attempts`, visitor })
+  const delayMs = duration(value.delayMs, { path: `${path}/delayMs`, visitor })
+  const maxDelayMs = duration(value.maxDelayMs, { path: `${path}/maxDelayMs`, visitor })
+  return {
+    attempts: attempts ?? 1,
+    ...(delayMs === undefined ? {} : { delayMs }),
+    ...(maxDelayMs === undefined ? {} : { maxDelayMs }),
+  }
+}
+
+/** What follows a failure: `stop`, `continue` or a literal output. */
+function onErrorRule(value: Json | undefined, { path, visitor }: Place): 'stop' | { readonly output: Json } {
+  if (value === undefined || value === 'stop') return 'stop'
+  if (value === 'continue') return { output: null }
+  if (isObject(value) && Object.keys(value).join() === 'output') return { output: value.output ?? null }
+  visitor.issue(path, 'must be "stop", "continue" or { output }')
+  return 'stop'
 }

@@ -3,9 +3,8 @@ import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
 import fc from 'fast-check'
 import { canonicalJson } from '../json/canonical.ts'
-import { createAllowance } from './allowance.ts'
-import { contains, same } from './compare.ts'
-import { chainLimits } from './limits.ts'
+import { contains, same } from './condition.ts'
+import { chainLimits, createAllowance } from './limits.ts'
 
 test('values are the same when their canonical JSON is', () => {
   const key = fc.constantFrom('a', 'b', 'toString')

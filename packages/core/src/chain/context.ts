@@ -1,4 +1,5 @@
 import {
+  type Json,
   type JsonObject,
   type OnCircuitOpen,
   type Result,
@@ -6,15 +7,13 @@ import {
   type StepResult,
   ToolError,
 } from '@gantry/contract'
-import type { ProgramJournal } from '../backends/program-journal.ts'
-import type { WriteBack } from '../backends/write-back.ts'
+import type { ProgramJournal, WriteBack } from '../backends/program-journal.ts'
 import type { Recorded } from '../pipeline/recorded.ts'
+import type { Stop } from './chain.ts'
+import type { Check } from './condition.ts'
 import { type Failure, failureOfThrown } from './failure.ts'
-import type { ChainLimits } from './limits.ts'
-import type { PlannedStep } from './plan.ts'
-import { sizeOf } from './size.ts'
-import type { Slots } from './slots.ts'
-import type { Stop } from './stop.ts'
+import { type ChainLimits, sizeOf } from './limits.ts'
+import type { Template } from './template.ts'
 
 /**
  * Makes one tool call.
@@ -64,7 +63,7 @@ export interface ChainContext {
 }
 
 /** Counts calls against `limits.calls`. */
-export interface CallBudget {
+interface CallBudget {
   readonly made: number
   /** Throws LIMIT_EXCEEDED unless so many more calls may be made. */
   expect(calls: number): void
@@ -94,7 +93,7 @@ export function createBudget(limit: number): CallBudget {
 }
 
 /** Counts what the chain keeps of its calls against `limits.outputBytes`; what a resumed chain brings along is not counted. */
-export interface KeptOutputs {
+interface KeptOutputs {
   /** Says why the chain must end once it holds more than it may. */
   add(kept: unknown): Failure | undefined
 }
@@ -134,4 +133,66 @@ export function unrun(step: PlannedStep, state: 'skipped' | 'pending'): StepResu
 /** Milliseconds since `start`; a clock that was set back gives 0. */
 export function since(start: number, now: () => number): number {
   return Math.max(0, now() - start)
+}
+
+/** A checked call, ready to be bound and run. */
+export interface PlannedCall {
+  readonly kind: 'call'
+  readonly id: string
+  readonly tool: string
+  readonly args: Template
+  readonly when: Check | undefined
+  readonly forEach: Template | undefined
+  readonly concurrency: number
+  readonly timeoutMs: number | undefined
+  readonly retry: RetryRule | undefined
+  /** What the chain goes on with when the step fails; `stop` when it does not go on. */
+  readonly onError: 'stop' | { readonly output: Json }
+}
+
+export interface PlannedGroup {
+  readonly kind: 'group'
+  readonly id: string
+  readonly members: readonly PlannedCall[]
+  readonly when: Check | undefined
+  readonly concurrency: number
+}
+
+export type PlannedStep = PlannedCall | PlannedGroup
+
+/** Runs work with a bounded number in flight; the rest waits in order. Waiting work checks its own signal once it starts. */
+interface Slots {
+  use<T>(work: () => Promise<T>): Promise<T>
+}
+
+export function createSlots(count: number): Slots {
+  let free = count
+  const waiting: (() => void)[] = []
+  return {
+    async use(work) {
+      if (free > 0) free -= 1
+      else await new Promise<void>((resolve) => waiting.push(resolve))
+      try {
+        return await work()
+      } finally {
+        const next = waiting.shift()
+        if (next === undefined) free += 1
+        else next()
+      }
+    },
+  }
+}
+
+/** Takes indexes in order, a few at a time, until all are done or `stopped` says so. `work` must not reject. */
+export async function eachBounded(
+  count: number,
+  concurrency: number,
+  stopped: () => boolean,
+  work: (index: number) => Promise<void>,
+): Promise<void> {
+  let next = 0
+  const lane = async (): Promise<void> => {
+    while (next < count && !stopped()) await work(next++)
+  }
+  await Promise.all(Array.from({ length: Math.min(concurrency, count) }, lane))
 }

@@ -1,5 +1,5 @@
 import type { Json } from '@gantry/contract'
-import { isObject } from './fields.ts'
+import { isObject } from './check-chain.ts'
 
 /** A step as written, with its id and its place in the chain. */
 export interface Identified {

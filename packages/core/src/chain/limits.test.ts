@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { ChainStep } from '@gantry/contract'
 import { echo, fail, fakeRun } from './chain.fixture.ts'
 import { runChain } from './chain.ts'
-import { sizeOf } from './size.ts'
+import { sizeOf } from './limits.ts'
 
 const issuesOf = async (limits: unknown) => {
   const { run, calls } = fakeRun({})

@@ -1,6 +1,7 @@
-import type { Issue } from '@gantry/contract'
+import { type Issue, ToolError } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { didYouMean } from '../search/did-you-mean.ts'
+import { utf8Length } from '../json/limits.ts'
+import { didYouMean } from '../search/near.ts'
 
 /** Ceilings for one chain. The first five are checked before anything runs. */
 export interface ChainLimits {
@@ -26,7 +27,7 @@ export interface ChainLimits {
   readonly outputBytes: number
 }
 
-export const defaultChainLimits: ChainLimits = {
+const defaultChainLimits: ChainLimits = {
   steps: 100,
   parallel: 32,
   referenceDepth: 32,
@@ -61,4 +62,56 @@ export function limitIssues(given: unknown): Issue[] {
     if (value === undefined || (Number.isSafeInteger(value) && value >= least)) return []
     return [{ path, message: `must be a whole number of at least ${least}` }]
   })
+}
+
+/** Bytes that one piece of work may still build or compare. */
+export interface Allowance {
+  readonly left: number
+  /** Throws LIMIT_EXCEEDED once more is spent than was given. */
+  spend(bytes: number): void
+}
+
+/** One allowance for a whole condition, a list or the arguments of a call, however many references it holds. */
+export function createAllowance(limit: 'argsBytes' | 'evaluationBytes', limits: ChainLimits): Allowance {
+  const what = limit === 'argsBytes' ? 'The bound arguments are' : 'What the condition or list builds and compares is'
+  let left = limits[limit]
+  return {
+    get left() {
+      return left
+    },
+    spend(bytes) {
+      left -= bytes
+      if (left >= 0) return
+      throw new ToolError('LIMIT_EXCEEDED', `${what} larger than ${limit}, ${limits[limit]}.`, {
+        stage: 'chain',
+        effect: 'none',
+        details: { limit },
+      })
+    },
+  }
+}
+
+/** Bytes of a value as JSON, near enough; stops counting once it is over `most`, so that a huge value costs no more. */
+export function sizeOf(value: unknown, most: number): number {
+  const open: unknown[] = [value]
+  let bytes = 0
+  while (open.length > 0 && bytes <= most) {
+    const next = open.pop()
+    if (typeof next === 'string') bytes += utf8Length(next) + 2
+    else if (typeof next === 'number') bytes += 8
+    else if (typeof next !== 'object' || next === null) bytes += 4
+    else if (Array.isArray(next)) {
+      bytes += 2
+      // Every element takes at least two bytes, so a list that is too long need not be opened.
+      if (bytes + next.length * 2 > most) return bytes + next.length * 2
+      for (const item of next) open.push(item)
+    } else {
+      bytes += 2
+      for (const [key, member] of Object.entries(next)) {
+        bytes += utf8Length(key) + 4
+        open.push(member)
+      }
+    }
+  }
+  return bytes
 }

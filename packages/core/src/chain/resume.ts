@@ -1,10 +1,10 @@
 import { type Issue, type Json, type StepResult, ToolError } from '@gantry/contract'
+import { clip } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { didYouMean } from '../search/did-you-mean.ts'
-import { clip } from './clip.ts'
-import { isFinished } from './group.ts'
-import type { PlannedStep } from './plan.ts'
+import { didYouMean } from '../search/near.ts'
+import type { PlannedStep } from './context.ts'
+import { isFinished } from './step.ts'
 
 /** The steps of an interrupted run, and where to take it up. */
 export interface Resume {

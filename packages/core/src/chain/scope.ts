@@ -1,5 +1,5 @@
 import { type Json, type JsonObject, type StepResult, ToolError } from '@gantry/contract'
-import { clip } from './clip.ts'
+import { clip } from '../ids/quote.ts'
 import { formatPath, type Reference, type Segment } from './reference.ts'
 
 /** What references can see at one step. */

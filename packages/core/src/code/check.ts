@@ -1,12 +1,12 @@
 import { type Identity, type ProgramLanguage, type Tool, ToolError } from '@gantry/contract'
 import type { InnerDoors } from '../backends/inner-doors.ts'
-import { type DeclaredTool, toolDeclarations } from '../catalogs/declaration.ts'
+import { type DeclaredTool, toolDeclarations } from '../catalogs/describe.ts'
 import { quote } from '../ids/quote.ts'
-import { didYouMean } from '../search/did-you-mean.ts'
-import { checkTime } from './check-time.ts'
+import { follow } from '../resilience/follow.ts'
+import { didYouMean } from '../search/near.ts'
 import type { CompilerTurn, Diagnostic } from './compiler.ts'
 import { checkedDeclarations } from './declarations.ts'
-import { codeFrame } from './frame.ts'
+import { codeFrame } from './failure.ts'
 import { mentionsOf } from './mentions.ts'
 
 /** Modules are not looked at, and one that returns at its top is for the runtime to refuse. */
@@ -170,4 +170,37 @@ function unchecked(language: ProgramLanguage): ToolError {
       issues: [{ path: '/check', message: `is for typescript, javascript and workflow, not for ${language}` }],
     },
   })
+}
+
+/** The longest that a check takes, whatever time its program has. */
+const longestMs = 30_000
+
+/** The time of a check, until `end` is called. */
+export interface CheckTime {
+  /** Aborts with the call, and when the time is over. */
+  readonly signal: AbortSignal
+  end(): void
+}
+
+/** A check is a part of its program's run, so that it never takes longer than that may. */
+export function checkTime(call: AbortSignal, wallMs: number): CheckTime {
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(tooLong(wallMs)), Math.min(wallMs, longestMs))
+  const { signal, leave } = follow(call, late.signal)
+  return {
+    signal,
+    end() {
+      clearTimeout(timer)
+      leave()
+    },
+  }
+}
+
+function tooLong(wallMs: number): ToolError {
+  const [code, limit, time] =
+    wallMs <= longestMs
+      ? (['TIMEOUT', 'wallMs', 'limits.wallMs'] as const)
+      : (['LIMIT_EXCEEDED', 'checkMs', `${longestMs} ms`] as const)
+  const message = `The check of the program did not end within ${time}; make it simpler, or leave check out.`
+  return new ToolError(code, message, { effect: 'none', details: { limit } })
 }

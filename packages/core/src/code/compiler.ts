@@ -1,11 +1,10 @@
-import { rm, writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { lstat, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Slots } from '../resilience/slots.ts'
-import { makeFolder } from './compiler-folder.ts'
-import { compilerOutput } from './compiler-process.ts'
 
 /** One thing that the compiler has to say of the program. */
 export interface Diagnostic {
@@ -91,4 +90,94 @@ function diagnosticsIn(said: string, name: string): Diagnostic[] {
     }
   }
   return found
+}
+
+const mostOutput = 1_048_576
+
+/**
+ * First a folder, then a command. Runs the command; when descriptor 0 closes, which is our end of it, it removes the
+ * folder and ends the whole group.
+ */
+const keeper = `
+folder=$1; shift
+exec 3<&0 </dev/null
+"$@" 3<&- &
+compiler=$!
+{ read -r word <&3; rm -rf "$folder"; kill -9 0; } >/dev/null &
+watcher=$!
+exec 3<&-
+wait $compiler; code=$?
+kill -9 $watcher
+exit $code
+`
+
+/**
+ * Runs a compiler in a folder and gives what it printed. It is in a group of its own with a keeper that holds a pipe from
+ * us: should we die, however we do, it ends at once, and the folder with it.
+ * - Cancellation: `signal` ends the group.
+ * - Errors: RUNTIME_UNAVAILABLE when it does not run, or prints nothing and fails.
+ */
+export async function compilerOutput(command: readonly string[], folder: string, signal: AbortSignal): Promise<string> {
+  signal.throwIfAborted()
+  const child = spawn('/bin/sh', ['-c', keeper, 'keeper', folder, ...command], {
+    cwd: folder,
+    env: { GOMEMLIMIT: '512MiB', PATH: '/usr/bin:/bin' },
+    stdio: ['pipe', 'pipe', 'ignore'],
+    detached: true,
+  })
+  const kill = (): void => killGroup(child.pid)
+  signal.addEventListener('abort', kill, { once: true })
+  try {
+    return await new Promise<string>((resolve, reject) => {
+      let said = ''
+      child.stdout.setEncoding('utf8')
+      child.stdout.on('data', (chunk: string) => {
+        said = said.length > mostOutput ? said : said + chunk
+      })
+      child.on('error', (cause) => reject(broken(cause)))
+      child.on('close', (code, killedBy) => {
+        if (signal.aborted) reject(signal.reason)
+        else if (killedBy !== null) reject(broken(new Error(`tsc was ended by ${killedBy}`)))
+        else if (code !== 0 && said === '') reject(broken(new Error(`tsc ended with exit code ${code}`)))
+        else resolve(said)
+      })
+    })
+  } finally {
+    signal.removeEventListener('abort', kill)
+  }
+}
+
+function killGroup(pid: number | undefined): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
+  } catch {
+    // It is gone already.
+  }
+}
+
+function broken(cause: Error): ToolError {
+  return new ToolError('RUNTIME_UNAVAILABLE', 'The TypeScript compiler does not run here.', { cause, effect: 'none' })
+}
+
+const start = 'gantry-check-'
+/** Many times what a check may take, so that what is older is nobody's any more. */
+const forgottenMs = 600_000
+
+/** Makes a folder for one check, and removes those that were left when a whole machine or container went down. */
+export async function makeFolder(): Promise<string> {
+  const above = tmpdir()
+  const left = (await readdir(above)).filter((name) => name.startsWith(start))
+  await Promise.all(left.map((name) => removeForgotten(join(above, name))))
+  return mkdtemp(join(above, start))
+}
+
+/** Only our own: another's folder can be made into something else while it is removed. */
+async function removeForgotten(folder: string): Promise<void> {
+  try {
+    const { uid, mtimeMs } = await lstat(folder)
+    if (uid !== process.getuid?.() || Date.now() - mtimeMs < forgottenMs) return
+    await rm(folder, { recursive: true, force: true })
+  } catch {
+    // Somebody else was faster, or the next one is luckier; no check fails by it.
+  }
 }

@@ -1,4 +1,4 @@
-import { type DeclaredTool, takesNothing, toolDeclarations, toolTypes } from '../catalogs/declaration.ts'
+import { type DeclaredTool, takesNothing, toolDeclarations, toolTypes } from '../catalogs/describe.ts'
 import { workflowDeclarations } from './workflow/functions.ts'
 
 /** What every program over tools finds, as the compiler is told of it when a program is checked. */

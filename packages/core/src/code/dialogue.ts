@@ -1,13 +1,12 @@
 import { hash } from 'node:crypto'
+import { setImmediate as turn } from 'node:timers/promises'
 import { type ErrorInfo, type Json, ToolError } from '@gantry/contract'
 import type { InnerAsk, InnerNames, InnerOutcome, ProgramJournal, Told } from '../backends/program-journal.ts'
 import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '../runtimes/runtime.ts'
-import { createPace } from './pace.ts'
 import { type Asked, readQuestion } from './question.ts'
-import type { Slots } from './slots.ts'
 
 /** What a dialogue needs of the program's call. */
-export interface DialogueParts {
+interface DialogueParts {
   readonly journal: ProgramJournal | undefined
   /** Aborted when the program ends. */
   readonly signal: AbortSignal
@@ -222,4 +221,48 @@ function unasked(missing: Told): ToolError {
 function toolOf({ outcome }: Told): { readonly tool?: string } {
   const id = outcome.kind === 'result' ? outcome.result.tool?.id : undefined
   return id === undefined ? {} : { tool: id }
+}
+
+/** What is handled in one turn of the event loop: so many questions, each counted with so much text. */
+const mostAtOnce = 256
+const textOfOne = 4_096
+
+/** Counts a question that was handled; a promise to wait for when others should have their turn before the next. */
+type Pace = (text: string) => Promise<void> | undefined
+
+/** The promise rejects when the signal aborts. */
+function createPace(signal: AbortSignal): Pace {
+  let left = mostAtOnce
+  return (text) => {
+    left -= 1 + text.length / textOfOne
+    if (left > 0) return undefined
+    left = mostAtOnce
+    return turn(undefined, { signal })
+  }
+}
+
+/** Lets so many pieces of work run at a time; others wait for their turn, in their order. */
+interface Slots {
+  use<T>(work: () => Promise<T>): Promise<T>
+}
+
+export function createSlots(most: number): Slots {
+  const waiting: (() => void)[] = []
+  let free = most
+  const leave = (): void => {
+    const next = waiting.shift()
+    if (next === undefined) free += 1
+    else next()
+  }
+  return {
+    async use(work) {
+      if (free > 0) free -= 1
+      else await new Promise<void>((resolve) => waiting.push(resolve))
+      try {
+        return await work()
+      } finally {
+        leave()
+      }
+    },
+  }
 }

@@ -1,6 +1,5 @@
 import { ToolError } from '@gantry/contract'
 import type { Outcome, ProgramFault } from '../runtimes/runtime.ts'
-import { codeFrame } from './frame.ts'
 
 const longestMessage = 2_000
 const longestStack = 4_000
@@ -17,10 +16,7 @@ export function failureOf({ hit, fault, exit }: Outcome, source: string): ToolEr
 }
 
 /** A fault with its place in what the author wrote. */
-export function faultError(
-  { kind, name, message, line, column, stack, error }: ProgramFault,
-  source: string,
-): ToolError {
+function faultError({ kind, name, message, line, column, stack, error }: ProgramFault, source: string): ToolError {
   const frame = line === undefined ? undefined : codeFrame(source, line, column)
   const where = line === undefined ? '' : ` (line ${line}${column === undefined ? '' : `, column ${column}`})`
   const details = {
@@ -33,4 +29,27 @@ export function faultError(
   const text = `${name.slice(0, 100)}: ${message.slice(0, longestMessage)}${where}`
   if (kind === 'compile') return new ToolError('CODE_INVALID', text, { details, effect: 'none' })
   return new ToolError('CODE_FAILED', text, { details })
+}
+
+/** Lines around the one in question, and how much of each is shown. */
+const around = 2
+const widest = 120
+
+/** A few lines of a source with a mark under the place, for people and models to read; undefined for a place outside. */
+export function codeFrame(source: string, line: number, column: number | undefined): string | undefined {
+  const lines = source.split(/\r\n|[\n\r\u2028\u2029]/)
+  if (!(line >= 1 && line <= lines.length)) return undefined
+  const first = Math.max(1, line - around)
+  const last = Math.min(lines.length, line + around)
+  const width = String(last).length
+  // A long line is cut so that the place in it stays in sight.
+  const start = column === undefined || column < widest ? 0 : column - Math.floor(widest / 2)
+  const shown = (number: number): string => (lines[number - 1] ?? '').slice(start, start + widest).replaceAll('\t', ' ')
+  const rows: string[] = []
+  for (let number = first; number <= last; number += 1) {
+    rows.push(`${number === line ? '>' : ' '} ${String(number).padStart(width)} | ${shown(number)}`.trimEnd())
+    if (number === line && column !== undefined)
+      rows.push(`  ${' '.repeat(width)} | ${' '.repeat(column - 1 - start)}^`)
+  }
+  return rows.join('\n')
 }

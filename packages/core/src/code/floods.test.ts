@@ -5,10 +5,8 @@ import type { ToolError } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { demoTools } from '@gantry/tools/internal/demo'
 import type { ProgramAnswer, ProgramQuestion } from '../runtimes/runtime.ts'
-import { createBudget } from './budget.ts'
-import { createDialogue } from './dialogue.ts'
-import { programLimits } from './limits.ts'
-import { createSlots } from './slots.ts'
+import { createDialogue, createSlots } from './dialogue.ts'
+import { createBudget, programLimits } from './limits.ts'
 
 const gantry = createExecutor({ tools: demoTools() })
 after(() => gantry.close())

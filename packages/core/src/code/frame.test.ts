@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { codeFrame } from './frame.ts'
+import { codeFrame } from './failure.ts'
 
 test('a frame shows the line with its neighbours and a mark under the place', () => {
   const source = 'one\ntwo\nthree\nfour\nfive\nsix'

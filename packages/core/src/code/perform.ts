@@ -1,18 +1,23 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ChainResult, type ErrorInfo, type Json, type Result, ToolError } from '@gantry/contract'
+import {
+  type ChainResult,
+  type ErrorInfo,
+  type Json,
+  type ProgramCall,
+  type ProgramLanguage,
+  type ProgramReport,
+  type Result,
+  ToolError,
+} from '@gantry/contract'
 import { mediaType } from '../artifacts/media-type.ts'
 import type { BackendContext } from '../backends/backend.ts'
 import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
-import type { InnerNames, InnerOutcome } from '../backends/program-journal.ts'
-import type { WriteBack } from '../backends/write-back.ts'
-import type { Budget } from './budget.ts'
-import { callsIn } from './calls-in.ts'
-import type { SetLimits } from './limits.ts'
+import type { InnerNames, InnerOutcome, WriteBack } from '../backends/program-journal.ts'
+import type { Budget, SetLimits } from './limits.ts'
 import type { Asked } from './question.ts'
-import type { Reporter } from './report.ts'
 
 /** What doing needs of the program's call. */
-export interface Performer {
+interface Performer {
   readonly context: BackendContext
   readonly inner: InnerDoors
   readonly budget: Budget
@@ -219,4 +224,42 @@ function shown({ code, message, stage, retryable, effect, details }: ToolError):
   const facts =
     details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) as ErrorInfo['details'] & object }
   return { code, message, stage, retryable, effect, ...facts }
+}
+
+/** How many calls were made within what came of a question, as far as it says; the question itself is not among them. */
+export function callsIn(outcome: InnerOutcome): number {
+  if (outcome.calls !== undefined) return outcome.calls
+  const program = outcome.kind === 'result' ? outcome.result.program : undefined
+  return program === undefined ? 0 : program.calls.length + (program.omitted ?? 0)
+}
+
+/** Collects what a program does besides its output. */
+export interface Reporter {
+  called(number: number, asked: string, result: Result, recalled: boolean): void
+  report(printed: string, truncated: boolean): ProgramReport
+}
+
+const mostCalls = 1_000
+
+export function createReporter(language: ProgramLanguage): Reporter {
+  const calls: ProgramCall[] = []
+  let omitted = 0
+  return {
+    called(number, asked, { callId, tool, status, error, startedAt, durationMs }, recalled) {
+      if (calls.length >= mostCalls) {
+        omitted += 1
+        return
+      }
+      const code = error === undefined ? {} : { code: error.code }
+      const mark = recalled ? { recalled: true as const } : {}
+      calls.push({ number, callId, tool: tool?.id ?? asked, status, ...code, startedAt, durationMs, ...mark })
+    },
+    report: (printed, truncated) => ({
+      language,
+      printed,
+      ...(truncated ? { truncated: true as const } : {}),
+      calls: calls.toSorted((a, b) => a.number - b.number),
+      ...(omitted === 0 ? {} : { omitted }),
+    }),
+  }
 }

@@ -1,20 +1,15 @@
 import { type ArtifactRef, type ProgramLanguage, type ProgramLimits, ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext, Measured } from '../backends/backend.ts'
-import { createFeed, type Feed } from '../backends/feed.ts'
-import { runtimesHealth } from '../backends/runtimes-health.ts'
-import type { WriteBack } from '../backends/write-back.ts'
+import { createFeed, type Feed, runtimesHealth } from '../backends/feed.ts'
+import type { WriteBack } from '../backends/program-journal.ts'
 import { createSlots as createTurns, type Slots as Turns } from '../resilience/slots.ts'
+import type { Outcome } from '../runtimes/runtime.ts'
 import type { RuntimesSource, SandboxRequest } from '../runtimes/runtimes.ts'
-import { codeOf } from '../tracing/traced.ts'
-import { createBudget } from './budget.ts'
-import { callsIn } from './calls-in.ts'
-import { createDialogue, type Dialogue } from './dialogue.ts'
+import { codeOf } from '../tracing/tracer.ts'
+import { createDialogue, createSlots, type Dialogue } from './dialogue.ts'
 import { failureOf } from './failure.ts'
-import { programLimits, type SetLimits, sandboxLimits } from './limits.ts'
-import { perform } from './perform.ts'
-import { type Prepared, prepare } from './prepare.ts'
-import { createReporter, type Reporter } from './report.ts'
-import { createSlots } from './slots.ts'
+import { createBudget, programLimits, type SetLimits, sandboxLimits } from './limits.ts'
+import { callsIn, createReporter, perform, type Reporter } from './perform.ts'
 
 /** The arguments of a program, as its tool's schema lets them through. */
 interface ProgramArguments {
@@ -201,3 +196,29 @@ function stopWith(call: AbortSignal): Stop {
 
 /** Frozen and made once, because an error takes note of the stack. */
 const over = Object.freeze(new ToolError('CANCELLED', 'The program has ended.'))
+
+/** A program as its runtime takes it. */
+interface Prepared {
+  readonly language: 'javascript' | 'typescript' | 'python'
+  readonly code: string
+  /** The kind of runtime that has the gateway for this language. */
+  readonly runtime: 'wasm' | 'process'
+  /** How it ended, with the places of a fault in what the author wrote. */
+  original(outcome: Outcome): Outcome
+}
+
+/** Makes what the runtimes know of a program. Throws CODE_INVALID with its place. */
+async function prepare(code: string, language: ProgramLanguage): Promise<Prepared> {
+  const original = (outcome: Outcome): Outcome => outcome
+  if (language === 'python') return { language, code, runtime: 'process', original }
+  if (language !== 'workflow') return { language, code, runtime: 'wasm', original }
+  const { translateWorkflow } = await import('./workflow/translate.ts')
+  const translated = translateWorkflow(code)
+  return {
+    language: 'javascript',
+    code: translated.code,
+    runtime: 'wasm',
+    original: (outcome) =>
+      outcome.fault === undefined ? outcome : { ...outcome, fault: translated.original(outcome.fault) },
+  }
+}

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { kindOf } from './address.ts'
+import { kindOf } from './addresses.ts'
 
 type Bytes = readonly [number, number, number, number]
 

@@ -1,8 +1,7 @@
 import { ToolError } from '@gantry/contract'
-import { createRateLimits } from '../resilience/rate-limits.ts'
-import type { EgressAllow, EgressScope } from './egress.ts'
+import { createRateLimits } from '../resilience/rate-limit.ts'
+import type { EgressAllow, EgressEvent, EgressScope } from './egress.ts'
 import type { EgressSettings } from './options.ts'
-import type { Report } from './report.ts'
 import { covers, judge, parseRules, type Rule } from './rules.ts'
 import { type Target, targetOf } from './target.ts'
 
@@ -124,4 +123,22 @@ function placeOf(url: URL): Place {
   if (target === undefined) return { href, target, fault: `the scheme ${url.protocol.slice(0, -1)}` }
   const named = url.username !== '' || url.password !== ''
   return { href, target, fault: named ? 'a user or a password in its URL' : undefined }
+}
+
+/** Tells of one attempt. */
+export type Report = (
+  owner: string,
+  target: Pick<Target, 'host' | 'port'> & { readonly scheme: string },
+  end: Pick<EgressEvent, 'outcome' | 'address' | 'reason'>,
+) => void
+
+/** A report that a failing subscriber cannot disturb. */
+export function createReport(onEvent: ((event: EgressEvent) => void) | undefined): Report {
+  return (owner, { scheme, host, port }, end) => {
+    try {
+      onEvent?.({ owner, scheme, host, port, ...end })
+    } catch {
+      // Whoever listens must not decide whether a connection comes about.
+    }
+  }
 }

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import { readBody } from './body.ts'
 import { fails } from './egress.fixture.ts'
+import { readBody } from './response.ts'
 
 const options = {
   origin: 'https://a.test',

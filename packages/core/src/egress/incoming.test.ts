@@ -3,8 +3,7 @@ import { getEventListeners } from 'node:events'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import type { Dispatcher } from 'undici'
-import type { Exchange } from './exchange.ts'
-import { Incoming } from './incoming.ts'
+import { type Exchange, Incoming } from './exchange.ts'
 
 /** What undici would hand to a handler, with a note of what was asked of it. */
 function controllerOf(notes: unknown[]): Dispatcher.DispatchController {

@@ -1,5 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import { didYouMean } from '../search/did-you-mean.ts'
+import { didYouMean } from '../search/near.ts'
 import type { EgressAllow, EgressEvent } from './egress.ts'
 import { parseRules, type Rule } from './rules.ts'
 

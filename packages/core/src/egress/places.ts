@@ -1,8 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { createSlots, type Release } from '../resilience/slots.ts'
-import type { Admitted } from './admit.ts'
+import type { Admitted, Report } from './admit.ts'
 import type { EgressSettings } from './options.ts'
-import type { Report } from './report.ts'
 
 export interface PlaceOptions {
   readonly tenant?: string | undefined

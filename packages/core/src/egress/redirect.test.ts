@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fails } from './egress.fixture.ts'
-import { type Hop, isRedirect, nextHop } from './redirect.ts'
+import { type Hop, isRedirect, nextHop } from './request.ts'
 
 const hop = (more: Partial<Hop> = {}): Hop => ({
   url: new URL('https://a.test/x/y?z'),

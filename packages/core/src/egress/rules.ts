@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import { type Issue, ToolError } from '@gantry/contract'
-import { didYouMean } from '../search/did-you-mean.ts'
+import { didYouMean } from '../search/near.ts'
 import { type Target, targetOf } from './target.ts'
 
 /** A rule as it is compared. */

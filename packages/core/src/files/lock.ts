@@ -2,7 +2,7 @@ import { mkdir, readFile, rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
 import { type ErrorCode, ToolError } from '@gantry/contract'
-import { pause } from '../resilience/backoff.ts'
+import { pause } from '../resilience/retry.ts'
 import { codeOf, createPrivate } from './private-file.ts'
 
 const lookEveryMs = 25

@@ -12,3 +12,8 @@ export function codePoint(character: string): string {
   const code = character.codePointAt(0) ?? 0
   return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
 }
+
+/** Text to quote in a message, cut where it gets too long to read. */
+export function clip(text: string, most = 200): string {
+  return text.length > most ? `${text.slice(0, most)}…` : text
+}

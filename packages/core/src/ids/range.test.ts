@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { parseRange, satisfies } from './range.ts'
-import { compareVersions, parseVersion } from './version.ts'
+import { compareVersions, parseRange, parseVersion, satisfies } from './version.ts'
 
 function fits(version: string, range: string): boolean {
   const parsed = parseVersion(version) ?? assert.fail(`${version} was refused`)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isTag, normalTag } from './tag.ts'
+import { isTag, normalTag } from './text-list.ts'
 
 test('a tag has one spelling, whoever writes it', () => {
   for (const text of ['blue-sky', 'Blue Sky', ' BLUE  sky ']) assert.equal(normalTag(text), 'blue-sky')

@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import { codePoint, quote } from './quote.ts'
-import { parseRange } from './range.ts'
+import { parseRange } from './version.ts'
 
 /** A tool id in parts: `namespace:name`, with a version or a range of versions when it has one. */
 export interface ToolId {

@@ -1,5 +1,3 @@
-import { sha256 } from './sha256.ts'
-
 /** JSON text with sorted keys and without undefined members, so that equal values give equal text. */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(',')}]`
@@ -16,4 +14,12 @@ export function canonicalJson(value: unknown): string {
 /** SHA-256 of a value's canonical text, in hex. */
 export function digestOf(value: unknown): string {
   return sha256(canonicalJson(value))
+}
+
+/**
+ * SHA-256 of a text or bytes, in hex. `node:crypto` takes longer to load than a short command takes to run, so it is loaded by
+ * the first hash and not with this module.
+ */
+export function sha256(text: string | Uint8Array): string {
+  return process.getBuiltinModule('node:crypto').hash('sha256', text, 'hex')
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { joinLines } from './line-breaks.ts'
+import { joinLines } from './entities.ts'
 
 test('lines are joined without what breaks and indents them', () => {
   assert.equal(joinLines('ab\ncd\r\n  ef\rgh')?.text, 'abcdefgh')

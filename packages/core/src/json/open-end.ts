@@ -1,5 +1,4 @@
-import { joinEntities, longestEntity } from './entities.ts'
-import { joinLines } from './line-breaks.ts'
+import { joinEntities, joinLines, longestEntity } from './entities.ts'
 import type { SecretForms } from './secret-forms.ts'
 
 /**

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { parseAnswer } from './parse-answer.ts'
+import { parseAnswer } from './parse.ts'
 
 test('what JSON.parse reads without a loss is read alike', () => {
   fc.assert(

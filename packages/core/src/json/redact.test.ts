@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { createRedactor, isSecretKey, redacted } from './redact.ts'
-import { createRedactionMark } from './redaction-mark.ts'
+import { createRedactionMark, createRedactor, isSecretKey, redacted } from './redact.ts'
 
 const secret = 's3cr3t-V4lue/with+signs'
 const bySecret = createRedactor({ values: [secret] })

@@ -1,11 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import type { Json } from '@gantry/contract'
-import { joinEntities } from './entities.ts'
-import { joinLines } from './line-breaks.ts'
+import { joinEntities, joinLines } from './entities.ts'
 import { openEndOf } from './open-end.ts'
-import { createRedactionMark, type RedactionMark } from './redaction-mark.ts'
 import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
-import { urlPasswords } from './url-passwords.ts'
 
 export const redacted = '[redacted]'
 
@@ -37,7 +34,7 @@ export interface PieceRedactor {
   end(): string
 }
 
-export interface RedactorOptions {
+interface RedactorOptions {
   /**
    * Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text, there with any entities, in UTF-8 and UTF-16, composed
    * and decomposed, encoded twice by base64 or URL, and broken over lines.
@@ -237,4 +234,52 @@ function textOf(member: Json): string {
 export function define(target: { [key: string]: Json }, key: string, value: Json): void {
   if (key === '__proto__') Object.defineProperty(target, key, { value, enumerable: true, configurable: true })
   else target[key] = value
+}
+
+/** What stands in the place of a hidden text. A text is hidden because its value is a known secret, or by its shape. */
+export type RedactionMark = (hidden: string, by: 'value' | 'shape') => string
+
+/** Digits in hex: a mark must not be met by another text by accident, nor by trying. */
+const digits = 32
+
+/**
+ * Marks that say how long the hidden text is, in bytes of UTF-8, and give its digest, so that two hidden texts can be
+ * compared and one can be recognised later. The digest is keyed, because a plain hash of a password can be tried out by
+ * all who see it; and what is hidden by value has other digests than what is hidden by shape, because a caller can choose
+ * the latter and would learn by comparing whether it guessed a secret. Without a key, each set of marks has a random one.
+ */
+export function createRedactionMark(key?: string): RedactionMark {
+  let used = key
+  return (hidden, by) => {
+    const { createHmac, randomBytes } = process.getBuiltinModule('node:crypto')
+    used ??= randomBytes(32).toString('base64')
+    const digest = createHmac('sha256', used).update(`${by}\0`).update(hidden).digest('hex').slice(0, digits)
+    return `[redacted ${Buffer.byteLength(hidden)} bytes hmac-sha256:${digest}]`
+  }
+}
+
+/** A place in a text that holds a password, known by its shape. */
+type PasswordSpan = readonly [start: number, end: number, by: 'shape']
+
+/** Schemes in which a backslash ends the host as a slash does, as every browser and `URL` read them. */
+const special = /(?:https?|wss?|ftp|file)$/i
+const longestSpecial = 5
+const authority = /^[^\s/?#]*/
+const specialAuthority = /^[^\s/?#\\]*/
+
+/**
+ * The passwords of the URLs in a text, of whatever scheme: from the first colon behind `://` to the last @ before the end
+ * of the host, as a URL is read when it is dialled, so that what is left names the host that is meant.
+ */
+function urlPasswords(text: string): PasswordSpan[] {
+  const found: PasswordSpan[] = []
+  for (let at = text.indexOf('://'); at !== -1; at = text.indexOf('://', at + 3)) {
+    const start = at + 3
+    const isSpecial = special.test(text.slice(Math.max(0, at - longestSpecial), at))
+    const [named = ''] = (isSpecial ? specialAuthority : authority).exec(text.slice(start)) ?? []
+    const host = named.lastIndexOf('@')
+    const colon = named.indexOf(':')
+    if (colon !== -1 && colon + 1 < host) found.push([start + colon + 1, start + host, 'shape'])
+  }
+  return found
 }

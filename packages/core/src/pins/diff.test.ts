@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { differences, diffText, visible } from './diff.ts'
+import { differences, diffText, visible } from './definition.ts'
 
 const before = {
   name: 'read',

@@ -6,7 +6,7 @@ import { builtinTools } from '@gantry/tools/internal/builtin'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import { memoryArtifacts } from '../artifacts/memory.ts'
 import type { ApprovalRequest } from '../policies/policy.ts'
-import { namedFiles } from './approved-files.ts'
+import { namedFiles } from './authorize.ts'
 
 const identity: Identity = { principal: 'ada', tenant: 'acme', permissions: ['*'] }
 const { signal } = new AbortController()

@@ -1,15 +1,14 @@
 import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
-import { pause } from '../resilience/backoff.ts'
-import { isRepeatable, retry } from '../resilience/retry.ts'
+import { isRepeatable, pause, retry } from '../resilience/retry.ts'
 import { attempt, type Hold } from './attempt.ts'
-import { errorInfo, failureOf } from './failure.ts'
+import { resolveSecrets } from './held-secrets.ts'
+import type { Passage } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 import { recordStart } from './record.ts'
 import { resolveNext, type Target } from './resolve.ts'
-import { resolveSecrets } from './resolve-secrets.ts'
+import { errorInfo, failureOf } from './result.ts'
 import type { Run } from './run.ts'
-import type { Passage } from './safeguards.ts'
 
 /**
  * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts

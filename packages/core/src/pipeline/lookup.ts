@@ -2,9 +2,9 @@ import { ToolError } from '@gantry/contract'
 import type { Catalog, CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
 import { quote } from '../ids/quote.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
+import type { Sources } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
-import type { Sources } from './sources.ts'
 
 /**
  * Finds the tool version that the id means, and refuses a caller who saw another one. A tool that is not there for the

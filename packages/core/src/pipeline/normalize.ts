@@ -3,7 +3,7 @@ import { isStandardSchema } from '@gantry/json-schema'
 import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { parseAnswer } from '../json/parse-answer.ts'
+import { parseAnswer } from '../json/parse.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 

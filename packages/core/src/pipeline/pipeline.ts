@@ -1,18 +1,15 @@
 import type { Result, ToolError } from '@gantry/contract'
 import { authorize } from './authorize.ts'
 import { execute } from './execute.ts'
-import { failureOf, shownFailure } from './failure.ts'
 import { lookup } from './lookup.ts'
 import { normalize } from './normalize.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import { recordEnd } from './record.ts'
 import { authorizeDry, isReplayed, rerun, standIn } from './recorded.ts'
 import { resolve } from './resolve.ts'
-import { resultOf } from './result.ts'
-import { Run } from './run.ts'
-import { createRunTrace } from './run-trace.ts'
-import { validateInput } from './validate-input.ts'
-import { validateOutput } from './validate-output.ts'
+import { failureOf, resultOf, shownFailure } from './result.ts'
+import { createRunTrace, Run } from './run.ts'
+import { validateInput, validateOutput } from './validate-input.ts'
 
 /**
  * One call, start to end; it never rejects. The order below is the contract, and docs/pipeline.md explains each line.

@@ -1,25 +1,32 @@
-import type { CallLimits, Identity, JsonObject, OnCircuitOpen, Report, RetryRule, ToolError } from '@gantry/contract'
+import type {
+  BackendBinding,
+  CallLimits,
+  Identity,
+  JsonObject,
+  OnCircuitOpen,
+  Report,
+  RetryRule,
+  ToolError,
+} from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Audit } from '../audits/audit.ts'
+import type { Backend } from '../backends/backend.ts'
 import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
-import type { ProgramJournal } from '../backends/program-journal.ts'
-import type { WriteBack } from '../backends/write-back.ts'
+import type { ProgramJournal, WriteBack } from '../backends/program-journal.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
-import type { RedactionMark } from '../json/redaction-mark.ts'
+import type { RedactionMark } from '../json/redact.ts'
 import type { Approver, Policy } from '../policies/policy.ts'
+import type { RetryBudget } from '../resilience/retry.ts'
 import type { Slots } from '../resilience/slots.ts'
 import type { SecretSource } from '../secrets/secret.ts'
 import type { Tracer } from '../tracing/tracer.ts'
-import type { Clock } from './clock.ts'
+import type { Clock, RunDeadlines } from './clock.ts'
 import type { Events } from './events.ts'
 import type { HeldSecrets } from './held-secrets.ts'
-import type { PreparedTools } from './prepare.ts'
+import type { PreparedTool, PreparedTools } from './prepare.ts'
 import type { Recorded } from './recorded.ts'
 import type { BackendRegistry } from './registry.ts'
-import type { RunDeadlines } from './run-deadlines.ts'
-import type { Safeguards } from './safeguards.ts'
-import type { Sources } from './sources.ts'
 
 /** One call as the executor hands it over; identity comes from the host. */
 export interface CallRequest {
@@ -100,4 +107,49 @@ export interface Ports {
   readonly inner?: (() => InnerDoors) | undefined
   /** Holds every call that waits for something, and ends it in time. */
   readonly deadlines: RunDeadlines
+}
+
+/** Tools that backends bring, as far as looking one up is concerned. */
+export interface Sources {
+  /** Resolves when the backend whose namespace an id names has been asked for its tools; undefined when it was. */
+  pending(id: string): Promise<void> | undefined
+  /** The key of a backend of that namespace which was not asked yet; nobody is asked by this. */
+  unasked(id: string): string | undefined
+  /** Why a tool that its backend offers may not be called, or why the backend could not be asked. */
+  refusal(id: string): ToolError | undefined
+}
+
+/** One attempt that wants to pass. */
+export interface GuardedCall {
+  readonly tool: PreparedTool
+  readonly backend: Backend
+  readonly binding: BackendBinding
+  readonly args: JsonObject
+  readonly tenant: string
+}
+
+/** Whose signal ends a wait; read only where there is something to wait for, because it costs a timer. */
+export interface Waiting {
+  readonly signal: AbortSignal
+}
+
+/** One attempt that was let through; exactly one of its functions is called when it has ended. */
+export interface Passage {
+  succeed(): void
+  /** `until` is when the work has really ended, when that is later than the call. */
+  fail(failure: ToolError, until?: PromiseLike<unknown>): void
+}
+
+/**
+ * What stands between a call and its backend: a rate, a number at a time, circuit breakers for each tool,
+ * backend and tenant.
+ * - Errors: RATE_LIMITED or CIRCUIT_OPEN instead of a passage, all before anything has started.
+ */
+export interface Safeguards {
+  /** Whether anything guards this backend. */
+  guards(backend: Backend): boolean
+  /** Lets one attempt through when its turn comes, and where it asks others before it tries a circuit. A passage that nobody waits for any more is given back. */
+  enter(call: GuardedCall, waiter: Waiting): Passage | Promise<Passage>
+  /** What the calls of a backend together may repeat; without one there is no limit. */
+  budget(backend: Backend): RetryBudget | undefined
 }

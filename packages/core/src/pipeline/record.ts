@@ -1,7 +1,7 @@
 import { type JsonObject, outcomeClassOf, type Result, type Tool, ToolError, type Warning } from '@gantry/contract'
 import type { AuditEnd, AuditStart } from '../audits/audit.ts'
+import { sha256 } from '../json/canonical.ts'
 import { createRedactor } from '../json/redact.ts'
-import { sha256 } from '../json/sha256.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
 import { shownArguments } from './shown-arguments.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { createDeadlines } from '../resilience/deadlines.ts'
+import { createRunDeadlines, type RunDeadlines } from './clock.ts'
 import type { Run } from './run.ts'
-import { createRunDeadlines, type RunDeadlines } from './run-deadlines.ts'
 
 /** As much of a run as deadlines know. */
 function probe(): Run & { ended: boolean } {

@@ -1,13 +1,21 @@
-import { type Content, type Isolation, type Json, type Report, ToolError, type Warning } from '@gantry/contract'
+import {
+  type Content,
+  type Isolation,
+  type Json,
+  type Report,
+  type Result,
+  ToolError,
+  type Warning,
+} from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Backend, Measured } from '../backends/backend.ts'
 import type { CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
+import type { Span, Tracer } from '../tracing/tracer.ts'
+import type { ToolCalls } from './context.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
-import type { RunTrace } from './run-trace.ts'
-import type { ToolCalls } from './tool-calls.ts'
 import type { Written } from './written.ts'
 
 const none: readonly never[] = Object.freeze([])
@@ -242,4 +250,50 @@ function redactReport(report: Report, redactor: Redactor): Report {
   const message = report.message === undefined ? {} : { message: redactor.text(report.message) }
   if (report.kind === 'progress') return { ...report, ...message }
   return { ...report, ...message, ...(report.data === undefined ? {} : { data: redactor.value(report.data) }) }
+}
+
+/** The stages of a call, as they are named in its trace. */
+type TracedStage =
+  | 'lookup'
+  | 'validate-input'
+  | 'authorize'
+  | 'resolve'
+  | 'execute'
+  | 'normalize'
+  | 'validate-output'
+  | 'record'
+
+/**
+ * The trace of one run: a span for the call, below it one for each stage, and below `execute` one for each attempt.
+ * Stages follow each other, so that the beginning of one is the end of the one before.
+ */
+interface RunTrace {
+  /** Begins a stage; the code says what ended the one before, when it did not end well. */
+  stage(name: TracedStage, code?: string): void
+  attempt(backend: Backend, count: number): Span
+  end(result: Result): void
+}
+
+export function createRunTrace(tracer: Tracer, { traceparent, callId, identity }: CallRequest): RunTrace {
+  const facts = { 'gantry.call_id': callId, 'gantry.tenant': identity.tenant }
+  const call = tracer.start('gantry.call', traceparent, { facts })
+  let stage: Span = call
+  return {
+    stage(name, code) {
+      if (stage !== call) stage.end(code)
+      stage = call.child(`call.${name}`)
+    },
+    attempt: ({ kind, name }, count) =>
+      stage.child('call.attempt', {
+        facts: { 'gantry.backend': `${kind}:${name}`, 'gantry.attempt': count },
+        ...(kind === 'local' ? {} : { kind: 'client' }),
+      }),
+    end({ tool, status, error, attempts }) {
+      if (stage !== call) stage.end()
+      // Only a tool that was found is named: what a caller called it may be anything.
+      if (tool !== undefined) call.note({ 'gantry.tool': tool.id, 'gantry.tool.version': tool.version })
+      call.note({ 'gantry.status': status, 'gantry.attempts': attempts })
+      call.end(error?.code)
+    },
+  }
 }

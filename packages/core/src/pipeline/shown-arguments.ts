@@ -1,7 +1,6 @@
 import type { Json, JsonObject, Tool } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { createRedactor, define, isSecretKey, type Redactor } from '../json/redact.ts'
-import type { RedactionMark } from '../json/redaction-mark.ts'
+import { createRedactor, define, isSecretKey, type RedactionMark, type Redactor } from '../json/redact.ts'
 
 /** Arguments as an approver may see them, with the places where something is hidden. */
 export interface ShownArguments {

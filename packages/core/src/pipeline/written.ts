@@ -1,11 +1,10 @@
 import { type ArtifactRef, type Effect, type ErrorCode, type Json, ToolError, type Warning } from '@gantry/contract'
 import type { AttachedFile } from '../backends/backend.ts'
-import type { WriteBack } from '../backends/write-back.ts'
+import type { WriteBack, WrittenFile } from '../backends/program-journal.ts'
 import { parseToolId } from '../ids/tool-id.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
 import type { Run } from './run.ts'
-import { bytesOf, writtenFile } from './written-file.ts'
 
 const mostMessages = 1_000
 const mostFiles = 100
@@ -199,4 +198,42 @@ function sendable(message: unknown): Json {
 /** The tool has begun by now, so whatever kept its file away, the call is not one that did nothing. */
 function unkept(message: string, cause?: unknown): ToolError {
   return new ToolError('STORE_UNAVAILABLE', message, { cause, effect: 'possible', retryable: false })
+}
+
+const longestName = 200
+const textType = 'text/plain'
+const bytesType = 'application/octet-stream'
+
+/** In bytes; refuses what is no file. */
+function bytesOf(file: AttachedFile): number {
+  const { name, content, mimeType = '' } = file ?? {}
+  if (typeof name !== 'string' || typeof mimeType !== 'string') {
+    throw new ToolError('OUTPUT_INVALID', 'A file to attach must have a name, and its mimeType must be a text.')
+  }
+  if (typeof content === 'string') return Buffer.byteLength(content)
+  if (content instanceof Uint8Array) return content.byteLength
+  throw new ToolError('OUTPUT_INVALID', 'The content of a file to attach must be a text or a Uint8Array.')
+}
+
+/** The file as it may leave: a copy under a plain name, without secrets. */
+function writtenFile({ name, content, mimeType }: AttachedFile, run: Run): WrittenFile {
+  const plain = typeof content === 'string' ? textType : bytesType
+  return {
+    name: plainName(run.shown(name, longestName * 10)),
+    mimeType: plainType(run.shown(mimeType ?? plain, longestName)),
+    content: run.redactor?.bytes(Buffer.from(content)) ?? Buffer.from(content),
+  }
+}
+
+/** The last part of what may be a path, without what cannot be seen; its end is kept when it is too long. */
+function plainName(name: string): string {
+  const seen = name.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '').toWellFormed()
+  const last = (seen.split(/[\\/]/).at(-1) ?? '').trim().slice(-longestName)
+  return /^\.*$/.test(last) ? 'file' : last
+}
+
+/** What does not look like a media type is bytes; parameters go. */
+function plainType(type: string): string {
+  const plain = (type.split(';', 1)[0] ?? '').trim().toLowerCase()
+  return /^[a-z0-9][\w.+-]{0,63}\/[a-z0-9][\w.+-]{0,127}$/.test(plain) ? plain : bytesType
 }

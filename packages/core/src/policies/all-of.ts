@@ -1,5 +1,4 @@
-import type { Decision, Policy, PolicyRequest, Waiting } from './policy.ts'
-import { knownDecision, strictest } from './strictest.ts'
+import { type Decision, knownDecision, type Policy, type PolicyRequest, strictest, type Waiting } from './policy.ts'
 
 /**
  * Several policies as one: the strictest decision counts, and a call passes only when all of them let it. A tool is

@@ -1,13 +1,11 @@
 import type { EffectClass, Identity, Isolation, Issue, JsonObject, Tool } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
-import { normalTag } from '../ids/tag.ts'
-import { readTexts, someText, textList } from '../ids/text-list.ts'
+import { normalTag, readTexts, someText, textList } from '../ids/text-list.ts'
 import { oneOrMoreMatcher } from '../ids/tool-pattern.ts'
-import { isIsolation, isolations } from '../runtimes/isolation.ts'
+import { isIsolation, isolations } from '../runtimes/runtime.ts'
 import { didYouMean, unknownKeys } from '../search/index.ts'
 import { type ArgsTest, readWhen } from './condition.ts'
 import type { Decision } from './policy.ts'
-import { type Principals, readPrincipals } from './principals.ts'
 
 /** A rule made ready: everything that can be worked out once is. */
 export interface CompiledRule {
@@ -159,4 +157,29 @@ function readEffect(text: string, path: string, issues: Issue[]): string | undef
   if (effectNames.includes(text)) return text
   issues.push({ path, message: `${quote(text)} is no effect${didYouMean(text, effectNames)}; ${effectForm}` })
   return undefined
+}
+
+/** Principals that a rule is about: the host's own names, so their case matters and any character may be in them. */
+interface Principals {
+  /** Named whole. */
+  readonly exact: ReadonlySet<string>
+  /** Named by how they begin. */
+  readonly prefixes: readonly string[]
+  has(principal: string): boolean
+}
+
+const form = 'name principals, such as `alice` or `svc-*`, or leave it out to mean everyone'
+
+/** Reads one principal or a list of them from outside; reports what is none. */
+function readPrincipals(value: unknown, path: string, issues: Issue[]): Principals {
+  const one = typeof value === 'string' ? someText(value, path, issues) : undefined
+  const all = typeof value === 'string' ? [] : readTexts(value, path, issues, form, someText)
+  const patterns = one === undefined ? all : [one]
+  const exact = new Set(patterns.filter((pattern) => !pattern.endsWith('*')))
+  const prefixes = patterns.filter((pattern) => pattern.endsWith('*')).map((pattern) => pattern.slice(0, -1))
+  return {
+    exact,
+    prefixes,
+    has: (principal) => exact.has(principal) || prefixes.some((prefix) => principal.startsWith(prefix)),
+  }
 }

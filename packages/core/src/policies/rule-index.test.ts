@@ -4,7 +4,7 @@ import { requestFor } from '@gantry/conformance/internal/policy'
 import type { Identity, Tool } from '@gantry/contract'
 import fc from 'fast-check'
 import { type CompiledRule, isFor, readRule } from './read-rule.ts'
-import { createRuleIndex } from './rule-index.ts'
+import { createRuleIndex } from './rules.ts'
 
 const namespaces = ['a', 'b', 'A']
 const names = ['x', 'xy', 'z']

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { backoffMs, pause } from './backoff.ts'
+import { backoffMs, pause } from './retry.ts'
 
 test('the delay doubles up to its cap and is spread by full jitter', () => {
   const rule = { attempts: 9, delayMs: 100, maxDelayMs: 500 }

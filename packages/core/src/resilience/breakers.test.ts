@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createBreakers } from './breakers.ts'
+import { createBreakers } from './breaker.ts'
 
 const limits = { minCalls: 2, now: () => 1_800_000_000_000, random: () => 0 }
 

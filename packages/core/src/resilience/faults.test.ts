@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codes, type ErrorCode, ToolError } from '@gantry/contract'
-import { isFault } from './faults.ts'
+import { isFault } from './circuit.ts'
 
 test('of all codes, only those of a backend that did not answer or could not start speak against it', () => {
   const faults = (Object.keys(codes) as ErrorCode[]).filter((code) => isFault(new ToolError(code, 'x')))

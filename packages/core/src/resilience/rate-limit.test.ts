@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import fc from 'fast-check'
-import { createRateLimit, type RateLimitOptions } from './rate-limit.ts'
-import { createRateLimits } from './rate-limits.ts'
+import { createRateLimit, createRateLimits, type RateLimitOptions } from './rate-limit.ts'
 
 const never = new AbortController().signal
 

@@ -23,7 +23,7 @@ export interface RateLimit {
   wait(signal: AbortSignal, count?: number): Promise<void>
 }
 
-export const rateLimitShapes: { readonly [Key in keyof Required<RateLimitOptions>]: OptionShape } = {
+const rateLimitShapes: { readonly [Key in keyof Required<RateLimitOptions>]: OptionShape } = {
   perSecond: { kind: 'number', least: 0.001, most: 1_000_000 },
   burst: { kind: 'number', least: 1, whole: true },
   name: { kind: 'string' },
@@ -92,14 +92,14 @@ export function createRateLimit(options: RateLimitOptions): RateLimit {
 }
 
 /** A bucket that leaks (GCRA): all that is kept of the past is the time until which it is spoken for. */
-export interface Rate {
+interface Rate {
   /** Milliseconds that one costs. */
   readonly costMs: number
   /** How far ahead of the time the bucket may be spoken for. */
   readonly aheadMs: number
 }
 
-export function rateOf({ perSecond, burst }: Pick<RateLimitOptions, 'perSecond' | 'burst'>): Rate {
+function rateOf({ perSecond, burst }: Pick<RateLimitOptions, 'perSecond' | 'burst'>): Rate {
   return { costMs: 1_000 / perSecond, aheadMs: (burst * 1_000) / perSecond }
 }
 
@@ -107,24 +107,73 @@ export function rateOf({ perSecond, burst }: Pick<RateLimitOptions, 'perSecond' 
 const roundingMs = 1e-6
 
 /** Milliseconds until so many may pass; 0 when they may. */
-export function waitFor(rate: Rate, owed: number, time: number, count: number): number {
+function waitFor(rate: Rate, owed: number, time: number, count: number): number {
   const waitMs = spend(rate, owed, time, count) - time - rate.aheadMs
   return waitMs > roundingMs ? waitMs : 0
 }
 
 /** Until when the bucket is spoken for after so many have passed. */
-export function spend(rate: Rate, owed: number, time: number, count: number): number {
+function spend(rate: Rate, owed: number, time: number, count: number): number {
   return Math.max(owed, time) + count * rate.costMs
 }
 
-export function limited(name: string, waitMs: number): ToolError {
+function limited(name: string, waitMs: number): ToolError {
   const retryAfterMs = Math.max(1, Math.ceil(waitMs))
   const text = `${name} takes no more calls in this period; try again in ${retryAfterMs} ms.`
   return new ToolError('RATE_LIMITED', text, { details: { retryAfterMs } })
 }
 
-export function refuseMore(name: string, count: number, burst: number): void {
+function refuseMore(name: string, count: number, burst: number): void {
   if (count > 0 && count <= burst) return
   const text = `${name} takes from 1 to ${burst} at once, not ${count}.`
   throw new ToolError('LIMIT_EXCEEDED', text, { effect: 'none' })
+}
+
+export interface RateLimitsOptions extends Omit<RateLimitOptions, 'name'> {
+  /** How many keys are counted apart. */
+  readonly most?: number
+}
+
+/**
+ * A rate limit for each key, such as a caller or a tool; a key that is not in use costs nothing.
+ * When more than `most` are in use at once, the rest share one limit: memory stays bounded, and many keys gain nothing.
+ */
+export interface RateLimits {
+  /** Passes, or throws RATE_LIMITED with `details.retryAfterMs`. */
+  take(key: string, count?: number): void
+}
+
+export function createRateLimits(options: RateLimitsOptions): RateLimits {
+  const { name: _, ...shapes } = rateLimitShapes
+  const known = { ...shapes, most: { kind: 'number', least: 1, whole: true } } as const
+  checkShapes('createRateLimits', options, known, ['perSecond', 'burst'])
+  const { burst, most = 10_000, now = () => performance.now() } = options
+  const rate = rateOf(options)
+  /** Until when each key is spoken for, longest unused first. */
+  const owed = new Map<string, number>()
+  let shared = Number.NEGATIVE_INFINITY
+
+  const makeRoom = (time: number): void => {
+    for (const [key, until] of owed) {
+      if (until > time) return
+      owed.delete(key)
+    }
+  }
+  return {
+    take(key, count = 1) {
+      refuseMore(key, count, burst)
+      const time = now()
+      if (owed.size >= most) makeRoom(time)
+      const own = owed.get(key)
+      const alone = own !== undefined || owed.size < most
+      const until = alone ? (own ?? Number.NEGATIVE_INFINITY) : shared
+      const waitMs = waitFor(rate, until, time, count)
+      if (waitMs > 0) throw limited(key, waitMs)
+      if (!alone) shared = spend(rate, shared, time, count)
+      else {
+        owed.delete(key)
+        owed.set(key, spend(rate, until, time, count))
+      }
+    },
+  }
 }

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import fc from 'fast-check'
-import { isRepeatable, retry } from './retry.ts'
-import { createRetryBudget } from './retry-budget.ts'
+import { createRetryBudget, isRepeatable, retry } from './retry.ts'
 
 const never = new AbortController().signal
 const soon = { random: () => 0, signal: never }

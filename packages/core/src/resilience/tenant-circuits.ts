@@ -1,7 +1,14 @@
-import { type Breaker, type BreakerOptions, breakerShapes, createBreaker, type Permit } from './breaker.ts'
-import { readBreaker } from './breaker-json.ts'
-import { type BreakersOptions, type KeyedJson, readRows } from './breakers.ts'
-import { type BreakerEvent, refusal, steadyNow } from './circuit.ts'
+import {
+  type Breaker,
+  type BreakerOptions,
+  type BreakersOptions,
+  breakerShapes,
+  createBreaker,
+  type KeyedJson,
+  type Permit,
+  readRows,
+} from './breaker.ts'
+import { type BreakerEvent, readBreaker, refusal, steadyNow } from './circuit.ts'
 import { circuitKey, readCircuitKey, type TenantState } from './circuit-summary.ts'
 import { checkShapes } from './options.ts'
 

@@ -1,5 +1,4 @@
-import { isCommon } from './stem.ts'
-import { tokenize } from './tokenize.ts'
+import { isCommon, tokenize } from './tokenize.ts'
 
 /** What is found: its texts by field, under a key that is its own. */
 export interface Document {

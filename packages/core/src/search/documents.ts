@@ -1,5 +1,5 @@
 import { grown } from './postings.ts'
-import { keyPrefix } from './top.ts'
+import { keyPrefix } from './score.ts'
 
 /** Flags beside a document's length in its shape: ranked lower, and removed. */
 export const loweredFlag = 256

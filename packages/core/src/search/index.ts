@@ -1,10 +1,15 @@
-export { cursorFault, decodeCursor, encodeCursor, queryDigest } from './cursor.ts'
-export { didYouMean } from './did-you-mean.ts'
+export {
+  cursorFault,
+  decodeCursor,
+  encodeCursor,
+  queryDigest,
+  readPlace,
+  type SearchPlace,
+  writePlace,
+} from './cursor.ts'
+export { SortedStrings } from './dictionary.ts'
 export type { Document } from './document.ts'
-export { editDistance, type NearOptions, nearest } from './near.ts'
+export { didYouMean, editDistance, type NearOptions, nearest, unknownKeys } from './near.ts'
 export type { Plan } from './plan.ts'
-export { readPlace, type SearchPlace, writePlace } from './search-cursor.ts'
-export { SortedStrings } from './sorted-strings.ts'
+export { type Candidates, type Hit, keyPrefix, type Place, pick } from './score.ts'
 export { TextIndex } from './text-index.ts'
-export { type Candidates, type Hit, keyPrefix, type Place, pick } from './top.ts'
-export { unknownKeys } from './unknown-keys.ts'

@@ -1,3 +1,6 @@
+import type { Issue } from '@gantry/contract'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+
 /** What a name must share with the wanted one to be suggested, and how many are. */
 export interface NearOptions {
   /** 3 when absent. */
@@ -98,4 +101,19 @@ function tableDistance(a: string, b: string, limit: number): number {
     last = current
   }
   return Math.min(last[b.length] ?? over, over)
+}
+
+/** ` (did you mean "x"?)` for a word that is nearly a known one, or nothing. */
+export function didYouMean(word: string, known: Iterable<string>): string {
+  const [near] = nearest(word, known, { limit: 1 })
+  return near === undefined ? '' : ` (did you mean "${near}"?)`
+}
+
+/** One issue for each key that nobody reads, with the one that was probably meant; `message` says what it is not. */
+export function unknownKeys(value: object, known: readonly string[], path: string, message: string): readonly Issue[] {
+  const unknown = Object.keys(value).filter((key) => !known.includes(key))
+  return unknown.map((key) => ({
+    path: `${path}/${escapeSegment(key.slice(0, 64))}`,
+    message: `${message}${didYouMean(key, known)}`,
+  }))
 }

@@ -1,7 +1,6 @@
 import { utf8Length } from '../json/limits.ts'
 import type { Dictionary } from './dictionary.ts'
-import { isCommon, isConversational, rootOf } from './stem.ts'
-import { tokenize } from './tokenize.ts'
+import { isCommon, isConversational, rootOf, tokenize } from './tokenize.ts'
 
 /**
  * How a query is meant. Keywords are words of a name or its beginning, so that names count far more than descriptions.

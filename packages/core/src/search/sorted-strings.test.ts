@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { SortedStrings } from './sorted-strings.ts'
+import { SortedStrings } from './dictionary.ts'
 
 test('it holds what a sorted set holds, from any start', () => {
   const text = fc.stringMatching(/^[a-c]{0,3}$/)

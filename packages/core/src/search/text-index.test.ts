@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { readPlace, writePlace } from './cursor.ts'
 import type { Document } from './document.ts'
-import { readPlace, writePlace } from './search-cursor.ts'
 import { TextIndex } from './text-index.ts'
 
 function document(key: string, changes: Partial<Document> = {}): Document {

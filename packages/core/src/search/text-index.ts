@@ -3,8 +3,7 @@ import { type Document, maxDocumentTokens, moreWeight, readDocument } from './do
 import { Documents, loweredFlag, removedFlag } from './documents.ts'
 import { makePlan, type Plan } from './plan.ts'
 import { grown, Postings } from './postings.ts'
-import { type Corpus, Scratch, scoreAll } from './score.ts'
-import { type Candidates, type Hit, type Place, pick } from './top.ts'
+import { type Candidates, type Corpus, type Hit, type Place, pick, Scratch, scoreAll } from './score.ts'
 
 /** Removed documents are swept out when there are this many and they are a quarter of all. */
 const leastSwept = 1_024

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { unknownKeys } from './unknown-keys.ts'
+import { unknownKeys } from './near.ts'
 
 test('each key that is not known is reported at its path, with the one that was probably meant', () => {
   assert.deepEqual(unknownKeys({ allow: 1, denny: 2, 'a/b': 3 }, ['allow', 'deny'], '/toolset', 'is not known'), [

@@ -3,8 +3,7 @@ import { lstat, realpath, stat } from 'node:fs/promises'
 import { dirname, join, sep } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import { isAbsent, readPrivate } from '../files/private-file.ts'
-import type { SecretSource } from './secret.ts'
-import { isSecretName } from './secret-name.ts'
+import { isSecretName, type SecretSource } from './secret.ts'
 
 export interface FileSecretsOptions {
   /** Holds one file for each secret, named as the secret is. */

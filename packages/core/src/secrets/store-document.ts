@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import { JsonError } from '../json/limits.ts'
 import { parseJson } from '../json/parse.ts'
-import { isSecretName } from './secret-name.ts'
-import { decrypt, encrypt, type StoreLock } from './store-cipher.ts'
+import { isSecretName } from './secret.ts'
+import { decrypt, encrypt, type StoreLock } from './store-key.ts'
 
 /** One secret. The box is bound to the file, the name and the version, and opens under no other. */
 export interface StoreRecord {

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { whileLocked } from '../files/lock.ts'
 import { shortestSecret } from '../json/secret-forms.ts'
-import { isSecretName } from './secret-name.ts'
+import { isSecretName } from './secret.ts'
 import { openRecord, sealRecord } from './store-document.ts'
 import type { StoreKey } from './store-key.ts'
 import { type OpenStore, Vault, type VaultOptions } from './vault.ts'

@@ -2,7 +2,6 @@ import { stat } from 'node:fs/promises'
 import { ToolError } from '@gantry/contract'
 import { isAbsent, readPrivate, replacePrivate } from '../files/private-file.ts'
 import { canonicalJson } from '../json/canonical.ts'
-import { keyOfFile, masterKey, newLock, type StoreLock } from './store-cipher.ts'
 import {
   isSealed,
   mostStoreBytes,
@@ -13,7 +12,7 @@ import {
   sealRecord,
   writeDocument,
 } from './store-document.ts'
-import { type KeyMaterial, readKey, type StoreKey } from './store-key.ts'
+import { type KeyMaterial, keyOfFile, masterKey, newLock, readKey, type StoreKey, type StoreLock } from './store-key.ts'
 
 export interface VaultOptions {
   readonly file: string

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readTraceparent, traceIdOf } from './traceparent.ts'
+import { readTraceparent, traceIdOf } from './tracer.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 const ids = `${traceId}-b7ad6b7169203331`

@@ -1,4 +1,4 @@
-import { pause } from '@gantry/core/internal/resilience/backoff'
+import { pause } from '@gantry/core/internal/resilience/retry'
 import type { McpSubscription } from '@modelcontextprotocol/client'
 import type { Connection } from './connection.ts'
 

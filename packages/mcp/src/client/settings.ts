@@ -1,6 +1,6 @@
 import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
 import { namespaceFault } from '@gantry/core/internal/ids/tool-id'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import type { McpOAuth, McpOptions, McpRestart } from './options.ts'
 
 /** A program to start. */

@@ -1,4 +1,4 @@
-import { pause } from '@gantry/core/internal/resilience/backoff'
+import { pause } from '@gantry/core/internal/resilience/retry'
 
 /** A stream that ends is opened again at once, the next ones no sooner than this after the one before. */
 const gapMs = 1_000

@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import type { BackendReport } from '@gantry/core/internal/backends/backend'
-import { backoffMs, pause } from '@gantry/core/internal/resilience/backoff'
+import { backoffMs, pause } from '@gantry/core/internal/resilience/retry'
 import type { Connection } from './connection.ts'
 import { raced } from './raced.ts'
 import type { McpSettings } from './settings.ts'

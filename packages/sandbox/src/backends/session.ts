@@ -7,10 +7,9 @@ import {
   ToolError,
 } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
-import { createFeed, type OutputChunk } from '@gantry/core/internal/backends/feed'
-import { runtimesHealth } from '@gantry/core/internal/backends/runtimes-health'
+import { createFeed, type OutputChunk, runtimesHealth } from '@gantry/core/internal/backends/feed'
 import type { Egress } from '@gantry/core/internal/egress/egress'
-import { meets } from '@gantry/core/internal/runtimes/isolation'
+import { meets } from '@gantry/core/internal/runtimes/runtime'
 import type { Confinement, RuntimesSource } from '@gantry/core/internal/runtimes/runtimes'
 import { checkFiles } from '../file-path.ts'
 import { codeProgram } from '../program.ts'

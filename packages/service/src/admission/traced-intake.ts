@@ -1,5 +1,5 @@
 import type { Tracer } from '@gantry/core'
-import { traced } from '@gantry/core/internal/tracing/traced'
+import { traced } from '@gantry/core/internal/tracing/tracer'
 import type { Intake } from './intake.ts'
 
 /** Notes each call as it comes in, below the trace of its caller; whatever is done for the call later stands below that. */

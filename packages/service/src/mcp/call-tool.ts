@@ -1,5 +1,5 @@
 import type { Identity, JsonObject, Report, ToolError } from '@gantry/contract'
-import { readTraceparent } from '@gantry/core/internal/tracing/traceparent'
+import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import { type McpHost, refusalOf } from './host.ts'
 import type { Prepared, Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'

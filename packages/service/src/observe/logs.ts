@@ -1,5 +1,5 @@
 import { createRedactor } from '@gantry/core'
-import { traceIdOf } from '@gantry/core/internal/tracing/traceparent'
+import { traceIdOf } from '@gantry/core/internal/tracing/tracer'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { Bus, Subject } from './bus.ts'
 

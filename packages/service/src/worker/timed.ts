@@ -1,5 +1,5 @@
 import type { Span } from '@gantry/core'
-import { codeOf } from '@gantry/core/internal/tracing/traced'
+import { codeOf } from '@gantry/core/internal/tracing/tracer'
 import type { Bus, WorkerEvents } from '../observe/bus.ts'
 
 /** Does the work of a stage and tells how long it took, whatever came of it; in a trace it is a part of the task. */

@@ -1,5 +1,5 @@
 import type { JsonObject, SandboxedBinding, Tool } from '@gantry/contract'
-import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
+import { didYouMean } from '@gantry/core/internal/search/near'
 import { type DefinedTool, defineTool, type ToolDefinition } from '@gantry/core/internal/tools/tool'
 import { readBinding } from '@gantry/sandbox/internal/backends/sandboxed/binding'
 import type { FolderFile } from './entry.ts'

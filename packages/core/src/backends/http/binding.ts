@@ -1,10 +1,17 @@
 import type { HttpAuth, HttpBinding, HttpBody, HttpParameter, Issue, ParameterStyle } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { authList, authShape } from './auth.ts'
 import { flag, listOf, mapOf, oneOf, record, refuseConfig, ruled, text } from './check.ts'
-import { headerNameFault, headerValueFault, impliedHeaderFault } from './headers.ts'
-import { type Base, baseFault, namesIn, readBase, readTemplate, type Segment, templateFault } from './path.ts'
-import type { Place } from './values.ts'
+import { authList, authShape, headerNameFault, headerValueFault, impliedHeaderFault } from './headers.ts'
+import {
+  type Base,
+  baseFault,
+  namesIn,
+  type Place,
+  readBase,
+  readTemplate,
+  type Segment,
+  templateFault,
+} from './values.ts'
 
 /** A binding that was found sound, ready to make requests from arguments. */
 export interface Plan {

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { HttpBody, JsonObject } from '@gantry/contract'
 import fc from 'fast-check'
-import { writeBody } from './body.ts'
-import { encodeMultipart } from './multipart.ts'
+import { encodeMultipart, writeBody } from './body.ts'
 
 const write = (body: HttpBody, rest: JsonObject) => writeBody(body, rest, rest)
 

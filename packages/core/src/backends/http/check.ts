@@ -1,6 +1,6 @@
 import { type Issue, ToolError } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { unknownKeys } from '../../search/unknown-keys.ts'
+import { unknownKeys } from '../../search/near.ts'
 
 /** Says what is wrong with a value of the configuration, if anything. */
 export type Shape = (value: unknown, path: string) => readonly Issue[]

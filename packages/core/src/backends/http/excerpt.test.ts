@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { guessesOf } from '../../json/guesses.fixture.ts'
-import { createExcerpt } from './excerpt.ts'
+import { createExcerpt } from './media.ts'
 
 const secret = 'ghp_Zk3Qw9LmN7rTv'
 const excerpt = createExcerpt([secret])

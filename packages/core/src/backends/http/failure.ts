@@ -1,9 +1,8 @@
 import { type ErrorDetails, type Json, ToolError } from '@gantry/contract'
 import type { EgressResponse } from '../../egress/egress.ts'
-import { parseAnswer } from '../../json/parse-answer.ts'
+import { parseAnswer } from '../../json/parse.ts'
 import { isRecord } from './check.ts'
-import type { Excerpt } from './excerpt.ts'
-import { decodeText, isJson, mediaOf } from './media.ts'
+import { decodeText, type Excerpt, isJson, mediaOf } from './media.ts'
 
 /** Of the body of a failure, what is read and for how long, what is shown, and what of it may go into the message. */
 const limits = { readBytes: 16_384, readMs: 2_000, shown: 1_024, message: 300 }

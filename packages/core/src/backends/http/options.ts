@@ -1,10 +1,10 @@
 import type { HttpAuth, Issue, Tool } from '@gantry/contract'
 import type { EgressRule } from '../../egress/egress.ts'
 import { namespaceFault } from '../../ids/tool-id.ts'
-import { authList, authShape } from './auth.ts'
 import { headersShape, idempotencyShape } from './binding.ts'
 import { flag, isRecord, listOf, mapOf, record, refuseConfig, rule, ruled, text, whole } from './check.ts'
-import { type Base, baseFault, readBase, templateFault } from './path.ts'
+import { authList, authShape } from './headers.ts'
+import { type Base, baseFault, readBase, templateFault } from './values.ts'
 
 /** An HTTP provider: where it is, how to prove who calls, and the tools it brings. */
 export interface HttpOptions {

@@ -1,13 +1,11 @@
 import type { EffectClass, HttpAuth, HttpBody, Json, JsonObject } from '@gantry/contract'
 import { fillSecrets, type Secrets, secretNames } from '../../ids/secret-reference.ts'
-import { fillHeader } from './auth.ts'
 import type { Plan } from './binding.ts'
 import { constantPair, joinPairs, type SentBody, writeBody } from './body.ts'
 import { badArgument } from './check.ts'
-import { headerFromArgument, headerSafe } from './headers.ts'
+import { fillHeader, headerFromArgument, headerSafe } from './headers.ts'
 import type { Settings } from './options.ts'
-import { expandPath, urlBelow } from './path.ts'
-import { type Pair, type Place, writePairs, writeText } from './values.ts'
+import { expandPath, type Pair, type Place, urlBelow, writePairs, writeText } from './values.ts'
 
 /** What the arguments of a call make of a request; secrets are not in it yet. */
 export interface Draft {

@@ -1,12 +1,12 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { EgressResponse } from '../../egress/egress.ts'
-import { parseAnswer } from '../../json/parse-answer.ts'
+import { parseAnswer } from '../../json/parse.ts'
 import type { Plan } from './binding.ts'
-import type { Excerpt } from './excerpt.ts'
-import { decodeText, isJson, isJsonLines, isText, mediaOf } from './media.ts'
+import { createEventReader, createLineReader } from './lines.ts'
+import { decoderFor, decodeText, type Excerpt, isJson, isJsonLines, isText, mediaOf } from './media.ts'
 
 /** How an answer is read. */
-export type Reading = Exclude<Plan['response'], 'auto'> | 'content' | 'guess'
+type Reading = Exclude<Plan['response'], 'auto'> | 'content' | 'guess'
 /** Readings that give chunks while the answer comes. */
 export type Streaming = 'sse' | 'ndjson' | 'chunks'
 
@@ -42,7 +42,7 @@ export function readWhole(
 }
 
 /** Parses what a server calls JSON; throws BACKEND_FAILED with its beginning when it is not. */
-export function jsonOf(text: string, excerpt: Excerpt): Json {
+function jsonOf(text: string, excerpt: Excerpt): Json {
   try {
     return parseAnswer(text)
   } catch (error) {
@@ -75,4 +75,76 @@ function content(bytes: Uint8Array, mimeType: string, from: string): JsonObject 
 
 function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
+}
+
+type Chunks = AsyncGenerator<Json, Json | undefined, void>
+
+/** Reads an answer as it comes; whoever stops early lets go of the connection. */
+export function readStream(reading: Streaming, response: EgressResponse, excerpt: Excerpt): Chunks {
+  return readers[reading](response, excerpt)
+}
+
+const readers: { readonly [reading in Streaming]: (response: EgressResponse, excerpt: Excerpt) => Chunks } = {
+  sse: events,
+  ndjson: values,
+  chunks: (response) => pieces(response, mediaOf(response).charset),
+}
+
+/** The text of the body, piece by piece; its output is all of it, which the pipeline joins. */
+async function* pieces(response: EgressResponse, charset?: string): AsyncGenerator<string, undefined, void> {
+  const decoder = decoderFor(charset)
+  for await (const bytes of response.body) {
+    const piece = decoder.decode(bytes, { stream: true })
+    if (piece !== '') yield piece
+  }
+  const rest = decoder.decode()
+  if (rest !== '') yield rest
+}
+
+/**
+ * Events as `{ event, data, id? }`. There may be any number, so the output is not all of them but the last data that
+ * was JSON, as services that count up to a result send it; without any, how many events there were.
+ */
+async function* events(response: EgressResponse): Chunks {
+  const reader = createEventReader()
+  let count = 0
+  let last: Json | undefined
+  for await (const piece of pieces(response)) {
+    for (const { event, data, id } of reader.push(piece)) {
+      const value = parsed(data)
+      count += 1
+      if (value !== undefined) last = value
+      const chunk: JsonObject = { event, data: value === undefined ? data : value }
+      yield id === '' ? chunk : { ...chunk, id }
+    }
+  }
+  return last === undefined ? { events: count } : last
+}
+
+/** JSON when the text is; undefined when it is not. */
+function parsed(text: string): Json | undefined {
+  try {
+    return parseAnswer(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** One JSON value a line; the output is the list of them. */
+async function* values(response: EgressResponse, excerpt: Excerpt): Chunks {
+  const reader = createLineReader()
+  const list: Json[] = []
+  const read = (lines: readonly string[]): Json[] =>
+    lines.filter((line) => line.trim() !== '').map((line) => jsonOf(line, excerpt))
+  for await (const piece of pieces(response)) {
+    for (const value of read(reader.push(piece))) {
+      list.push(value)
+      yield value
+    }
+  }
+  for (const value of read([reader.end() ?? ''])) {
+    list.push(value)
+    yield value
+  }
+  return list
 }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { createLineReader } from './lines.ts'
-import { createEventReader, type ServerEvent } from './sse.ts'
+import { createEventReader, createLineReader, type ServerEvent } from './lines.ts'
 
 function read(...pieces: readonly string[]): ServerEvent[] {
   const reader = createEventReader()

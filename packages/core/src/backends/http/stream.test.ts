@@ -3,9 +3,8 @@ import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
 import fc from 'fast-check'
 import type { EgressResponse } from '../../egress/egress.ts'
-import type { Streaming } from './response.ts'
+import { readStream, type Streaming } from './response.ts'
 import { outputOf } from './server.fixture.ts'
-import { readStream } from './stream.ts'
 
 /** An answer whose body comes in exactly these pieces, which a socket would not promise. */
 function inPieces(pieces: readonly Uint8Array[], type = 'text/plain'): EgressResponse {

@@ -1,5 +1,4 @@
-import { type Place, type Token, tokensOf } from './tokens.ts'
-import { wrong } from './wrong.ts'
+import { type Place, type Token, tokensOf, wrong } from './tokens.ts'
 
 /** Deeper ones are refused, so that reading one cannot end in too much recursion. */
 const deepest = 128

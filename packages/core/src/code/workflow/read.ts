@@ -1,4 +1,4 @@
-import { didYouMean } from '../../search/did-you-mean.ts'
+import { didYouMean } from '../../search/near.ts'
 import { type Cursor, createCursor, shown } from './cursor.ts'
 import { readExpression, reserved } from './expression.ts'
 import type { Block, Expression, Statement, Workflow } from './syntax.ts'

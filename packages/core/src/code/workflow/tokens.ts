@@ -1,4 +1,5 @@
-import { wrong } from './wrong.ts'
+import { ToolError } from '@gantry/contract'
+import { codeFrame } from '../failure.ts'
 
 /** Where something stands in the text, from 1 on. */
 export interface Place {
@@ -6,7 +7,7 @@ export interface Place {
   readonly column: number
 }
 
-export type TokenKind = 'name' | 'number' | 'text' | 'sign' | 'line' | 'end'
+type TokenKind = 'name' | 'number' | 'text' | 'sign' | 'line' | 'end'
 
 export interface Token extends Place {
   readonly kind: TokenKind
@@ -100,4 +101,13 @@ function textOf(written: string, source: string, place: Place): string {
       'This text holds an escape or a character that is not allowed; escapes are those of JSON.',
     )
   }
+}
+
+/** What is wrong with a workflow, and where. */
+export function wrong(source: string, { line, column }: Place, message: string): ToolError {
+  const frame = codeFrame(source, line, column)
+  return new ToolError('CODE_INVALID', `The workflow is wrong at line ${line}, column ${column}: ${message}`, {
+    details: { line, column, ...(frame === undefined ? {} : { frame }) },
+    effect: 'none',
+  })
 }

@@ -1,7 +1,6 @@
 import type { ProgramFault } from '../../runtimes/runtime.ts'
 import { readWorkflow } from './read.ts'
-import type { Script } from './script.ts'
-import { writeWorkflow } from './write.ts'
+import { type Script, writeWorkflow } from './write.ts'
 
 /** A workflow as a JavaScript program over tools. */
 export interface TranslatedWorkflow {

@@ -1,6 +1,6 @@
 import { type Json, type SandboxOutput, ToolError, type Warning } from '@gantry/contract'
 import type { BackendContext } from '@gantry/core/internal/backends/backend'
-import { parseAnswer } from '@gantry/core/internal/json/parse-answer'
+import { parseAnswer } from '@gantry/core/internal/json/parse'
 import type { Outcome } from '@gantry/core/internal/runtimes/runtime'
 import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { outputText } from '../../text.ts'

@@ -1,5 +1,5 @@
 import { type Issue, type SandboxedBinding, type Tool, ToolError } from '@gantry/contract'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import { credentialIssues } from './credentials.ts'
 
 /** A binding that was found sound: exactly one kind of program, or the arguments as the program. */

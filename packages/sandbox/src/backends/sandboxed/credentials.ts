@@ -1,5 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import { unknownKeys } from '@gantry/core/internal/search/unknown-keys'
+import { unknownKeys } from '@gantry/core/internal/search/near'
 import { outsideOf, parseAllow } from '../../egress-proxy/allow.ts'
 
 const keys = ['secret', 'hosts', 'in']

@@ -3,7 +3,7 @@ import type { BackendCall, BackendContext } from '@gantry/core/internal/backends
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import { quote } from '@gantry/core/internal/ids/quote'
 import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
-import { didYouMean } from '@gantry/core/internal/search/did-you-mean'
+import { didYouMean } from '@gantry/core/internal/search/near'
 import { meet, outsideOf } from '../../egress-proxy/allow.ts'
 import type { SandboxedPlan } from './binding.ts'
 

@@ -1,5 +1,5 @@
 import type { JsonObject, ToolError } from '@gantry/contract'
-import { readTraceparent } from '@gantry/core/internal/tracing/traceparent'
+import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import type { CallInput } from '../../storage/call-input.ts'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message } from '../transports/message.ts'

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '@gantry/contract'
 import { copyJson } from '@gantry/core/internal/json/copy'
-import { readTraceparent } from '@gantry/core/internal/tracing/traceparent'
+import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Codec } from './codec.ts'
 import { hasMember } from './json-members.ts'

@@ -1,6 +1,6 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { copyJson } from '@gantry/core/internal/json/copy'
-import { parseAnswer } from '@gantry/core/internal/json/parse-answer'
+import { parseAnswer } from '@gantry/core/internal/json/parse'
 import type { CallInput } from '../../storage/call-input.ts'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message } from '../transports/message.ts'

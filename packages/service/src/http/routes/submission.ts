@@ -1,5 +1,5 @@
 import { type ErrorInfo, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
-import { readTraceparent } from '@gantry/core/internal/tracing/traceparent'
+import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import type { CallInput } from '../../storage/call-input.ts'
 import { type Answer, type AnswerHeaders, json } from '../answer.ts'
 import { retryAfterText } from '../problems.ts'
