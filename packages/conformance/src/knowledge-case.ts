@@ -1,4 +1,4 @@
-import type { Embedder } from '@gantry/core/internal/catalogs/vectors'
+import type { Embedder } from '@gantry/core/internal/catalogs/embeddings'
 import type { Knowledge, KnowledgeLimits, KnowledgeQuery, ReadDocument } from '@gantry/knowledge/internal/knowledge'
 
 /** How knowledge is to be made: empty, with these limits for each tenant. */

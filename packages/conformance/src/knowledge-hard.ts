@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Embedder } from '@gantry/core/internal/catalogs/vectors'
+import type { Embedder } from '@gantry/core/internal/catalogs/embeddings'
 import { acme, get, ids, type KnowledgeCase, signal, umbrella } from './knowledge-case.ts'
 
 /** Knows two meanings, and what it is told to fail at. */

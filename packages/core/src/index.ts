@@ -61,7 +61,6 @@ export type {
 export { type MemoryArtifactsOptions, memoryArtifacts } from './artifacts/memory.ts'
 export type { Audit, AuditEnd, AuditRecord, AuditStart } from './audits/audit.ts'
 export { type MemoryAudit, memoryAudit } from './audits/memory.ts'
-export type { SourceFault } from './backend-sources.ts'
 export type {
   AttachedFile,
   Backend,
@@ -78,7 +77,7 @@ export type {
   ToolContext,
 } from './backends/backend.ts'
 export { type HttpOptions, http } from './backends/http.ts'
-export type { FoundTool } from './backends/inner-doors.ts'
+export type { FoundTool } from './backends/inner-calls.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
 export type {
   InnerAsk,
@@ -91,7 +90,6 @@ export type {
   WriteBack,
   WrittenFile,
 } from './backends/program-journal.ts'
-export type { QuarantinedTool } from './brought-tools.ts'
 export type {
   Catalog,
   CatalogChange,
@@ -103,10 +101,11 @@ export type {
   SearchOptions,
 } from './catalogs/catalog.ts'
 export type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
+export type { Embedder } from './catalogs/embeddings.ts'
 export type { Toolset } from './catalogs/filter.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
-export type { Embedder } from './catalogs/vectors.ts'
 export type { ChainOptions } from './chain/chain.ts'
+export type { QuarantinedTool } from './discovered-tools.ts'
 export type {
   Egress,
   EgressAllow,
@@ -118,6 +117,7 @@ export type {
   EgressScope,
   EgressTarget,
 } from './egress/egress.ts'
+export { lazyEgress as createEgress } from './egress/lazy-egress.ts'
 export type { EgressOptions, HostAddress, HostLookup } from './egress/options.ts'
 export { createExecutor } from './executor.ts'
 export type {
@@ -133,7 +133,6 @@ export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
 export { canonicalJson } from './json/canonical.ts'
 export { createRedactionMark, createRedactor, isSecretKey, type RedactionMark, type Redactor } from './json/redact.ts'
-export { lazyEgress as createEgress } from './lazy-egress.ts'
 export { filePins } from './pins/file.ts'
 export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
@@ -193,6 +192,7 @@ export { firstOf } from './secrets/first-of.ts'
 export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
-export type { ToolStanding } from './tool-standing.ts'
+export type { SourceFault } from './tool-discovery.ts'
+export type { ToolStanding } from './tool-visibility.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'
 export type { Span, SpanFacts, SpanOptions, Tracer } from './tracing/tracer.ts'

@@ -1,5 +1,5 @@
 import type { Warning } from '@gantry/contract'
-import { dot, type Embedder, embedWithin } from '@gantry/core/internal/catalogs/vectors'
+import { dot, type Embedder, embedWithin } from '@gantry/core/internal/catalogs/embeddings'
 
 const batchSize = 64
 const embedMs = 10_000

@@ -1,5 +1,5 @@
 import type { JsonObject } from '@gantry/contract'
-import type { Embedder } from '@gantry/core/internal/catalogs/vectors'
+import type { Embedder } from '@gantry/core/internal/catalogs/embeddings'
 import { TextIndex } from '@gantry/core/internal/search/index'
 import type { AddedDocument, DocumentInfo, Knowledge, KnowledgeLimits, KnowledgeQuery } from './knowledge.ts'
 import { addedByWords, foundByWords, nearness, vectorsOf } from './meaning.ts'

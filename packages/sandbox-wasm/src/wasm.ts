@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { ToolError } from '@gantry/contract'
-import { follow } from '@gantry/core/internal/resilience/follow'
+import { follow } from '@gantry/core/internal/resilience/abort'
 import type { Refusal, Runtime, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { refusalOf } from './job-checks.ts'
 import { lazily } from './lazily.ts'

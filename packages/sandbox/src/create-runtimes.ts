@@ -1,5 +1,5 @@
 import { ToolError } from '@gantry/contract'
-import { follow } from '@gantry/core/internal/resilience/follow'
+import { follow } from '@gantry/core/internal/resilience/abort'
 import type { Outcome, Probe, Runtime, Sandbox } from '@gantry/core/internal/runtimes/runtime'
 import type {
   Confinement,

@@ -1,4 +1,4 @@
-import { follow, unlessAborted } from '@gantry/core/internal/resilience/follow'
+import { follow, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Probe, Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { Timing } from './timing.ts'
 

@@ -1,6 +1,6 @@
 import { type Identity, type Isolation, type Issue, ToolError } from '@gantry/contract'
+import { follow } from '@gantry/core/internal/resilience/abort'
 import { createBulkhead } from '@gantry/core/internal/resilience/bulkhead'
-import { follow } from '@gantry/core/internal/resilience/follow'
 import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
 import type { OpenedSandbox, RunAnswer } from '@gantry/core/internal/runtimes/runtimes'
 import { createSeenFiles } from './seen-files.ts'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
-import { follow } from '@gantry/core/internal/resilience/follow'
+import { follow } from '@gantry/core/internal/resilience/abort'
 import { checkShapes, type OptionShape } from '@gantry/core/internal/resilience/options'
 import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
 import type { Confinement, Runtimes } from '@gantry/core/internal/runtimes/runtimes'

@@ -18,7 +18,7 @@ import type {
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { Span } from '../tracing/tracer.ts'
-import type { FoundTools, InnerDoors, ProgramPlace } from './inner-doors.ts'
+import type { FoundTools, InnerDoors, ProgramPlace } from './inner-calls.ts'
 import type { ProgramJournal } from './program-journal.ts'
 
 /** One progress report, when the positional form does not fit. */

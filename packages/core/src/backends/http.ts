@@ -7,9 +7,9 @@ import { refuseConfig } from './http/check.ts'
 import { statusFailure } from './http/failure.ts'
 import { createExcerpt } from './http/media.ts'
 import { type HttpOptions, readOptions, type Settings } from './http/options.ts'
+import { urlBelow } from './http/parameters.ts'
 import { draftRequest, type Fixed, fixedOf, type SealedRequest, sealRequest } from './http/request.ts'
 import { isStreaming, readingOf, readStream, readWhole } from './http/response.ts'
-import { urlBelow } from './http/values.ts'
 
 export type { HttpOptions } from './http/options.ts'
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testCatalog } from '@gantry/conformance/internal/catalog'
 import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import type { Embedder } from './embeddings.ts'
 import { memoryCatalog } from './memory.ts'
-import type { Embedder } from './vectors.ts'
 
 testCatalog('memory', () => memoryCatalog())
 

@@ -15,12 +15,12 @@ import type {
   SearchOptions,
   SearchPage,
 } from './catalog.ts'
+import { CatalogHash, callDigest, sameRun, toolDigest } from './digests.ts'
+import type { Embedder } from './embeddings.ts'
 import { pageLimit, queryText } from './filter.ts'
-import { CatalogHash, callDigest, sameRun, toolDigest } from './fingerprint.ts'
 import { Names, nearestKeys } from './names.ts'
 import { CatalogSearch } from './search.ts'
 import { checkTool, invalid } from './tool-check.ts'
-import type { Embedder } from './vectors.ts'
 import { listPage, Versions } from './versions.ts'
 
 type Listener = (change: CatalogChange) => void

@@ -3,8 +3,8 @@ import { mock, test } from 'node:test'
 import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import { type Tool, ToolError } from '@gantry/contract'
 import type { Catalog } from './catalog.ts'
+import type { Embedder } from './embeddings.ts'
 import { memoryCatalog } from './memory.ts'
-import type { Embedder } from './vectors.ts'
 
 /** Knows three meanings; texts about the same one point the same way. */
 class ToyEmbedder implements Embedder {

@@ -11,8 +11,8 @@ import {
   writePlace,
 } from '../search/index.ts'
 import type { CatalogEntry, SearchOptions, SearchPage } from './catalog.ts'
+import { dot, type Embedder, Vectors } from './embeddings.ts'
 import { entryFilter, filterDigest, pageLimit } from './filter.ts'
-import { dot, type Embedder, Vectors } from './vectors.ts'
 
 /** Tools that are read in one go: a few milliseconds' worth. */
 const slice = 500

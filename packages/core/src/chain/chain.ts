@@ -13,7 +13,6 @@ import {
 import { clip } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
-import { type Around, surrounded } from './around.ts'
 import { checkChain } from './check-chain.ts'
 import {
   type ChainContext,
@@ -30,6 +29,7 @@ import { type ChainLimits, chainLimits, limitIssues } from './limits.ts'
 import { type Resume, type Resumed, readResume } from './resume.ts'
 import { type Scope, stepView } from './scope.ts'
 import { runStep } from './step.ts'
+import { type Around, surrounded } from './step-middleware.ts'
 
 export interface ChainOptions {
   /** What `{{input}}` names; null when absent. */

@@ -5,7 +5,7 @@ import type { ToolError } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { demoTools } from '@gantry/tools/internal/demo'
 import type { ProgramAnswer, ProgramQuestion } from '../runtimes/runtime.ts'
-import { createDialogue, createSlots } from './dialogue.ts'
+import { createDialogue, createSlots } from './gateway-session.ts'
 import { createBudget, programLimits } from './limits.ts'
 
 const gantry = createExecutor({ tools: demoTools() })

@@ -1,5 +1,5 @@
 import { type ProgramLimits, type SandboxLimits, ToolError } from '@gantry/contract'
-import type { ProgramPlace } from '../backends/inner-doors.ts'
+import type { ProgramPlace } from '../backends/inner-calls.ts'
 import { didYouMean } from '../search/near.ts'
 
 /** What a program may use when nobody says otherwise. */

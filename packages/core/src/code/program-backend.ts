@@ -1,15 +1,15 @@
 import { type ArtifactRef, type ProgramLanguage, type ProgramLimits, ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext, Measured } from '../backends/backend.ts'
-import { createFeed, type Feed, runtimesHealth } from '../backends/feed.ts'
 import type { WriteBack } from '../backends/program-journal.ts'
+import { createFeed, type Feed, runtimesHealth } from '../backends/runtime-support.ts'
 import { createSlots as createTurns, type Slots as Turns } from '../resilience/slots.ts'
 import type { Outcome } from '../runtimes/runtime.ts'
 import type { RuntimesSource, SandboxRequest } from '../runtimes/runtimes.ts'
 import { codeOf } from '../tracing/tracer.ts'
-import { createDialogue, createSlots, type Dialogue } from './dialogue.ts'
 import { failureOf } from './failure.ts'
+import { callsIn, createReporter, perform, type Reporter } from './gateway-handler.ts'
+import { createDialogue, createSlots, type Dialogue } from './gateway-session.ts'
 import { createBudget, programLimits, type SetLimits, sandboxLimits } from './limits.ts'
-import { callsIn, createReporter, perform, type Reporter } from './perform.ts'
 
 /** The arguments of a program, as its tool's schema lets them through. */
 interface ProgramArguments {

@@ -8,7 +8,7 @@ import { memoryArtifacts } from '../artifacts/memory.ts'
 import type { Told } from '../backends/program-journal.ts'
 import type { ProgramAnswer } from '../runtimes/runtime.ts'
 import { defineTool } from '../tools/tool.ts'
-import { createDialogue, createSlots } from './dialogue.ts'
+import { createDialogue, createSlots } from './gateway-session.ts'
 import { type MemoryJournal, memoryJournal } from './journal.fixture.ts'
 
 /** How a program that is taken up again is told what it was told: as it was then, however much that is. */

@@ -1,7 +1,7 @@
 import { lookup as lookupByDns } from 'node:dns/promises'
 import { BlockList, isIP } from 'node:net'
 import { ToolError } from '@gantry/contract'
-import { unlessAborted } from '../resilience/follow.ts'
+import { unlessAborted } from '../resilience/abort.ts'
 import type { Admitted, Report } from './admit.ts'
 import { codeOf, unreachable } from './failures.ts'
 import type { HostLookup } from './options.ts'

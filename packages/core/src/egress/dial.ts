@@ -4,10 +4,10 @@ import type { SecureContext } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { checkedAddresses } from './addresses.ts'
 import type { Admitted, Report } from './admit.ts'
+import { crowded } from './connection-slots.ts'
 import type { EgressTarget } from './egress.ts'
 import { codeOf, unreachable } from './failures.ts'
 import type { EgressSettings } from './options.ts'
-import { crowded } from './places.ts'
 import type { Target } from './target.ts'
 
 /** What a connection is opened with, beside where it goes. */

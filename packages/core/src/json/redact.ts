@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { Json } from '@gantry/contract'
 import { joinEntities, joinLines } from './entities.ts'
-import { openEndOf } from './open-end.ts'
+import { openEndOf } from './redaction-holdback.ts'
 import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
 
 export const redacted = '[redacted]'

@@ -14,7 +14,7 @@ import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 import { failureOf } from './result.ts'
 import { Run } from './run.ts'
-import { plainArgs, validateInput } from './validate-input.ts'
+import { plainArgs, validateInput } from './validate.ts'
 
 /** A call that would be let through as things stand, and what whoever makes it later needs to know. */
 export interface CheckedCall {

@@ -7,13 +7,13 @@ import type {
   ToolChainOptions,
   ToolContext,
 } from '../backends/backend.ts'
-import type { FoundTools, InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
+import type { FoundTools, InnerDoors, ProgramPlace } from '../backends/inner-calls.ts'
 import type { WriteBack } from '../backends/program-journal.ts'
 import { copyJson } from '../json/copy.ts'
 import type { Span } from '../tracing/tracer.ts'
-import { resolveSecret } from './held-secrets.ts'
+import { keeperOf, Written } from './call-effects.ts'
 import type { Run } from './run.ts'
-import { keeperOf, Written } from './written.ts'
+import { resolveSecret } from './secrets.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
 const longestMessage = 10_000

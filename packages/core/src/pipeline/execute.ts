@@ -2,13 +2,13 @@ import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import { isRepeatable, pause, retry } from '../resilience/retry.ts'
 import { attempt, type Hold } from './attempt.ts'
-import { resolveSecrets } from './held-secrets.ts'
 import type { Passage } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
 import { recordStart } from './record.ts'
 import { resolveNext, type Target } from './resolve.ts'
 import { errorInfo, failureOf } from './result.ts'
 import type { Run } from './run.ts'
+import { resolveSecrets } from './secrets.ts'
 
 /**
  * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts

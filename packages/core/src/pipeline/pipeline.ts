@@ -9,7 +9,7 @@ import { authorizeDry, isReplayed, rerun, standIn } from './recorded.ts'
 import { resolve } from './resolve.ts'
 import { failureOf, resultOf, shownFailure } from './result.ts'
 import { createRunTrace, Run } from './run.ts'
-import { validateInput, validateOutput } from './validate-input.ts'
+import { validateInput, validateOutput } from './validate.ts'
 
 /**
  * One call, start to end; it never rejects. The order below is the contract, and docs/pipeline.md explains each line.

@@ -11,7 +11,7 @@ import type {
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Audit } from '../audits/audit.ts'
 import type { Backend } from '../backends/backend.ts'
-import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
+import type { InnerDoors, ProgramPlace } from '../backends/inner-calls.ts'
 import type { ProgramJournal, WriteBack } from '../backends/program-journal.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
@@ -23,10 +23,10 @@ import type { SecretSource } from '../secrets/secret.ts'
 import type { Tracer } from '../tracing/tracer.ts'
 import type { Clock, RunDeadlines } from './clock.ts'
 import type { Events } from './events.ts'
-import type { HeldSecrets } from './held-secrets.ts'
 import type { PreparedTool, PreparedTools } from './prepare.ts'
 import type { Recorded } from './recorded.ts'
 import type { BackendRegistry } from './registry.ts'
+import type { HeldSecrets } from './secrets.ts'
 
 /** One call as the executor hands it over; identity comes from the host. */
 export interface CallRequest {

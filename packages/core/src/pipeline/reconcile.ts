@@ -1,14 +1,14 @@
 import { type Result, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import { CallContext } from './context.ts'
-import { resolveSecrets } from './held-secrets.ts'
 import { lookup } from './lookup.ts'
 import { normalize } from './normalize.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { LookupAnswer, LookupFunction, PreparedTool } from './prepare.ts'
 import { errorInfo, failureOf, resultOf } from './result.ts'
 import { Run } from './run.ts'
-import { validateOutput } from './validate-input.ts'
+import { resolveSecrets } from './secrets.ts'
+import { validateOutput } from './validate.ts'
 
 /** What became of an earlier run of a tool: its Result, nothing because it never was, or nobody can tell. */
 export type Reconciled =

@@ -10,8 +10,8 @@ import {
 } from '@gantry/contract'
 import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
+import type { Written } from './call-effects.ts'
 import type { Run } from './run.ts'
-import type { Written } from './written.ts'
 
 const empty: readonly never[] = Object.freeze([])
 const byTimer: Usage['enforced'] = Object.freeze({ wallMs: 'timer' })

@@ -13,10 +13,10 @@ import type { CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { Span, Tracer } from '../tracing/tracer.ts'
+import type { Written } from './call-effects.ts'
 import type { ToolCalls } from './context.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
-import type { Written } from './written.ts'
 
 const none: readonly never[] = Object.freeze([])
 const nothing: readonly [readonly string[], undefined] = Object.freeze([none, undefined])

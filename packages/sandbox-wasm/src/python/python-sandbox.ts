@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
-import { unlessAborted } from '@gantry/core/internal/resilience/follow'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { checkProgram, checkSpace } from '../job-checks.ts'
 import { fromHost } from './frames.ts'

@@ -1,5 +1,5 @@
 import { ToolError } from '@gantry/contract'
-import { unlessAborted } from '@gantry/core/internal/resilience/follow'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Refusal, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { attack, pythonAttack } from '../self-test.ts'
 import { type Installation, type InstallOptions, install } from './installation.ts'

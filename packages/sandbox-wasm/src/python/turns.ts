@@ -1,5 +1,5 @@
 import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
-import { unlessAborted } from '@gantry/core/internal/resilience/follow'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Outcome, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { enforced } from '../enforced.ts'
 import { floodBytes } from '../flood.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { type SandboxLimit, ToolError } from '@gantry/contract'
 import { parseJson } from '@gantry/core/internal/json/parse'
-import { follow, unlessAborted } from '@gantry/core/internal/resilience/follow'
+import { follow, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Outcome, Sandbox, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { enforced } from '../enforced.ts'
 import { checkProgram, checkSpace } from '../job-checks.ts'

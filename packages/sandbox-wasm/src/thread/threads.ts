@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { unlessAborted } from '@gantry/core/internal/resilience/follow'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import { startThread, type Thread } from './thread.ts'
 import { closedError } from './thread-turns.ts'

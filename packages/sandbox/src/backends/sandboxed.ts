@@ -1,6 +1,6 @@
 import type { ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
-import { createFeed, runtimesHealth } from '@gantry/core/internal/backends/feed'
+import { createFeed, runtimesHealth } from '@gantry/core/internal/backends/runtime-support'
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import type { RuntimesSource, SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { codeOf } from '@gantry/core/internal/tracing/tracer'

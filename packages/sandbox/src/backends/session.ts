@@ -7,7 +7,7 @@ import {
   ToolError,
 } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
-import { createFeed, type OutputChunk, runtimesHealth } from '@gantry/core/internal/backends/feed'
+import { createFeed, type OutputChunk, runtimesHealth } from '@gantry/core/internal/backends/runtime-support'
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import { meets } from '@gantry/core/internal/runtimes/runtime'
 import type { Confinement, RuntimesSource } from '@gantry/core/internal/runtimes/runtimes'

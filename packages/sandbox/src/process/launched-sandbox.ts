@@ -1,5 +1,5 @@
 import { type Json, ToolError } from '@gantry/contract'
-import { follow } from '@gantry/core/internal/resilience/follow'
+import { follow } from '@gantry/core/internal/resilience/abort'
 import type {
   Outcome,
   ProgramGateway,

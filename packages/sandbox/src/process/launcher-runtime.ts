@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { type Isolation, ToolError } from '@gantry/contract'
-import { follow } from '@gantry/core/internal/resilience/follow'
+import { follow } from '@gantry/core/internal/resilience/abort'
 import type { Refusal, Runtime, Sandbox, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { createEgressProxy, type EgressProxy } from '../egress-proxy.ts'
 import type { LanguagesFound } from '../languages.ts'

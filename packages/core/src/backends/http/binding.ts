@@ -11,7 +11,7 @@ import {
   readTemplate,
   type Segment,
   templateFault,
-} from './values.ts'
+} from './parameters.ts'
 
 /** A binding that was found sound, ready to make requests from arguments. */
 export interface Plan {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { HttpBody, Json, JsonObject } from '@gantry/contract'
 import { badArgument, isRecord } from './check.ts'
-import { asText, encode, type Pair, writePairs } from './values.ts'
+import { asText, encode, type Pair, writePairs } from './parameters.ts'
 
 /** A body as it is sent. */
 export interface SentBody {

@@ -4,7 +4,7 @@ import { namespaceFault } from '../../ids/tool-id.ts'
 import { headersShape, idempotencyShape } from './binding.ts'
 import { flag, isRecord, listOf, mapOf, record, refuseConfig, rule, ruled, text, whole } from './check.ts'
 import { authList, authShape } from './headers.ts'
-import { type Base, baseFault, readBase, templateFault } from './values.ts'
+import { type Base, baseFault, readBase, templateFault } from './parameters.ts'
 
 /** An HTTP provider: where it is, how to prove who calls, and the tools it brings. */
 export interface HttpOptions {

@@ -5,7 +5,7 @@ import { constantPair, joinPairs, type SentBody, writeBody } from './body.ts'
 import { badArgument } from './check.ts'
 import { fillHeader, headerFromArgument, headerSafe } from './headers.ts'
 import type { Settings } from './options.ts'
-import { expandPath, type Pair, type Place, urlBelow, writePairs, writeText } from './values.ts'
+import { expandPath, type Pair, type Place, urlBelow, writePairs, writeText } from './parameters.ts'
 
 /** What the arguments of a call make of a request; secrets are not in it yet. */
 export interface Draft {

@@ -2,7 +2,7 @@ import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { EgressResponse } from '../../egress/egress.ts'
 import { parseAnswer } from '../../json/parse.ts'
 import type { Plan } from './binding.ts'
-import { createEventReader, createLineReader } from './lines.ts'
+import { createEventReader, createLineReader } from './event-stream.ts'
 import { decoderFor, decodeText, type Excerpt, isJson, isJsonLines, isText, mediaOf } from './media.ts'
 
 /** How an answer is read. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { createEventReader, createLineReader, type ServerEvent } from './lines.ts'
+import { createEventReader, createLineReader, type ServerEvent } from './event-stream.ts'
 
 function read(...pieces: readonly string[]): ServerEvent[] {
   const reader = createEventReader()

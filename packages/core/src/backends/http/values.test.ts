@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
 import { joinPairs } from './body.ts'
-import { encode, type Place, writePairs, writeText } from './values.ts'
+import { encode, type Place, writePairs, writeText } from './parameters.ts'
 
 const place: Place = { argument: 'color', name: 'color', style: 'form', explode: false, reserved: false, json: false }
 const list = ['blue', 'black']

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gantry/contract'
 import { type CatalogEntry, type Executor, retry, type WriteBack } from '@gantry/core'
-import type { Around, SurroundedCall } from '@gantry/core/internal/chain/around'
+import type { Around, SurroundedCall } from '@gantry/core/internal/chain/step-middleware'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { endedOutcome } from '../../storage/calls/ended.ts'
 import { isPending } from '../../storage/calls/pending.ts'

@@ -1,6 +1,6 @@
 import { type ChainResult, type ChainStep, type Json, type Result, type StepResult, ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
-import type { Around, SurroundedCall } from '@gantry/core/internal/chain/around'
+import type { Around, SurroundedCall } from '@gantry/core/internal/chain/step-middleware'
 import type { RecordedCall } from '../../storage/recorded-calls.ts'
 
 /** Where a replay left what is on record, and why it could not go on. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fails, serve } from './egress/egress.fixture.ts'
+import { fails, serve } from './egress.fixture.ts'
 import { lazyEgress } from './lazy-egress.ts'
 
 const { signal } = new AbortController()

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type TestContext, test } from 'node:test'
+import { createPlaces } from './connection-slots.ts'
 import { fails, guard, here, serve, serveRaw, type TestServer } from './egress.fixture.ts'
 import type { EgressRequest } from './egress.ts'
 import { settingsOf } from './options.ts'
-import { createPlaces } from './places.ts'
 
 /** Answers at once, except for `/hang`, whose answer never comes or comes when it is told to. */
 async function hanging(t: TestContext): Promise<TestServer & { readonly held: ServerResponse[]; hangs(): number }> {

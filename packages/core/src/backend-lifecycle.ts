@@ -3,9 +3,9 @@ import type { Backend, BackendHost, BackendReport, Published } from './backends/
 import type { Egress } from './egress/egress.ts'
 import { createRedactor } from './json/redact.ts'
 import { shortestSecret } from './json/secret-forms.ts'
-import { fetchSecret, type HeldSecrets } from './pipeline/held-secrets.ts'
 import type { Ports } from './pipeline/ports.ts'
 import { backendKey } from './pipeline/registry.ts'
+import { fetchSecret, type HeldSecrets } from './pipeline/secrets.ts'
 import type { SecretSource } from './secrets/secret.ts'
 
 /** Cut here, after secrets are out, and not by the backends before. */

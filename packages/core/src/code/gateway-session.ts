@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { type ErrorInfo, type Json, ToolError } from '@gantry/contract'
 import type { InnerAsk, InnerNames, InnerOutcome, ProgramJournal, Told } from '../backends/program-journal.ts'
 import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '../runtimes/runtime.ts'
-import { type Asked, readQuestion } from './question.ts'
+import { type Asked, readQuestion } from './gateway-request.ts'
 
 /** What a dialogue needs of the program's call. */
 interface DialogueParts {

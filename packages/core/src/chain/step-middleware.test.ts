@@ -5,9 +5,9 @@ import { demoTools } from '@gantry/tools/internal/demo'
 import fc from 'fast-check'
 import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
-import type { Around } from './around.ts'
 import { fail, fakeRun, resultOf, untilCancelled } from './chain.fixture.ts'
 import { runChain } from './chain.ts'
+import type { Around } from './step-middleware.ts'
 
 const steps: ChainStep[] = [
   { id: 'a', tool: 't:x', args: { n: 1 } },

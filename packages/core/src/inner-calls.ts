@@ -1,5 +1,5 @@
 import { type ChainStep, type Identity, type Result, type Tool, ToolError } from '@gantry/contract'
-import type { InnerDoors } from './backends/inner-doors.ts'
+import type { InnerDoors } from './backends/inner-calls.ts'
 import type { DocLevel } from './catalogs/describe.ts'
 import type { ChainOptions } from './chain/chain.ts'
 import type { RunStep } from './chain/context.ts'

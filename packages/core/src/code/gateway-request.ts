@@ -1,7 +1,7 @@
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
-import { halfPairIn } from '../json/half-pairs.ts'
 import { defaultJsonLimits } from '../json/limits.ts'
+import { halfPairIn } from '../json/lone-surrogates.ts'
 import type { ProgramQuestion } from '../runtimes/runtime.ts'
 
 /** A question of a program, read; what is in it is as hostile as the program. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { halfPairIn } from './half-pairs.ts'
+import { halfPairIn } from './lone-surrogates.ts'
 
 const found = (text: string) => halfPairIn(text, JSON.parse(text))
 

@@ -1,6 +1,6 @@
-import type { Egress, EgressAllow } from './egress/egress.ts'
-import { type EgressOptions, settingsOf } from './egress/options.ts'
-import { parseRules } from './egress/rules.ts'
+import type { Egress, EgressAllow } from './egress.ts'
+import { type EgressOptions, settingsOf } from './options.ts'
+import { parseRules } from './rules.ts'
 
 /** A guard that is built with its first connection: most executors never make one, and its HTTP client is large. */
 export function lazyEgress(options: EgressOptions): Egress {
@@ -10,7 +10,7 @@ export function lazyEgress(options: EgressOptions): Egress {
   let guard: Promise<Egress> | undefined
   let built: Egress | undefined
   const load = (): Promise<Egress> => {
-    guard ??= import('./egress/guard.ts').then(({ createEgress }) => {
+    guard ??= import('./guard.ts').then(({ createEgress }) => {
       built = createEgress(allow === undefined ? options : { ...options, allow })
       return built
     })

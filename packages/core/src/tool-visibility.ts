@@ -1,6 +1,6 @@
 import type { Identity } from '@gantry/contract'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
-import { CatalogHash } from './catalogs/fingerprint.ts'
+import { CatalogHash } from './catalogs/digests.ts'
 import { canonicalJson, digestOf } from './json/canonical.ts'
 import { missingPermissions } from './pipeline/authorize.ts'
 import { namedBy } from './pipeline/lookup.ts'

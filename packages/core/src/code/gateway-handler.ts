@@ -11,10 +11,10 @@ import {
 } from '@gantry/contract'
 import { mediaType } from '../artifacts/media-type.ts'
 import type { BackendContext } from '../backends/backend.ts'
-import type { InnerDoors, ProgramPlace } from '../backends/inner-doors.ts'
+import type { InnerDoors, ProgramPlace } from '../backends/inner-calls.ts'
 import type { InnerNames, InnerOutcome, WriteBack } from '../backends/program-journal.ts'
+import type { Asked } from './gateway-request.ts'
 import type { Budget, SetLimits } from './limits.ts'
-import type { Asked } from './question.ts'
 
 /** What doing needs of the program's call. */
 interface Performer {

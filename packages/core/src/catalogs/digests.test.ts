@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
 import fc from 'fast-check'
 import { digestOf } from '../json/canonical.ts'
-import { CatalogHash, callDigest, toolDigest } from './fingerprint.ts'
+import { CatalogHash, callDigest, toolDigest } from './digests.ts'
 
 test('the digest covers what a caller relies on and nothing else', () => {
   const base = toolDigest(sampleTool())

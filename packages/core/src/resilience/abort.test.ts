@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
-import { follow } from './follow.ts'
+import { follow } from './abort.ts'
 
 test('it aborts with the first of its sources, with that one’s reason', () => {
   const sources = [new AbortController(), new AbortController()]

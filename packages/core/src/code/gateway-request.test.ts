@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
-import { readQuestion } from './question.ts'
+import { readQuestion } from './gateway-request.ts'
 
 test('a sleep is for a time that is finite and not below nought; anything else is no question', () => {
   const asked = (text: string) => readQuestion({ number: 1, kind: 'sleep', text })
