@@ -8,8 +8,9 @@ import { anyOf } from '../packages/service/src/http/authentication/authenticator
 import { keyFileAuthenticator } from '../packages/service/src/http/authentication/key-file.ts'
 import { createHttpServer } from '../packages/service/src/http/server.ts'
 import type { Service } from '../packages/service/src/http/service.ts'
-import { createMcpDoor } from '../packages/service/src/mcp/door.ts'
-import { executorHost, type McpHost, serviceHost } from '../packages/service/src/mcp/host.ts'
+import { executorHost, type McpHost } from '../packages/service/src/mcp/host.ts'
+import { createMcpHttpHandler } from '../packages/service/src/mcp/http-handler.ts'
+import { serviceHost } from '../packages/service/src/mcp/service-host.ts'
 import { gantryService } from './service-gantry.ts'
 
 export type McpSubject = 'bare' | 'memory' | 'durable'
@@ -38,7 +39,7 @@ async function bare(): Promise<string> {
 }
 
 async function gantry(host: McpHost, service: Service): Promise<string> {
-  const door = await createMcpDoor({ host, version: '1.0.0', resource: { issuers: () => [] } })
+  const door = await createMcpHttpHandler({ host, version: '1.0.0', resource: { issuers: () => [] } })
   const owner = { principal: 'bench', tenant: 'bench', permissions: ['*'] }
   const { authenticate } = anyOf([keyFileAuthenticator(key, owner)])
   const log = { debug: nothing, info: nothing, error: nothing }

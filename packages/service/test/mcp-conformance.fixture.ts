@@ -3,9 +3,9 @@ import type { Identity } from '@gantry/contract'
 import { defineTool } from '@gantry/core'
 import { inputRequired, ResourceNotFoundError } from '@modelcontextprotocol/server'
 import { createHttpServer } from '../src/http/server.ts'
-import { createMcpDoor } from '../src/mcp/door.ts'
-import { serviceHost } from '../src/mcp/host.ts'
+import { createMcpHttpHandler } from '../src/mcp/http-handler.ts'
 import type { McpExtension } from '../src/mcp/server.ts'
+import { serviceHost } from '../src/mcp/service-host.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { askingTools, listedAsking, stateCodec } from './mcp-conformance-asking.fixture.ts'
 import { png, suiteTools } from './mcp-conformance-tools.fixture.ts'
@@ -20,7 +20,7 @@ const caller: Identity = { principal: 'suite', tenant: 'suite', permissions: ['*
 export async function openSuiteServer(t: TestContext): Promise<{ readonly url: string }> {
   const site = await openServiceSite(t, pgliteDatabase, { tools: [...suiteTools] }, { slots: 16 })
   const leaving = new AbortController()
-  const door = await createMcpDoor({
+  const door = await createMcpHttpHandler({
     ...{ host: serviceHost(site.service, leaving.signal), version: '1.0.0', namespace: 'test', lookMs: 50 },
     ...{ taskAfterMs: 200, extension: extensionOf(site), resource: { issuers: () => [] } },
   })

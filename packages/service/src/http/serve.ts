@@ -55,11 +55,12 @@ export function serveRoute(route: Route, house: House): Handler {
   const handle = async (arrival: Arrival, visit: Visit): Promise<Answer> => {
     const { service, limits, local } = house
     const { headers } = arrival.request
-    const { identity, bodyDigest } = await identify(route, arrival.request, house, visit.gone)
+    const known = await identify(route, arrival.request, house, visit.gone)
+    const { identity } = known
     const params = checkedParams(route, arrival.params)
     const query = checked(readQuery(arrival.query, route.query ?? {}), checkQuery)
     const bytes = route.method === 'GET' ? noBytes : await readBody(arrival.request, limits.bodyBytes)
-    if (bodyDigest !== undefined && !isBody(bytes, bodyDigest)) throw unauthenticated()
+    requireSigned(bytes, known)
     const body = checked(asObject('The body', parseBody(bytes, limits.bodyBytes) ?? {}), checkBody)
     const hold = (): void => house.hold(identity, arrival.response, visit)
     const { gone, stop } = visit
@@ -117,9 +118,13 @@ export function serve(
   }
 }
 
-/** Who asks, if he may: the envelope of a request says so, and nothing inside of it. */
-async function identify(route: Route, request: IncomingMessage, house: House, signal: AbortSignal): Promise<Known> {
-  const { access, permission } = route
+/** The caller of a request, by its headers alone. Rejects with UNAUTHENTICATED, RATE_LIMITED or DENIED. */
+export async function identify(
+  { access, permission }: Pick<Route, 'access'> & { readonly permission?: string | undefined },
+  request: IncomingMessage,
+  house: House,
+  signal: AbortSignal,
+): Promise<Known> {
   const local = access === 'local' && house.local
   if (access === 'open' || (local && request.headers.authorization === undefined)) return nobody
   const known = await authenticated(request, house, signal)
@@ -128,7 +133,7 @@ async function identify(route: Route, request: IncomingMessage, house: House, si
 }
 
 /** Authenticates a request, after which its connection is no longer anonymous. Rejects with UNAUTHENTICATED or RATE_LIMITED. */
-export async function authenticated(
+async function authenticated(
   { method = '', url = '', headers, socket }: IncomingMessage,
   { authenticate, door }: Pick<House, 'authenticate' | 'door'>,
   signal: AbortSignal,
@@ -136,6 +141,11 @@ export async function authenticated(
   const known = await authenticate({ method, path: url, headers }, signal)
   door.authenticated(socket, known.identity)
   return known
+}
+
+/** Throws UNAUTHENTICATED when the bytes of a body are not those that the signature of its request covers. */
+export function requireSigned(bytes: Uint8Array, { bodyDigest }: Known): void {
+  if (bodyDigest !== undefined && !isBody(bytes, bodyDigest)) throw unauthenticated()
 }
 
 /** Ids go into queries and files; a text that cannot be one of ours is not looked for. Tools have ids of another form. */

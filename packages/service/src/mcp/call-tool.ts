@@ -33,8 +33,8 @@ export async function callTool(
   const reader = { revision, identity, signal }
   return answering({ surface, write, reader }, { name, args }, async (prepared) => {
     if (prepared.kind === 'answer') return prepared.answer(signal)
-    const hear = hearing === undefined ? undefined : hearer(hearing)
-    return write(await host.run({ ...prepared.input, ...trace }, { identity, signal, hear }), reader)
+    const onReport = hearing === undefined ? undefined : hearer(hearing)
+    return write(await host.run({ ...prepared.input, ...trace }, { identity, signal, onReport }), reader)
   })
 }
 

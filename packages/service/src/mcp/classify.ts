@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { McpSdk } from './sdk.ts'
 
-/** Which way a request goes; see `door.ts`. */
-export type Way = 'direct' | 'listen' | 'sdk' | 'legacy'
+/** Which way a request goes; see `dispatcher.ts`. */
+export type RequestKind = 'direct' | 'listen' | 'sdk' | 'legacy'
 
-export type Classify = (headers: IncomingHttpHeaders, body: unknown) => Way
+export type Classify = (headers: IncomingHttpHeaders, body: unknown) => RequestKind
 
 const revision = '2026-07-28'
 const logLevelMeta = 'io.modelcontextprotocol/logLevel'

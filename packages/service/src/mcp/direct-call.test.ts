@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
 import { owner } from '../http/http.fixture.ts'
-import type { Arrival } from '../http/serve.ts'
 import { directCall } from './direct-call.ts'
+import { sendCall } from './http-handler.ts'
 import type { McpParts } from './server.ts'
 
-test('a request that ends by a fault of ours leaves nothing behind that writes into its answer', async (t) => {
+test('a request that ends by a fault of ours leaves no timer behind that writes into its response', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] })
   const written: string[] = []
   const response = {
@@ -18,14 +18,12 @@ test('a request that ends by a fault of ours leaves nothing behind that writes i
     surface: { prepare: () => ({ kind: 'answer', answer: () => begun.promise }) },
   } as unknown as McpParts
   const { signal } = new AbortController()
-  const answer = directCall(parts, {})(
-    { response } as unknown as Arrival,
-    { stop: signal, gone: signal, end: () => undefined },
-    { id: 1, params: { name: 'demo__add' } },
-    owner,
-  )
+  const answer = sendCall({ call: directCall(parts, {}) }, response, { id: 1, params: { name: 'demo__add' } }, owner, {
+    stop: signal,
+    gone: signal,
+  })
   t.mock.timers.tick(10_000)
-  assert.equal(written.length, 1, 'a client that waits is told so')
+  assert.equal(written.length, 1, 'a client that waits receives a heartbeat')
   begun.reject(new TypeError('a fault'))
   await assert.rejects(answer, TypeError)
   t.mock.timers.tick(60_000)

@@ -3,8 +3,8 @@ import type { TestContext } from 'node:test'
 import { type Rig, startRig } from '../http/http.fixture.ts'
 import type { HttpOptions } from '../http/server.ts'
 import { type FakeService, fakeService } from '../http/service.fixture.ts'
-import { createMcpDoor, type McpDoorOptions } from './door.ts'
-import { serviceHost } from './host.ts'
+import { createMcpHttpHandler, type McpHttpOptions } from './http-handler.ts'
+import { serviceHost } from './service-host.ts'
 import { sseData } from './sse.ts'
 
 export interface Answered {
@@ -52,13 +52,13 @@ export const envelope = {
 /** A server with an MCP endpoint before a fake service, closed when the test ends. */
 export async function openMcp(
   t: TestContext,
-  options: Partial<McpDoorOptions> = {},
+  options: Partial<McpHttpOptions> = {},
   service: FakeService = fakeService(),
   http: Partial<HttpOptions> = {},
 ): Promise<McpRig> {
   const leaving = new AbortController()
   const host = serviceHost(service, leaving.signal)
-  const door = await createMcpDoor({ host, version: '1.0.0', resource: { issuers: () => [] }, ...options })
+  const door = await createMcpHttpHandler({ host, version: '1.0.0', resource: { issuers: () => [] }, ...options })
   t.after(async () => {
     leaving.abort()
     await door.close()

@@ -1,6 +1,5 @@
 import { JsonError } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
-import { bodyDepth, bodyNodes } from '../http/limits.ts'
 import { isAnswer, type RefusedJson, refusedJson, refusedMessage, requestIdOf } from './refused-json.ts'
 import type { McpSdk } from './sdk.ts'
 
@@ -18,6 +17,9 @@ export type ReadLine =
 /** Only one revision, of 2025-03-26, has batches at all. */
 export const mostInBatch = 50
 
+/** As for the body of a request over HTTP: arguments may be 64 levels deep, and stand a few levels below the message. */
+const messageDepth = 72
+const messageNodes = 100_000
 const versionMeta = 'io.modelcontextprotocol/protocolVersion'
 const noMessage =
   'This is no message of JSON-RPC 2.0: one has jsonrpc "2.0", a method, params that are an object if there are any, ' +
@@ -29,7 +31,7 @@ export function readLine(line: Buffer, { isMessage, most }: ReadLineOptions): Re
   if (/^[ \t\r]*$/.test(text)) return { kind: 'taken', lines: [] }
   let value: unknown
   try {
-    value = parseJson(text, { bytes: most, depth: bodyDepth, nodes: bodyNodes })
+    value = parseJson(text, { bytes: most, depth: messageDepth, nodes: messageNodes })
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const where = `${error.path.slice(0, 200)} ${error.message}`.trim()

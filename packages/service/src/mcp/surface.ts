@@ -1,15 +1,14 @@
 import type { Identity, JsonObject, ResultTool } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core'
-import type { CallInput } from '../storage/call-input.ts'
 import { compactSurface } from './compact.ts'
-import type { McpHost } from './host.ts'
+import type { McpCallInput, McpHost } from './host.ts'
 import { createToolWriter, type McpTool, type Revision } from './tool-list.ts'
 import { createToolNames } from './tool-names.ts'
 import type { CalledTool } from './tool-result.ts'
 
 /** What a call of a tool comes down to: a call of the host, or an answer that is known here. */
 export type Prepared =
-  | { readonly kind: 'run'; readonly input: CallInput }
+  | { readonly kind: 'run'; readonly input: McpCallInput }
   | { readonly kind: 'answer'; readonly answer: (signal: AbortSignal) => Promise<CalledTool> }
 
 /**

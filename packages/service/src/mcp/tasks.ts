@@ -1,6 +1,6 @@
 import { type CallView, type Identity, ToolError } from '@gantry/contract'
 import type { Server, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
-import type { McpHost } from './host.ts'
+import type { DurableCalls } from './host.ts'
 import { refusing } from './refusing.ts'
 import type { McpSdk } from './sdk.ts'
 import type { Era, McpParts } from './server.ts'
@@ -15,15 +15,13 @@ const pollMs = 1_000
 const waitMs = 60_000
 const longestId = 200
 
-type Durable = NonNullable<McpHost['durable']>
-
 /**
  * A task is a kept call, under the same id: it outlives the connection, the client and this process, and is there for
  * the principal who made it and for nobody else. `working` until the call has its one outcome, then `cancelled`, or
  * `completed` with the result of the tool, which may tell of an error; `failed` is not among a call's ends. A call that
  * waits for approval is working, because it is not its caller who is asked.
  */
-export async function taskCall(durable: Durable, taskId: string, identity: Identity): Promise<CallView> {
+export async function taskCall(durable: DurableCalls, taskId: string, identity: Identity): Promise<CallView> {
   const absent = new ToolError('NOT_FOUND', 'There is no task of this id.')
   const view = await durable.call(taskId, identity).catch((error: unknown) => {
     throw ToolError.is(error) && error.code === 'NOT_FOUND' ? absent : error
@@ -71,7 +69,7 @@ export function knowsTasks(meta: unknown): boolean {
 
 export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Era): void {
   const { host, write, identityOf } = parts
-  const durable = host.durable as Durable
+  const durable = host.durable as DurableCalls
   const on = (
     method: string,
     handle: (

@@ -1,6 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core'
-import type { Knowing } from './host.ts'
+import type { ToolDirectory } from './host.ts'
 
 /** Which tool a name means, for one caller. */
 export interface ToolNames {
@@ -17,12 +17,12 @@ const pageSize = 1_000
  * back one way only. An id is taken too, with a version or a range if need be, and within one namespace the bare name.
  */
 export function createToolNames(
-  knowing: () => Knowing,
+  directory: () => ToolDirectory,
   nameOf: (entry: CatalogEntry) => string,
   namespace?: string,
 ): ToolNames {
   const tables = new Map<string, ReadonlyMap<string, string>>()
-  const tableOf = (executor: Knowing, identity: Identity): ReadonlyMap<string, string> => {
+  const tableOf = (executor: ToolDirectory, identity: Identity): ReadonlyMap<string, string> => {
     const hash = executor.hashFor(identity)
     const before = tables.get(hash)
     if (before !== undefined) return before
@@ -38,7 +38,7 @@ export function createToolNames(
   }
   return {
     find(name, identity) {
-      const executor = knowing()
+      const executor = directory()
       if (namespace !== undefined) return executor.find(`${namespace}:${name}`, { identity })
       if (name.includes(':')) return executor.find(name, { identity })
       const cut = name.indexOf('__')

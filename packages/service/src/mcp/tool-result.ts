@@ -1,3 +1,4 @@
+import { text } from 'node:stream/consumers'
 import { mcp } from '@gantry/adapters'
 import {
   type ArtifactRef,
@@ -11,7 +12,6 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { compileSchema, type Validator } from '@gantry/json-schema'
-import { restoreOutput } from '../worker/record/restore-output.ts'
 import { artifactUri } from './artifact-uri.ts'
 import type { McpHost, Outcome } from './host.ts'
 import type { Surface } from './surface.ts'
@@ -78,7 +78,7 @@ export function createResultWriter(host: McpHost, surface: Pick<Surface, 'output
       _meta: { [callIdMeta]: result.callId, ...error },
     }
     if (schema === undefined) return called
-    const structured = offloaded === undefined ? result.output : await readBack(host, result, reader)
+    const structured = offloaded === undefined ? result.output : await readBack(host, result, offloaded, reader)
     if (!ToolError.is(structured) && fits(schema, structured)) return { ...called, structuredContent: structured }
     return unfit(called, ToolError.is(structured) ? structured : misfit(result))
   }
@@ -109,6 +109,7 @@ function createFitCheck(): (schema: JsonObject, value: Json) => boolean {
 
 interface OffloadedOutput {
   readonly file: ArtifactRef
+  readonly mimeType: unknown
   readonly preview: { readonly head?: string; readonly tail?: string }
 }
 
@@ -117,7 +118,8 @@ function offloadedOutput({ output, artifacts }: Result): OffloadedOutput | undef
   const { spilled } = (output ?? {}) as { readonly spilled?: { readonly [member: string]: unknown } }
   if (typeof spilled !== 'object' || spilled === null) return undefined
   const file = artifacts.find(({ id, digest }) => id === spilled.artifact && digest === spilled.digest)
-  return file === undefined ? undefined : { file, preview: (spilled.preview ?? {}) as OffloadedOutput['preview'] }
+  if (file === undefined) return undefined
+  return { file, mimeType: spilled.mimeType, preview: (spilled.preview ?? {}) as OffloadedOutput['preview'] }
 }
 
 function previewText({ file, preview: { head = '', tail = '' } }: OffloadedOutput): string {
@@ -125,17 +127,20 @@ function previewText({ file, preview: { head = '', tail = '' } }: OffloadedOutpu
 }
 
 /** The output as the tool gave it, or why it cannot be read. */
-async function readBack(host: McpHost, result: Result, { identity, signal }: ResultReader): Promise<Json | ToolError> {
-  const files = new Map(result.artifacts.map((file) => [file.digest, file]))
-  const content = async (digest: string, stop: AbortSignal) => {
-    const file = files.get(digest)
-    if (file === undefined || host.artifact === undefined) {
+async function readBack(
+  host: McpHost,
+  { output }: Result,
+  { file, mimeType }: OffloadedOutput,
+  { identity, signal }: ResultReader,
+): Promise<Json | ToolError> {
+  // The marker of an offloaded output stands alone; an object with more members was written by the tool.
+  if (Object.keys(output as JsonObject).length !== 1) return output
+  try {
+    if (host.artifact === undefined) {
       throw new ToolError('STORE_UNAVAILABLE', 'The artifact that holds the output cannot be read here.')
     }
-    return (await host.artifact(file.id, undefined, identity, stop)).content
-  }
-  try {
-    return (await restoreOutput(result, { artifacts: { content }, files, signal })).output
+    const whole = await text((await host.artifact(file.id, undefined, identity, signal)).content)
+    return mimeType === 'text/plain' ? whole : (JSON.parse(whole) as Json)
   } catch (error) {
     return ToolError.is(error)
       ? error

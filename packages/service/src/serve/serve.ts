@@ -14,8 +14,8 @@ import { type Authentication, openAuthentication } from '../http/authentication/
 import { httpLimits } from '../http/limits.ts'
 import { serveMetrics } from '../http/metrics-server.ts'
 import { createHttpServer } from '../http/server.ts'
-import { createMcpDoor } from '../mcp/door.ts'
-import { serviceHost } from '../mcp/host.ts'
+import { createMcpHttpHandler } from '../mcp/http-handler.ts'
+import { serviceHost } from '../mcp/service-host.ts'
 import { createBus } from '../observe/bus.ts'
 import { createLog, logEvents } from '../observe/logs.ts'
 import { tracingOf } from '../observe/open-tracing.ts'
@@ -180,7 +180,7 @@ async function openDoors(
   const { key } = await ensureApiKey(join(settings.data, 'key'))
   const { authenticate, close: forget } = await authentication(key)
   const leaving = new AbortController()
-  const mcp = await createMcpDoor({
+  const mcp = await createMcpHttpHandler({
     ...{ host: serviceHost(service, leaving.signal), version: contractVersion, ...settings.mcp },
     resource: { ...settings.mcp, issuers: () => settings.authentication.jwt.map(({ issuer }) => issuer) },
   })

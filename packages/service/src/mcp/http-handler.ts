@@ -1,0 +1,173 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { type Identity, ToolError } from '@gantry/contract'
+import { type Answer, json, safeHeaders } from '../http/answer.ts'
+import type { Known } from '../http/authentication/authenticator.ts'
+import type { Mount } from '../http/mount.ts'
+import { problem } from '../http/problems.ts'
+import { parseBody, readBody } from '../http/read-body.ts'
+import { recheck } from '../http/recheck.ts'
+import type { Visit } from '../http/request-scope.ts'
+import { type House, identify, requireSigned } from '../http/serve.ts'
+import type { ConnectionSignals, DirectRequest } from './direct-call.ts'
+import { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
+import { mostInBatch } from './read-line.ts'
+import { type RefusedJson, refusedJson } from './refused-json.ts'
+import { challengeOf, type ResourceSettings, resourceMounts } from './resource-metadata.ts'
+
+export interface McpHttpOptions extends DispatcherOptions {
+  readonly resource: ResourceSettings
+}
+
+export interface McpHttpHandler {
+  readonly mounts: readonly Mount[]
+  /** Ends sessions and streams; calls continue. */
+  close(): Promise<void>
+}
+
+/**
+ * The MCP endpoint of the service, `/mcp`. Authentication, permission and the digest of a signed body are checked by the
+ * functions that every route uses; the dispatcher of `@gantry/mcp` decides what answers the request.
+ */
+export async function createMcpHttpHandler(options: McpHttpOptions): Promise<McpHttpHandler> {
+  const dispatcher = await createDispatcher(options)
+  const handle: Mount['handle'] = async (arrival, visit, house) => {
+    const { request, response } = arrival
+    const { method = '' } = request
+    if (method === 'OPTIONS') return { kind: 'empty', status: 204, headers: { allow } }
+    if (!methods.includes(method)) return problem(new ToolError('NOT_FOUND', `This takes ${allow}.`), 405, { allow })
+    const entry = await admit(request, visit, house, options.resource)
+    if ('refused' in entry) return entry.refused
+    const { known } = entry
+    const { identity } = known
+    if (method === 'GET') {
+      house.hold(identity, response, visit)
+      recheck(house, arrival, visit, identity)
+    }
+    if (method !== 'POST') {
+      return sendResponse(response, await dispatcher.session(webRequest(request, visit.gone), identity), visit)
+    }
+    if (!dispatcher.isJson(request.headers['content-type'])) {
+      return rpcError(415, -32_000, 'Unsupported Media Type: Content-Type must be application/json')
+    }
+    const { bodyBytes } = house.limits
+    const bytes = await readBody(request, bodyBytes)
+    requireSigned(bytes, known)
+    const { body, refused } = bodyOf(bytes, bodyBytes)
+    if (refused !== undefined) return json(refused, 400)
+    if (Array.isArray(body) && body.length > mostInBatch) return rpcError(400, -32_600, 'The batch is too long.')
+    if (mayWait(body)) house.hold(identity, response, visit)
+    const kind = dispatcher.classify(request.headers, body)
+    if (kind === 'direct') return sendCall(dispatcher, response, body as never, identity, visit)
+    const asked = webRequest(request, visit.gone)
+    if (kind === 'legacy') {
+      const task = await dispatcher.createTask(asked, body, identity)
+      if (task !== undefined) return json(task)
+    }
+    if (kind === 'listen') recheck(house, arrival, visit, identity)
+    return sendResponse(response, await dispatcher.post(kind, asked, body, identity), visit)
+  }
+  return {
+    mounts: [{ path: '/mcp', handle }, ...resourceMounts(options.resource)],
+    close: () => dispatcher.close(),
+  }
+}
+
+const methods: readonly string[] = ['GET', 'POST', 'DELETE']
+const allow = 'GET, POST, DELETE, OPTIONS'
+
+/** The caller, or a refusal whose `WWW-Authenticate` says where a token can be obtained. */
+async function admit(
+  request: IncomingMessage,
+  { gone }: Visit,
+  house: House,
+  resource: ResourceSettings,
+): Promise<{ readonly known: Known } | { readonly refused: Answer }> {
+  try {
+    return { known: await identify({ access: 'key', permission: resource.permission }, request, house, gone) }
+  } catch (error) {
+    const challenge = challengeOf(error, resource, request)
+    if (challenge === undefined) throw error
+    return { refused: problem(error as ToolError, undefined, { 'www-authenticate': challenge }) }
+  }
+}
+
+/** Whether a message may open a stream or wait for a call; one without an id is answered at once. */
+function mayWait(body: unknown): boolean {
+  return typeof body === 'object' && body !== null && (Array.isArray(body) || 'id' in body)
+}
+
+/** The parsed body, or the response to one that cannot be parsed. */
+function bodyOf(bytes: Uint8Array, most: number): { readonly body?: unknown; readonly refused?: RefusedJson } {
+  try {
+    const body = parseBody(bytes, most)
+    return body === undefined ? { refused: refusedJson('', 'The body is empty.') } : { body }
+  } catch (error) {
+    if (!ToolError.is(error) || error.code !== 'PAYLOAD_INVALID') throw error
+    return { refused: refusedJson(Buffer.from(bytes).toString('utf8'), error.message) }
+  }
+}
+
+/** A JSON-RPC error in response to a request whose id is not known. */
+function rpcError(status: number, code: number, message: string): Answer {
+  return json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
+}
+
+/** How long a response stays silent before it becomes a stream with heartbeats. */
+const quietMs = 10_000
+
+/** Answers a direct call with one JSON, or, when the call takes long, with an event stream that ends with that JSON. */
+export async function sendCall(
+  { call }: Pick<Dispatcher, 'call'>,
+  response: ServerResponse,
+  request: DirectRequest,
+  identity: Identity,
+  connection: ConnectionSignals,
+): Promise<Answer> {
+  const { stop } = connection
+  let streaming = false
+  const heartbeat = (): void => {
+    if (stop.aborted || response.destroyed) return
+    if (!streaming) response.writeHead(200, { ...safeHeaders, 'content-type': 'text/event-stream' })
+    streaming = true
+    response.write(': still here\n\n')
+  }
+  const timer = setInterval(heartbeat, quietMs)
+  try {
+    const text = JSON.stringify(await call(request, identity, connection))
+    if (!streaming) return { kind: 'text', status: 200, text }
+    response.end(`event: message\ndata: ${text}\n\n`)
+    return { kind: 'sent', status: 200 }
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+/** A request as the SDK reads it; its body was read before and is passed beside it. */
+function webRequest(request: IncomingMessage, signal: AbortSignal): Request {
+  const headers = new Headers()
+  for (const [name, value] of Object.entries(request.headers)) {
+    // Credentials end at this handler.
+    if (typeof value === 'string' && name !== 'authorization' && name !== 'cookie') headers.set(name, value)
+  }
+  return new Request('http://localhost/mcp', { method: request.method ?? 'GET', headers, signal })
+}
+
+/** Writes a response of the SDK, a stream as fast as the client reads it. */
+async function sendResponse(response: ServerResponse, answer: Response, { stop }: Visit): Promise<Answer> {
+  const { status, body } = answer
+  const headers = { ...Object.fromEntries(answer.headers), ...safeHeaders }
+  if (response.destroyed) await body?.cancel()
+  else if (body === null) response.writeHead(status, headers).end()
+  else if (answer.headers.get('content-type')?.startsWith('text/event-stream') !== true) {
+    const text = await answer.text()
+    response.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(text) }).end(text)
+  } else {
+    response.writeHead(status, headers)
+    response.flushHeaders()
+    // A client that leaves, or a server that closes, ends the stream; the SDK sees it by the signal of the request.
+    await pipeline(Readable.fromWeb(body as never), response, { signal: stop }).catch(() => response.destroy())
+  }
+  return { kind: 'sent', status }
+}
