@@ -4,8 +4,8 @@ import { importOpenapi } from '@gantry/openapi'
 import { createExecutor, defineTool, type Executor, type Tool } from 'gantry'
 import { countTokens } from 'gpt-tokenizer'
 import { generateTools } from '../../bench/generated-tools.ts'
-import { compactTools } from '../../packages/service/src/mcp/compact-tools.ts'
-import { createToolWriter } from '../../packages/service/src/mcp/tool-list.ts'
+import { compactTools } from '../../packages/mcp/src/server/compact-surface.ts'
+import { createToolWriter } from '../../packages/mcp/src/server/tool-list.ts'
 
 const root = join(import.meta.dirname, '../..')
 const documents = ['3.0/json/star-trek.json', '3.0/json/readme-legacy.json', '3.1/json/readme.json']

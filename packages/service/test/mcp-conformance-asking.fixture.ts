@@ -11,7 +11,7 @@ import {
   inputRequired,
   MissingRequiredClientCapabilityError,
 } from '@modelcontextprotocol/server'
-import type { McpTool } from '../src/mcp/tool-list.ts'
+import type { McpTool } from '../../mcp/src/server/tool-list.ts'
 
 /** Tools that ask their client something before they answer: none of Gantry's does, so that an extension has them. */
 export type Asking = (ctx: ServerContext, args: { readonly [name: string]: unknown }) => Asked | Promise<Asked>

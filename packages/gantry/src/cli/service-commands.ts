@@ -1,4 +1,4 @@
-import { clientNames } from '@gantry/service/internal/mcp/client-configs'
+import { clientNames } from '@gantry/mcp/internal/server/client-configs'
 import type { CommandInfo } from './command-info.ts'
 import type { OptionName } from './option-table.ts'
 

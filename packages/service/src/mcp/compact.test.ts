@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { executorHost } from '@gantry/mcp/internal/server/host'
+import { serveOverStdio } from '@gantry/mcp/internal/server/stdio'
 import { createExecutor, demoTools } from '@gantry/tools'
 import { owner } from '../http/http.fixture.ts'
-import { executorHost } from './host.ts'
 import { type Answered, openMcp } from './mcp.fixture.ts'
 import { lineClient } from './stdio.fixture.ts'
-import { serveOverStdio } from './stdio.ts'
 
 test('seven tools find, describe and run all others', async (t) => {
   const { modern, call } = await openMcp(t, { surface: 'compact' })

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
+import { directCall } from '@gantry/mcp/internal/server/direct-call'
+import type { McpParts } from '@gantry/mcp/internal/server/server'
 import { owner } from '../http/http.fixture.ts'
-import { directCall } from './direct-call.ts'
 import { sendCall } from './http-handler.ts'
-import type { McpParts } from './server.ts'
 
 test('a request that ends by a fault of ours leaves no timer behind that writes into its response', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] })

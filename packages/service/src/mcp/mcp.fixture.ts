@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
+import { sseData } from '@gantry/mcp/internal/server/bridge'
 import { type Rig, startRig } from '../http/http.fixture.ts'
 import type { HttpOptions } from '../http/server.ts'
 import { type FakeService, fakeService } from '../http/service.fixture.ts'
 import { createMcpHttpHandler, type McpHttpOptions } from './http-handler.ts'
 import { serviceHost } from './service-host.ts'
-import { sseData } from './sse.ts'
 
 export interface Answered {
   readonly jsonrpc: string

@@ -1,5 +1,5 @@
+import { type CallScope, callContinues, type McpHost, type Outcome } from '@gantry/mcp/internal/server/host'
 import type { Service } from '../http/service.ts'
-import { type CallScope, callContinues, type McpHost, type Outcome } from './host.ts'
 
 /** How long one request for an outcome waits; it is repeated as long as the caller wants the outcome. */
 const waitMs = 60_000

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
+import { sseData } from '@gantry/mcp/internal/server/bridge'
 import { type Presented, unauthenticated } from '../http/authentication/authenticator.ts'
 import { owner } from '../http/http.fixture.ts'
 import { fakeService } from '../http/service.fixture.ts'
 import { accept, envelope, openMcp, revision } from './mcp.fixture.ts'
-import { sseData } from './sse.ts'
 
 const later = defineTool({
   ...{ namespace: 'later', name: 'one', description: 'Comes later.', effect: 'read', inputSchema: { type: 'object' } },

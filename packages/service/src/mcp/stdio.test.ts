@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
+import { bridge } from '@gantry/mcp/internal/server/bridge'
+import { messageLines, type RefusedJson } from '@gantry/mcp/internal/server/message-lines'
+import { serveOverStdio } from '@gantry/mcp/internal/server/stdio'
 import { fakeService } from '../http/service.fixture.ts'
-import { bridge } from './bridge.ts'
 import { envelope, openMcp } from './mcp.fixture.ts'
-import { messageLines } from './message-lines.ts'
-import type { RefusedJson } from './refused-json.ts'
 import { serviceHost } from './service-host.ts'
 import { type LineClient, lineClient, refusedCalls } from './stdio.fixture.ts'
-import { serveOverStdio } from './stdio.ts'
 
 /** A client of tools in this process, and one of a service. */
 async function bothWays(t: TestContext): Promise<readonly LineClient[]> {

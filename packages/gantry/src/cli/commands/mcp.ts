@@ -12,7 +12,7 @@ import {
   clientConfig,
   clientNames,
   type Way,
-} from '@gantry/service/internal/mcp/client-configs'
+} from '@gantry/mcp/internal/server/client-configs'
 import { owner } from '@gantry/service/internal/serve/start'
 import { usageError } from '../errors.ts'
 import { findService } from '../find-service.ts'
@@ -29,7 +29,7 @@ export const serveMcp: Command = async ({ options }, io) => {
   const found = options.local === true ? undefined : await findService(options, io)
   if (found !== undefined && found.missing === undefined) {
     tell(`Asking the service at ${found.url}.`)
-    const { bridge } = await import('@gantry/service/internal/mcp/bridge')
+    const { bridge } = await import('@gantry/mcp/internal/server/bridge')
     await bridge({ url: found.url.replace(/(?<!\/)\/+$/, ''), key: found.key, ...ends })
     return 0
   }
@@ -39,8 +39,8 @@ export const serveMcp: Command = async ({ options }, io) => {
       service,
     } = loaded
     const [{ serveOverStdio }, { executorHost }] = await Promise.all([
-      import('@gantry/service/internal/mcp/stdio'),
-      import('@gantry/service/internal/mcp/host'),
+      import('@gantry/mcp/internal/server/stdio'),
+      import('@gantry/mcp/internal/server/host'),
     ])
     const unfollow = followFolder(gantry, loaded, again, (text) => io.err(`warning: ${safeLine(text)}\n`))
     const host = executorHost(gantry)

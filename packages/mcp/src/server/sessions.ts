@@ -7,8 +7,8 @@ import type {
   Server,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server'
-import type { Changes } from './changes.ts'
 import type { McpSdk } from './sdk.ts'
+import type { Changes } from './tool-list-changes.ts'
 
 export interface SessionLimits {
   /** Of all callers together, of one principal, and of one tenant, three quarters of all when absent. */

@@ -1,8 +1,7 @@
 import { type CallView, type Identity, ToolError } from '@gantry/contract'
 import type { Server, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import type { DurableCalls } from './host.ts'
-import { refusing } from './refusing.ts'
-import type { McpSdk } from './sdk.ts'
+import { type McpSdk, refusing } from './sdk.ts'
 import type { Era, McpParts } from './server.ts'
 import type { Revision } from './tool-list.ts'
 

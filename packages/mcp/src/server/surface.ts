@@ -1,9 +1,8 @@
 import type { Identity, JsonObject, ResultTool } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core'
-import { compactSurface } from './compact.ts'
+import { compactSurface } from './compact-surface.ts'
 import type { McpCallInput, McpHost } from './host.ts'
-import { createToolWriter, type McpTool, type Revision } from './tool-list.ts'
-import { createToolNames } from './tool-names.ts'
+import { createToolNames, createToolWriter, type McpTool, type Revision } from './tool-list.ts'
 import type { CalledTool } from './tool-result.ts'
 
 /** What a call of a tool comes down to: a call of the host, or an answer that is known here. */

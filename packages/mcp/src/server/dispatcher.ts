@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Identity } from '@gantry/contract'
-import { createChanges } from './changes.ts'
 import { createClassify, type RequestKind } from './classify.ts'
 import {
   type ConnectionSignals,
@@ -10,10 +9,11 @@ import {
   type JsonRpcResponse,
   taskCreation,
 } from './direct-call.ts'
-import { createListeners } from './listeners.ts'
 import { loadSdk } from './sdk.ts'
 import { createMcpParts, createMcpServer, type Era, isOwn, type McpExtension, type McpServerOptions } from './server.ts'
 import { createSessions, type SessionLimits } from './sessions.ts'
+import { createListeners } from './subscriptions.ts'
+import { createChanges } from './tool-list-changes.ts'
 
 export interface DispatcherOptions extends McpServerOptions, DirectSettings {
   /** How clients of earlier revisions are served: each with a session in memory, or each request for itself. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { IncomingHttpHeaders } from 'node:http'
 import { test } from 'node:test'
+import { accept, envelope, revision } from '../../../service/src/mcp/mcp.fixture.ts'
 import { createClassify } from './classify.ts'
-import { accept, envelope, revision } from './mcp.fixture.ts'
 import { loadSdk } from './sdk.ts'
 
 const headers = { accept, 'mcp-protocol-version': revision, 'mcp-method': 'tools/call', 'mcp-name': 'a' }

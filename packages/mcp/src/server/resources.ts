@@ -1,8 +1,19 @@
 import { type Json, ToolError } from '@gantry/contract'
 import type { Server } from '@modelcontextprotocol/server'
-import { artifactIdOf } from './artifact-uri.ts'
 import type { McpSdk } from './sdk.ts'
 import type { McpParts } from './server.ts'
+
+const form = /^gantry:\/\/artifacts\/([A-Za-z0-9._:-]{1,200})$/
+
+/** Under which address a kept file is a resource. */
+export function artifactUri(id: string): string {
+  return `gantry://artifacts/${id}`
+}
+
+/** The id in such an address, or undefined when it is none. */
+export function artifactIdOf(uri: string): string | undefined {
+  return form.exec(uri)?.[1]
+}
 
 /** The largest kept file that is read whole; a larger one is had over HTTP, piece by piece. */
 const mostBytes = 16 * 1_048_576

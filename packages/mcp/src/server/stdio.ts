@@ -1,10 +1,9 @@
 import { pipeline, type Readable, type Writable } from 'node:stream'
 import type { Server } from '@modelcontextprotocol/server'
-import { createChanges } from './changes.ts'
-import { messageLines, mostBufferBytes } from './message-lines.ts'
-import { messageCheck } from './read-line.ts'
+import { messageCheck, messageLines, mostBufferBytes } from './message-lines.ts'
 import { loadSdk } from './sdk.ts'
 import { createMcpParts, createMcpServer, type McpServerOptions } from './server.ts'
+import { createChanges } from './tool-list-changes.ts'
 
 export interface StdioOptions extends McpServerOptions {
   readonly input: Readable

@@ -12,8 +12,8 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { compileSchema, type Validator } from '@gantry/json-schema'
-import { artifactUri } from './artifact-uri.ts'
 import type { McpHost, Outcome } from './host.ts'
+import { artifactUri } from './resources.ts'
 import type { Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'
 

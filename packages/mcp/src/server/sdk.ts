@@ -1,5 +1,11 @@
 import { ToolError } from '@gantry/contract'
-import type { McpSdk } from './sdk.ts'
+
+/** The parts of the MCP SDK that a server needs; loaded when there is one, because most commands have none. */
+export type McpSdk = typeof import('@modelcontextprotocol/server')
+
+export function loadSdk(): Promise<McpSdk> {
+  return import('@modelcontextprotocol/server')
+}
 
 /** Tells a refusal in the words of JSON-RPC; what is no refusal of ours is not told. */
 export async function refusing<T>(sdk: McpSdk, work: () => T | Promise<T>): Promise<T> {

@@ -1,9 +1,9 @@
 import type { Identity } from '@gantry/contract'
 import { admitToPool, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
 import type { McpHandlerRequestOptions, McpHttpHandler, Server } from '@modelcontextprotocol/server'
-import type { Changes } from './changes.ts'
 import type { McpSdk } from './sdk.ts'
 import { crowded, defaultSessionLimits, type SessionLimits, shareOf, watched } from './sessions.ts'
+import type { Changes } from './tool-list-changes.ts'
 
 /** The streams of `subscriptions/listen`, on which clients of 2026-07-28 hear that tools have changed. */
 export interface Listeners {
