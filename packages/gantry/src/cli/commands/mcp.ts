@@ -2,10 +2,6 @@ import { resolve } from 'node:path'
 import { Writable } from 'node:stream'
 import { contractVersion } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
-import type { LoadedConfig } from '@gantry/service/internal/config/config'
-import { findConfig } from '@gantry/service/internal/config/discover'
-import { dataFolder } from '@gantry/service/internal/config/service-settings'
-import { watchConfig } from '@gantry/service/internal/config/watch-config'
 import {
   type ClientConfig,
   type ClientName,
@@ -13,6 +9,10 @@ import {
   clientNames,
   type Way,
 } from '@gantry/mcp/internal/server/client-configs'
+import type { LoadedConfig } from '@gantry/service/internal/config/config'
+import { findConfig } from '@gantry/service/internal/config/discover'
+import { dataFolder } from '@gantry/service/internal/config/service-settings'
+import { watchConfig } from '@gantry/service/internal/config/watch-config'
 import { owner } from '@gantry/service/internal/serve/start'
 import { usageError } from '../errors.ts'
 import { findService } from '../find-service.ts'
