@@ -3,8 +3,8 @@ import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-const service = join(import.meta.dirname, '..')
-const page = readFileSync(join(service, '../../docs/security-tests.md'), 'utf8')
+const root = join(import.meta.dirname, '../../..')
+const page = readFileSync(join(root, 'docs/security-tests.md'), 'utf8')
 const rows = page.split('\n').filter((line) => /^\| \d+ /.test(line))
 
 test('the table names every attack on the service once', () => {
@@ -14,8 +14,8 @@ test('the table names every attack on the service once', () => {
 })
 
 test('every test and every file that the table names is there', () => {
-  const tests = globSync('{src,test}/**/*.test.ts', { cwd: service }).map((file) =>
-    readFileSync(join(service, file), 'utf8'),
+  const tests = globSync('packages/*/{src,test}/**/*.test.ts', { cwd: root }).map((file) =>
+    readFileSync(join(root, file), 'utf8'),
   )
   for (const row of rows) {
     for (const [, name = ''] of row.matchAll(/“([^”]+)”/g)) {
@@ -25,7 +25,7 @@ test('every test and every file that the table names is there', () => {
         `${start} of ${row.slice(0, 40)}`,
       )
     }
-    for (const [, file = ''] of row.matchAll(/`((?:src|test)\/[\w/.-]+\.test\.ts)`/g))
-      assert.ok(existsSync(join(service, file)), file)
+    for (const [, file = ''] of row.matchAll(/`((?:src|test|packages)\/[\w/.-]+\.test\.ts)`/g))
+      assert.ok(existsSync(join(root, file)), file)
   }
 })

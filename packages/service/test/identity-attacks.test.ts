@@ -350,8 +350,8 @@ test('attacks on identity over HTTP', async (t) => {
   })
 })
 
-test('111: whatever tells whether somebody has a key is compared in the same time', () => {
-  const folder = join(import.meta.dirname, '../src/authenticators')
+test('111: every comparison that decides about a credential takes the same time', () => {
+  const folder = join(import.meta.dirname, '../src/http/authentication')
   const comparing = globSync('*.ts', { cwd: folder })
     .filter((file) => !/\.(?:test|fixture)\.ts$/.test(file))
     .map((file) => ({ file, text: readFileSync(join(folder, file), 'utf8') }))
