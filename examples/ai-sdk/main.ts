@@ -1,9 +1,8 @@
 // Gantry's tools in Vercel's AI SDK: generateText runs them through the executor. The model is the SDK's own mock.
 
-import { aiSdk } from '@gantry/adapters'
 import { generateText, isStepCount, jsonSchema } from 'ai'
 import { MockLanguageModelV4 } from 'ai/test'
-import { createExecutor, defineTool } from 'gantry'
+import { aiSdk, createExecutor, defineTool } from 'gantry'
 
 const stock = new Map([
   ['apple', 3],

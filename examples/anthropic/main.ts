@@ -1,8 +1,7 @@
 // Anthropic's Messages API in both directions. The model is a script that answers in the API's own JSON, so that the
 // example needs no key and no network; put `client.messages.create` in its place.
 
-import { answerCalls, anthropic } from '@gantry/adapters'
-import { createExecutor, defineTool } from 'gantry'
+import { answerCalls, anthropic, createExecutor, defineTool } from 'gantry'
 
 const gantry = createExecutor({
   tools: [

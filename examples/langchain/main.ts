@@ -1,11 +1,10 @@
 // Gantry's tools in LangChain: bound to a chat model as OpenAI functions, called through the executor, and answered
 // with ToolMessages. The model is a script behind LangChain's own base class, so that nothing leaves this process.
 
-import { answerCalls, anthropic, openaiChat } from '@gantry/adapters'
 import { BaseChatModel } from '@langchain/core/language_models/chat_models'
 import { AIMessage, type BaseMessage, HumanMessage, type ToolCall, ToolMessage } from '@langchain/core/messages'
 import type { ChatResult } from '@langchain/core/outputs'
-import { createExecutor, defineTool } from 'gantry'
+import { answerCalls, anthropic, createExecutor, defineTool, openaiChat } from 'gantry'
 import * as z from 'zod'
 
 const gantry = createExecutor({

@@ -1,9 +1,8 @@
 // Gantry's tools in the OpenAI Agents SDK: each is a function tool in strict mode. The model is a script behind the
 // SDK's Model interface, and tracing is off, so that nothing leaves this process.
 
-import { answerCalls, openaiResponses } from '@gantry/adapters'
 import { Agent, type AgentOutputItem, type Model, Runner, tool, Usage } from '@openai/agents'
-import { createExecutor, defineTool } from 'gantry'
+import { answerCalls, createExecutor, defineTool, openaiResponses } from 'gantry'
 
 const gantry = createExecutor({
   tools: [

@@ -74,9 +74,9 @@ const backendPackages: { readonly [kind: string]: { readonly install?: string; r
   http: { pass: 'http({ … })' },
   mcp: { install: '@gantry/mcp', pass: 'mcp({ … })' },
   grpc: { install: '@gantry/grpc', pass: 'grpc({ … })' },
-  sandboxed: { install: '@gantry/sandbox', pass: 'sandboxedBackend(createSandboxes)' },
-  session: { install: '@gantry/sandbox', pass: 'sessionBackend(createSandboxes)' },
-  knowledge: { install: '@gantry/knowledge', pass: 'knowledgeBackend(memoryKnowledge)' },
+  sandboxed: { install: '@gantry/sandbox', pass: 'sandboxedBackend(runtimes.get)' },
+  session: { install: '@gantry/sandbox', pass: 'sessionBackend(runtimes.get)' },
+  knowledge: { install: '@gantry/knowledge', pass: 'knowledgeBackend(() => knowledge)' },
   files: { install: '@gantry/tools', pass: 'filesBackend()' },
   web: { install: '@gantry/tools', pass: 'webBackend()' },
 }
@@ -88,7 +88,7 @@ function missingBackend({ ports: { registry } }: Run, bindings: readonly Backend
     const known = Object.hasOwn(backendPackages, kind) && !present.has(kind) ? backendPackages[kind] : undefined
     if (known === undefined) continue
     const install = known.install === undefined ? 'Pass' : `Run \`npm install ${known.install}\` and pass`
-    return ` ${install} \`backends: [${known.pass}]\` to createExecutor; the one of the package gantry has the backends of all built-in tools.`
+    return ` ${install} \`backends: [${known.pass}]\` to createExecutor, or import createExecutor from gantry (docs/library.md, Packages).`
   }
   return ''
 }

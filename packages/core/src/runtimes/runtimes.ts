@@ -115,7 +115,8 @@ export function lazyRuntimes<R extends Runtimes>(make: () => Promise<R> | R): La
     load: () => known?.load() ?? idle,
     async close() {
       closed = true
-      await (await made)?.close()
+      // The calls that asked for runtimes which could not be made have that error already.
+      await (await made?.catch(() => undefined))?.close()
     },
   }
 }

@@ -271,8 +271,10 @@ test('a module that throws, does not parse or exports nothing is refused with it
 })
 
 test('a module anywhere on disk may import this installation of the packages', async () => {
-  const config = `import { defineTool } from '@gantry/core'
+  const config = `import { defineTool, grpc } from 'gantry'
     import { ToolError } from '@gantry/contract'
+    import { mcp } from '@gantry/mcp'
+    if (typeof grpc !== 'function' || typeof mcp !== 'function') throw new Error('a package is missing')
     const hi = defineTool({ namespace: 'my', name: 'hi', description: 'Says hi.', inputSchema: { type: 'object' }, run: () => 'hi' })
     export default { tools: [hi], secrets: { get: () => ToolError.name }, policy: { decide: () => ({ effect: 'allow' }) } }`
   using folder = folderWith({ 'gantry.config.ts': config })

@@ -1,6 +1,6 @@
 import { registerHooks } from 'node:module'
 
-const ours = /^@gantry\/(?:core|contract)(?:\/|$)/
+const ours = /^(?:gantry|@gantry\/[a-z-]+)(?:\/|$)/
 
 /** Lets a configuration anywhere on disk import this installation's packages when it has none of its own. */
 export function resolveOurPackages(): void {
