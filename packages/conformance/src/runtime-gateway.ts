@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict'
-import type { Outcome, ProgramAnswer, ProgramGateway, ProgramQuestion } from '@gantry/core/internal/runtimes/runtime'
+import type { Outcome, ProgramGateway, ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import type { RuntimeBench, RuntimeCase } from './runtime-case.ts'
 
 type Language = 'python' | 'javascript'
-type Answer = Omit<ProgramAnswer, 'number'>
+type Answer = Omit<ProgramResponse, 'number'>
 
 /** One program over tools, in each language that one can be in, and what must hold of its dialogue. */
 interface Dialogue {
   readonly title: string
   readonly programs: { readonly [Each in Language]: string }
   /** What is answered at a rest, in this order. */
-  answers(asked: readonly ProgramQuestion[], rest: number): readonly ProgramAnswer[]
+  answers(asked: readonly ProgramRequest[], rest: number): readonly ProgramResponse[]
   readonly deterministic?: { readonly seed: number; readonly nowMs: number }
-  holds(outcome: Outcome, rests: readonly (readonly ProgramQuestion[])[]): void
+  holds(outcome: Outcome, rests: readonly (readonly ProgramRequest[])[]): void
 }
 
 const ok = (value: unknown, nowMs?: number): Answer => ({
@@ -20,7 +20,7 @@ const ok = (value: unknown, nowMs?: number): Answer => ({
   text: JSON.stringify(value),
   ...(nowMs === undefined ? {} : { nowMs }),
 })
-const numbers = (rests: readonly (readonly ProgramQuestion[])[]): number[][] =>
+const numbers = (rests: readonly (readonly ProgramRequest[])[]): number[][] =>
   rests.map((rest) => rest.map(({ number }) => number))
 
 const dialogues: readonly Dialogue[] = [
@@ -161,7 +161,7 @@ export const gatewayCases: readonly RuntimeCase[] = (['python', 'javascript'] as
 
 async function hold({ run }: RuntimeBench, language: Language, dialogue: Dialogue): Promise<void> {
   const { programs, answers, deterministic, holds } = dialogue
-  const rests: (readonly ProgramQuestion[])[] = []
+  const rests: (readonly ProgramRequest[])[] = []
   const gateway: ProgramGateway = {
     ask(asked, answer) {
       rests.push(asked)

@@ -18,7 +18,7 @@ export interface QuarantinedTool {
   readonly differences: readonly Difference[]
 }
 
-export interface BroughtToolsParts {
+export interface DiscoveredToolsParts {
   readonly catalog: Catalog
   readonly pins: PinStore
   /** ISO time for new pins. */
@@ -44,14 +44,14 @@ interface Held {
  * The tools of one executor that backends bring: into the catalog those that are trusted, into quarantine the rest.
  * What one backend publishes is taken in one piece after the other, so that two lists cannot mix.
  */
-export class BroughtTools {
-  readonly #parts: BroughtToolsParts
+export class DiscoveredTools {
+  readonly #parts: DiscoveredToolsParts
   readonly #turns = new Map<Backend, Promise<unknown>>()
   readonly #registered = new Map<Backend, ReadonlySet<string>>()
   readonly #held = new Map<string, Held>()
   readonly #gone = new WeakSet<Backend>()
 
-  constructor(parts: BroughtToolsParts) {
+  constructor(parts: DiscoveredToolsParts) {
     this.#parts = parts
   }
 

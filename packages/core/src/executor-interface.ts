@@ -26,7 +26,7 @@ import type { RunOptions } from './run-options.ts'
 import type { RuntimeControl } from './runtimes/runtimes.ts'
 import type { CircuitControl } from './safeguards.ts'
 import type { SourceFault } from './tool-discovery.ts'
-import type { ToolStanding } from './tool-visibility.ts'
+import type { ToolVisibility } from './tool-visibility.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
 export interface FindOptions extends EntryFilter {
@@ -118,7 +118,7 @@ export interface Executor {
    * What a tool is to the caller, by its id, with or without a version; for those who keep something of tools, such as
    * calls, and show it to others.
    */
-  standing(tool: string, options?: { readonly identity?: Identity | undefined }): ToolStanding
+  visibility(tool: string, options?: { readonly identity?: Identity | undefined }): ToolVisibility
   /** Hash of what a caller sees of the catalog: the same as long as that does not change. */
   hashFor(identity?: Identity): string
   /**

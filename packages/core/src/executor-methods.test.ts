@@ -102,25 +102,25 @@ test('a tool is shown to somebody, or there without being shown, or absent as if
   const versions = ['1.0.0', '2.0.0'].map((version) => tool(() => 1, { name: 'priv', version, permissions: [version] }))
   const gantry = createExecutor({ tools: [open, ...versions] })
   const of = (id: string, given: Partial<Identity> = {}) =>
-    gantry.standing(id, { identity: { ...alice, permissions: [], ...given } })
+    gantry.visibility(id, { identity: { ...alice, permissions: [], ...given } })
   assert.deepEqual(
     ['test:open', 'test:known_as', 'test:open:1.0.0', 'code:program:1.0.0'].map((id) => of(id)),
-    ['shown', 'shown', 'shown', 'shown'],
+    ['visible', 'visible', 'visible', 'visible'],
   )
-  assert.deepEqual([of('test:priv'), of('test:priv:1.0.0')], ['there', 'there'])
+  assert.deepEqual([of('test:priv'), of('test:priv:1.0.0')], ['hidden', 'hidden'])
   const first = { permissions: ['1.0.0'] }
   assert.deepEqual(
     [of('test:priv', first), of('test:priv:1.0.0', first), of('test:priv:2.0.0', first)],
-    ['shown', 'shown', 'there'],
+    ['visible', 'visible', 'hidden'],
   )
   const bound = { tools: ['test:priv:2.0.0', 'gone:*'] }
   assert.deepEqual(
     ['test:open', 'test:known_as', 'test:priv', 'test:priv:1.0.0', 'gone:tool:1.0.0', 'other:tool', ''].map((id) =>
       of(id, bound),
     ),
-    ['absent', 'absent', 'there', 'absent', 'there', 'absent', 'absent'],
+    ['absent', 'absent', 'hidden', 'absent', 'hidden', 'absent', 'absent'],
   )
   // Of what the catalog does not have nobody knows what it asks for.
-  assert.deepEqual([of('gone:tool'), of('test:open:9.0.0'), of('no id')], ['there', 'there', 'there'])
+  assert.deepEqual([of('gone:tool'), of('test:open:9.0.0'), of('no id')], ['hidden', 'hidden', 'hidden'])
   await gantry.close()
 })

@@ -1,5 +1,5 @@
 import { type ChainResult, type ChainStep, type Identity, type Result, ToolError, type Warning } from '@gantry/contract'
-import type { FoundTool, InnerDoors } from './backends/inner-calls.ts'
+import type { FoundTool, InnerCalls } from './backends/inner-calls.ts'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
 import { describeTool, toolDeclarations } from './catalogs/describe.ts'
 import type { ChainOptions } from './chain/chain.ts'
@@ -8,20 +8,20 @@ import type { ChainLimits } from './chain/limits.ts'
 import { programTool } from './code/program-tool.ts'
 import type { Executor, ListTools } from './executor-interface.ts'
 import { ownIdentity } from './executor-options.ts'
-import { createInner } from './inner-calls.ts'
+import { createInnerCalls } from './inner-calls.ts'
 import { checkCall, explainCall } from './pipeline/check.ts'
 import { findFor, findShown, missingTool, namedBy } from './pipeline/lookup.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { CallRequest, Ports } from './pipeline/ports.ts'
 import { reconcileCall } from './pipeline/reconcile.ts'
 import { streamCall } from './pipeline/stream.ts'
-import { checkRunOptions, closed, type Hearing, noOptions, type RunOptions, requestOf } from './run-options.ts'
+import { type CallObserver, checkRunOptions, closed, noOptions, type RunOptions, requestOf } from './run-options.ts'
 import type { SourceFault } from './tool-discovery.ts'
-import { createHashes, createScopedSearch, isThereAny, standingOf } from './tool-visibility.ts'
+import { anyExists, createHashes, createScopedSearch, visibilityOf } from './tool-visibility.ts'
 import { readTraceparent } from './tracing/tracer.ts'
 
 /** What the doors of an executor share, whichever policy stands behind them. */
-export interface House {
+export interface SharedParts {
   readonly owner: Identity
   readonly nextId: () => string
   readonly isClosed: () => boolean
@@ -35,7 +35,7 @@ export interface House {
 }
 
 /** All ways to make a call or to find a tool: what of an executor depends on its policy. */
-export type Doors = Pick<
+export type ExecutorMethods = Pick<
   Executor,
   | 'run'
   | 'runOrThrow'
@@ -51,15 +51,15 @@ export type Doors = Pick<
   | 'declarations'
   | 'find'
   | 'missing'
-  | 'standing'
+  | 'visibility'
   | 'hashFor'
 > & { readonly tools: ListTools }
 
 /** Of an executor under one policy, for its callers and for the programs that it runs. */
-export function createDoors(
-  { owner, nextId, isClosed, chainLimits, now, ready, createCatalog }: House,
+export function createMethods(
+  { owner, nextId, isClosed, chainLimits, now, ready, createCatalog }: SharedParts,
   ports: Ports,
-): { readonly doors: Doors; readonly inner: InnerDoors } {
+): { readonly doors: ExecutorMethods; readonly inner: InnerCalls } {
   const { catalog, sources } = ports
   const hashes = createHashes(ports)
   const searched = createScopedSearch(ports, createCatalog)
@@ -68,13 +68,13 @@ export function createDoors(
     args: unknown,
     given: RunOptions,
     fault?: ToolError,
-    hear?: Hearing,
+    hear?: CallObserver,
   ): CallRequest => {
     const identity = given.identity === undefined || fault !== undefined ? owner : ownIdentity(given.identity)
     return requestOf(tool, args, given, given.callId ?? nextId(), identity, hear)
   }
   const refusalOf = (given: RunOptions): ToolError | undefined => (isClosed() ? closed() : checkRunOptions(given))
-  const call = (tool: string, args: unknown, asked?: RunOptions, hear?: Hearing): Promise<Result> => {
+  const call = (tool: string, args: unknown, asked?: RunOptions, hear?: CallObserver): Promise<Result> => {
     const given = asked ?? noOptions
     const fault = checkRunOptions(given)
     const request = asRequest(tool, args, given, fault, hear)
@@ -107,7 +107,7 @@ export function createDoors(
     span?.end(result.error?.code)
     return result
   }
-  const doors: Doors = {
+  const doors: ExecutorMethods = {
     run: (tool, args, given) => call(tool, args, given),
     code: (code, { language, limits, check, ...given } = {}) => {
       const asked = { language, limits, check }
@@ -167,11 +167,11 @@ export function createDoors(
       const faults = await ready(rest.signal)
       const page = await searched(identity).search(query, { ...rest, allow: visible(identity, allow) })
       const items = page.items.map(({ entry, score }) => foundTool(entry, score))
-      const fault = faults.find(({ backend }) => isThereAny(ports, identity, backend))
+      const fault = faults.find(({ backend }) => anyExists(ports, identity, backend))
       return { ...page, items, ...(fault === undefined ? {} : { warning: missing(fault) }) }
     },
     describe: async (tool, { identity = owner, ...how } = {}) => {
-      const mayKnow = ports.there(identity, namedBy(tool))
+      const mayKnow = ports.exists(identity, namedBy(tool))
       if (mayKnow) await sources.pending(tool)
       const isVisible = visible(identity)
       const entry = findShown(catalog, tool, isVisible, sources, mayKnow)
@@ -188,15 +188,15 @@ export function createDoors(
     tools: ({ identity = owner, allow, ...query } = {}) => catalog.list({ ...query, allow: visible(identity, allow) }),
     find: (tool, { identity = owner } = {}) =>
       findFor(catalog, tool, {
-        finds: (entry) => ports.there(identity, entry.tool),
+        finds: (entry) => ports.exists(identity, entry.tool),
         sees: (entry) => ports.visible(identity, entry),
       }),
     missing: (tool, schemaDigest) => missingTool(ports, tool, schemaDigest),
-    standing: (tool, { identity = owner } = {}) => standingOf(ports, tool, identity),
+    visibility: (tool, { identity = owner } = {}) => visibilityOf(ports, tool, identity),
     hashFor: (identity = owner) => hashes.of(identity),
   }
   const { search, describe, tools, find } = doors
-  return { doors, inner: createInner(ports, { search, describe, tools, find, isClosed, runChain: chainWith }) }
+  return { doors, inner: createInnerCalls(ports, { search, describe, tools, find, isClosed, runChain: chainWith }) }
 }
 
 export function foundTool({ key, tool }: CatalogEntry, score: number): FoundTool {

@@ -8,9 +8,9 @@ import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
 import { memoryCatalog } from './catalogs/memory.ts'
 import { programBackend } from './code/program-backend.ts'
 import { programDefinition, withHidden } from './code/program-tool.ts'
-import { BroughtTools } from './discovered-tools.ts'
+import { DiscoveredTools } from './discovered-tools.ts'
 import type { Executor } from './executor-interface.ts'
-import { createDoors, type Doors, type House } from './executor-methods.ts'
+import { createMethods, type ExecutorMethods, type SharedParts } from './executor-methods.ts'
 import {
   asEgress,
   asPolicy,
@@ -59,7 +59,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const safeguards = createSafeguards(options.safeguards ?? {}, registry.all(), (event) => {
     events.emit('circuit:changed', event)
   })
-  const brought = new BroughtTools({
+  const brought = new DiscoveredTools({
     catalog,
     pins: options.pins ?? memoryPins(),
     now: () => new Date().toISOString(),
@@ -113,7 +113,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   }
   let closing: Promise<void> | undefined
 
-  const house: House = {
+  const house: SharedParts = {
     owner,
     nextId,
     isClosed: () => closing !== undefined,
@@ -169,7 +169,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
 
   const executorOf = (given: Ports): Executor => {
     const under: Ports = { ...given, inner: () => inner }
-    const { doors, inner } = createDoors(house, under)
+    const { doors, inner } = createMethods(house, under)
     return { ...doors, tools: Object.assign(doors.tools, changes), ...controlsOf(under) }
   }
   /** Every executor has its own backends; those that no tool is bound to are not worth a line. */
@@ -182,7 +182,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     }
     return ({ kind }) => !unused.has(kind)
   }
-  const controlsOf = (under: Ports): Omit<Executor, keyof Doors | 'tools'> => ({
+  const controlsOf = (under: Ports): Omit<Executor, keyof ExecutorMethods | 'tools'> => ({
     under: ({ policy, audit = under.audit }) =>
       executorOf({ ...under, audit, ...policyPorts(allOf(under.policy, policy)) }),
     ...changes,

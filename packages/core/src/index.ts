@@ -80,13 +80,13 @@ export { type HttpOptions, http } from './backends/http.ts'
 export type { FoundTool } from './backends/inner-calls.ts'
 export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
 export type {
-  InnerAsk,
   InnerNames,
   InnerOutcome,
+  InnerRequest,
   InnerStep,
+  JournaledOutcome,
   ProgramJournal,
   StepNames,
-  Told,
   WriteBack,
   WrittenFile,
 } from './backends/program-journal.ts'
@@ -95,10 +95,10 @@ export type {
   CatalogChange,
   CatalogEntry,
   ListQuery,
-  Onlooker,
   Page,
   SearchHit,
   SearchOptions,
+  Viewer,
 } from './catalogs/catalog.ts'
 export type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
 export type { Embedder } from './catalogs/embeddings.ts'
@@ -193,6 +193,6 @@ export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
 export type { SourceFault } from './tool-discovery.ts'
-export type { ToolStanding } from './tool-visibility.ts'
+export type { ToolVisibility } from './tool-visibility.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'
 export type { Span, SpanFacts, SpanOptions, Tracer } from './tracing/tracer.ts'

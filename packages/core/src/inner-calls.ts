@@ -1,5 +1,5 @@
 import { type ChainStep, type Identity, type Result, type Tool, ToolError } from '@gantry/contract'
-import type { InnerDoors } from './backends/inner-calls.ts'
+import type { InnerCalls } from './backends/inner-calls.ts'
 import type { DocLevel } from './catalogs/describe.ts'
 import type { ChainOptions } from './chain/chain.ts'
 import type { RunStep } from './chain/context.ts'
@@ -11,15 +11,15 @@ import type { Ports } from './pipeline/ports.ts'
 import { closed, requestOf } from './run-options.ts'
 
 /** What the doors for programs are made of. */
-export interface InnerParts extends Pick<Executor, 'search' | 'describe' | 'find'> {
+export interface InnerCallParts extends Pick<Executor, 'search' | 'describe' | 'find'> {
   readonly tools: ListTools
   readonly isClosed: () => boolean
   runChain(steps: readonly ChainStep[], run: RunStep, options: ChainOptions): ReturnType<Executor['chain']>
 }
 
 /** The doors for programs: like those for callers, but that their options come from us and need no check. */
-export function createInner(ports: Ports, parts: InnerParts): InnerDoors {
-  const run: InnerDoors['run'] = (tool, args, options): Promise<Result> => {
+export function createInnerCalls(ports: Ports, parts: InnerCallParts): InnerCalls {
+  const run: InnerCalls['run'] = (tool, args, options): Promise<Result> => {
     // The options are passed on as they are, because a copy of them for every call of a program would cost it.
     const request = requestOf(tool, args, options, options.callId, options.identity, options)
     return parts.isClosed() ? refuseCall(request, ports, closed()) : runCall(request, ports)
@@ -61,7 +61,7 @@ export function createInner(ports: Ports, parts: InnerParts): InnerDoors {
 
 const pageSize = 1_000
 
-function* toolsIn({ tools }: InnerParts, namespace: string, identity: Identity): Generator<Tool> {
+function* toolsIn({ tools }: InnerCallParts, namespace: string, identity: Identity): Generator<Tool> {
   if (namespaceFault(namespace) !== undefined) return
   for (let cursor: string | undefined, more = true; more; more = cursor !== undefined) {
     const page = tools({ namespace, identity, limit: pageSize, cursor })
@@ -70,7 +70,7 @@ function* toolsIn({ tools }: InnerParts, namespace: string, identity: Identity):
   }
 }
 
-async function isShown({ describe }: InnerParts, id: string, identity: Identity): Promise<boolean> {
+async function isShown({ describe }: InnerCallParts, id: string, identity: Identity): Promise<boolean> {
   try {
     await describe(id, { identity })
     return true

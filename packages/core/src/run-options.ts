@@ -155,7 +155,7 @@ function isRetry(value: RetryRule): boolean {
 }
 
 /** What a door wants to hear of a call besides its Result. */
-export type Hearing = Partial<Pick<CallRequest, 'report' | 'failed' | 'place'>>
+export type CallObserver = Partial<Pick<CallRequest, 'report' | 'failed' | 'place'>>
 
 export function requestOf(
   tool: string,
@@ -163,7 +163,7 @@ export function requestOf(
   given: RunOptions,
   callId: string,
   identity: Identity,
-  hear: Hearing | undefined,
+  hear: CallObserver | undefined,
 ): CallRequest {
   return {
     callId,

@@ -18,7 +18,7 @@ import { mediaType } from './artifacts/media-type.ts'
 import { createEventReader, createLineReader } from './backends/http/event-stream.ts'
 import { readTemplate, templateFault } from './backends/http/parameters.ts'
 import { firstSentences } from './catalogs/describe.ts'
-import { readQuestion } from './code/gateway-request.ts'
+import { readGatewayRequest } from './code/gateway-request.ts'
 import { createEgress } from './egress/guard.ts'
 import { parseRules } from './egress/rules.ts'
 import { secretNames } from './ids/secret-reference.ts'
@@ -140,7 +140,7 @@ function documentPoints(): EntryPoint[] {
   return [
     {
       name: 'question of a program',
-      feed: (text) => readQuestion({ number: 1, kind: 'call', text: `{"tool":${text}` }),
+      feed: (text) => readGatewayRequest({ number: 1, kind: 'call', text: `{"tool":${text}` }),
     },
     {
       name: 'JSON',

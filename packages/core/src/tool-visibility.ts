@@ -8,55 +8,60 @@ import type { Ports } from './pipeline/ports.ts'
 import type { Policy } from './policies/policy.ts'
 import { toolScope } from './policies/tool-scope.ts'
 
-/** What a tool is to somebody: shown to him; there, though he is not shown it; or as if there were none. */
-export type ToolStanding = 'shown' | 'there' | 'absent'
+/**
+ * What a caller may know of a tool.
+ * - `visible`: discovery lists it.
+ * - `hidden`: a call reaches it and is denied by name; discovery leaves it out.
+ * - `absent`: every answer is that for a name which no tool has.
+ */
+export type ToolVisibility = 'visible' | 'hidden' | 'absent'
 
 /**
- * The standing of a tool by its id, or of the best of its versions when the id names none. Of one that the catalog does
- * not know (it is gone, or its backend was not asked yet) the name alone decides, and nobody is shown it.
+ * The visibility of a tool by its id, or of its most visible version when the id names none. For a tool that the catalog
+ * does not know (it was removed, or its backend was not discovered yet) the name alone decides, and it is never visible.
  */
-export function standingOf(
-  { catalog, there, visible }: Pick<Ports, 'catalog' | 'there' | 'visible'>,
+export function visibilityOf(
+  { catalog, exists, visible }: Pick<Ports, 'catalog' | 'exists' | 'visible'>,
   id: string,
   identity: Identity,
-): ToolStanding {
+): ToolVisibility {
   const named = namedBy(id)
   const key = `${named.namespace}:${named.name}`
   const versions = versionsOf(catalog, key).filter((version) => named.version === '' || named.version === version)
-  if (versions.length === 0) return there(identity, named) ? 'there' : 'absent'
+  if (versions.length === 0) return exists(identity, named) ? 'hidden' : 'absent'
   const entries = versions.map((version) => catalog.find(`${key}:${version}`))
-  if (entries.some((entry) => visible(identity, entry))) return 'shown'
-  return entries.some(({ tool }) => there(identity, tool)) ? 'there' : 'absent'
+  if (entries.some((entry) => visible(identity, entry))) return 'visible'
+  return entries.some(({ tool }) => exists(identity, tool)) ? 'hidden' : 'absent'
 }
 
 function versionsOf(catalog: Catalog, key: string): readonly string[] {
   try {
     return catalog.versions(key)
   } catch {
-    // What is no id is the name of nothing that the catalog has.
+    // Text that is not a tool id names no tool of the catalog.
     return []
   }
 }
 
-/** What of the ports follows from the policy. Discovery shows what the identity may call as far as is known without arguments. */
-export function policyPorts(policy: Policy | undefined): Pick<Ports, 'policy' | 'there' | 'visible'> {
-  const there = toolScope(policy)
+/** The ports that follow from the policy. Discovery shows the tools that an identity may call, as far as that can be decided without arguments. */
+export function policyPorts(policy: Policy | undefined): Pick<Ports, 'policy' | 'exists' | 'visible'> {
+  const exists = toolScope(policy)
   return {
     policy,
-    there,
+    exists,
     visible: (identity, { id, tool }) =>
-      there(identity, tool) &&
+      exists(identity, tool) &&
       missingPermissions(identity, tool).length === 0 &&
       (policy?.visible?.({ identity, id, tool }) ?? true),
   }
 }
 
-/** Whether any tool of a backend may be there for an identity; `backend` is its key. */
-export function isThereAny({ there }: Pick<Ports, 'there'>, identity: Identity, backend: string): boolean {
-  return there(identity, { namespace: backend.slice(backend.indexOf(':') + 1), name: '', version: '' })
+/** Whether a backend may have a tool that exists for the identity; `backend` is its key. */
+export function anyExists({ exists }: Pick<Ports, 'exists'>, identity: Identity, backend: string): boolean {
+  return exists(identity, { namespace: backend.slice(backend.indexOf(':') + 1), name: '', version: '' })
 }
 
-/** Hashes of the catalog as callers see it: what is hidden from one must not show in a hash that changes with it. */
+/** Hashes of the catalog as each caller sees it. A change to a hidden tool must not change the caller's hash. */
 interface Hashes {
   of(identity: Identity): string
 }
@@ -98,12 +103,12 @@ const mostCatalogs = 20
 const pageSize = 1_000
 
 /**
- * How well a tool fits the words of a search depends on all tools that are searched, and so would tell of those that are
- * not there for the caller. Whoever is bound to some of them searches a catalog of those alone, made when he first does,
- * shared with others who have the same ones, and made anew when the tools change.
+ * BM25 scores depend on every indexed tool, so a shared index would leak the presence of absent tools. A caller for whom
+ * only some tools exist searches an index of those alone. It is built at the first search, shared between callers with the
+ * same set of tools, and rebuilt when the catalog changes.
  */
 export function createScopedSearch(
-  { catalog, policy, there }: Pick<Ports, 'catalog' | 'policy' | 'there'>,
+  { catalog, policy, exists }: Pick<Ports, 'catalog' | 'policy' | 'exists'>,
   create: () => Catalog,
 ): ScopedSearch {
   const ofCaller = new Map<string, { readonly whole: string; readonly catalog: Catalog }>()
@@ -123,7 +128,7 @@ export function createScopedSearch(
     const whole = catalog.hash
     const known = ofCaller.get(name)
     if (known?.whole === whole) return known.catalog
-    const entries = [...entriesOf(catalog)].filter(({ tool }) => there(identity, tool))
+    const entries = [...entriesOf(catalog)].filter(({ tool }) => exists(identity, tool))
     const own = entries.length === catalog.size ? catalog : share(entries)
     keep(ofCaller, name, { whole, catalog: own }, mostCallers)
     return own

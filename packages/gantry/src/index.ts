@@ -67,12 +67,12 @@ export {
   type JsonObject,
   type JsonSchema,
   type OnCircuitOpen,
-  type Onlooker,
   type Result,
   type ResultStatus,
   type StreamEvent,
   ToolError,
   type Usage,
+  type Viewer,
   type Warning,
 } from '@gantry/core'
 
@@ -87,11 +87,12 @@ export type {
   ChainStep,
   CodeOptions,
   Condition,
-  InnerAsk,
   InnerNames,
   InnerOutcome,
+  InnerRequest,
   InnerSearchOptions,
   InnerStep,
+  JournaledOutcome,
   ProgramCall,
   ProgramJournal,
   ProgramLanguage,
@@ -99,7 +100,6 @@ export type {
   ProgramReport,
   StepNames,
   StepResult,
-  Told,
   ValueCondition,
   When,
 } from '@gantry/core'
@@ -203,8 +203,8 @@ export {
   type SearchOptions,
   type ToolDoc,
   type ToolMatcher,
-  type ToolStanding,
   type Toolset,
+  type ToolVisibility,
   toolMatcher,
 } from '@gantry/core'
 

@@ -16,7 +16,7 @@ import { Line, type ProxyPorts, refuse } from './egress-proxy/line.ts'
 import { badRequest } from './egress-proxy/refusal.ts'
 import { tunnel } from './egress-proxy/tunnel.ts'
 
-export type { Credential, CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
+export type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
 export type { EgressProxyLimits } from './egress-proxy/limits.ts'
 
 export interface EgressProxyOptions {

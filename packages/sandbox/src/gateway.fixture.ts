@@ -1,6 +1,6 @@
 import { after } from 'node:test'
 import type { SandboxLimits } from '@gantry/contract'
-import type { Outcome, ProgramAnswer, ProgramQuestion, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import type { Outcome, ProgramRequest, ProgramResponse, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { createProcessRuntime } from './process.ts'
 
 const limits: SandboxLimits = {
@@ -16,15 +16,15 @@ const calm = new AbortController().signal
 
 /** Answers one question; absent when it is never answered. */
 export type Answering = (
-  question: ProgramQuestion,
-) => Omit<ProgramAnswer, 'number'> | undefined | Promise<Omit<ProgramAnswer, 'number'> | undefined>
+  question: ProgramRequest,
+) => Omit<ProgramResponse, 'number'> | undefined | Promise<Omit<ProgramResponse, 'number'> | undefined>
 
 export interface AskedRun {
   readonly outcome: Outcome
   readonly stdout: string
   /** Numbers of the questions of each rest. */
   readonly rests: readonly (readonly number[])[]
-  readonly questions: readonly ProgramQuestion[]
+  readonly questions: readonly ProgramRequest[]
 }
 
 /** Runs Python programs over tools in a process runtime of the test file. */
@@ -46,8 +46,8 @@ export function askingRuns() {
     } as const
     const sandbox = await runtime.open(whole, signal)
     const rests: number[][] = []
-    const questions: ProgramQuestion[] = []
-    const ask = (asked: readonly ProgramQuestion[], answer: (answer: ProgramAnswer) => void): void => {
+    const questions: ProgramRequest[] = []
+    const ask = (asked: readonly ProgramRequest[], answer: (answer: ProgramResponse) => void): void => {
       rests.push(asked.map(({ number }) => number))
       questions.push(...asked)
       for (const question of asked) {

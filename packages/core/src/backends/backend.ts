@@ -18,7 +18,7 @@ import type {
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { Span } from '../tracing/tracer.ts'
-import type { FoundTools, InnerDoors, ProgramPlace } from './inner-calls.ts'
+import type { FoundTools, InnerCalls, ProgramNesting } from './inner-calls.ts'
 import type { ProgramJournal } from './program-journal.ts'
 
 /** One progress report, when the positional form does not fit. */
@@ -132,9 +132,9 @@ export interface BackendContext extends ToolContext {
   /** Keeps what the inner calls of a program come to, when the host takes programs up again. */
   readonly program?: ProgramJournal | undefined
   /** For the inner calls of a program; absent where there is no executor around. */
-  readonly inner?: InnerDoors | undefined
+  readonly inner?: InnerCalls | undefined
   /** Of a program that another one runs. */
-  readonly place?: ProgramPlace | undefined
+  readonly place?: ProgramNesting | undefined
   /** Files of callers, to be read in the caller's name. */
   readonly artifacts: Artifacts
   /** Whether the host keeps what is attached. */

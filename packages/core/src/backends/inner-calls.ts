@@ -2,7 +2,7 @@ import type { ChainResult, Identity, Json, Result, Tool } from '@gantry/contract
 import type { InnerNames, ProgramJournal, WriteBack } from './program-journal.ts'
 
 /** Where a program stands among the programs around it. */
-export interface ProgramPlace {
+export interface ProgramNesting {
   /** How many programs may still stand in one another from here on. */
   readonly depthLeft: number
   /** Takes a call, or several, off the budgets of this program and those around it. Throws LIMIT_EXCEEDED. */
@@ -33,7 +33,7 @@ export interface InnerOptions {
   readonly signal: AbortSignal
   readonly traceparent: string | undefined
   readonly writeBack: WriteBack
-  readonly place: ProgramPlace
+  readonly place: ProgramNesting
 }
 
 export interface InnerCallOptions extends InnerOptions {
@@ -58,7 +58,7 @@ export interface InnerChainOptions extends InnerOptions {
  * The doors of an executor for the programs that it runs: under the same policy and on the same record as the call of the
  * program itself. `run` and `chain` never reject for what a call does.
  */
-export interface InnerDoors {
+export interface InnerCalls {
   run(tool: string, args: unknown, options: InnerCallOptions): Promise<Result>
   chain(steps: unknown, options: InnerChainOptions): Promise<ChainResult>
   /** As how many steps a chain counts. */

@@ -1,7 +1,7 @@
 import type { ArtifactRef, ErrorInfo, Json, JsonObject, Result } from '@gantry/contract'
 
 /** One thing that a program asks of its host. */
-export interface InnerAsk {
+export interface InnerRequest {
   /** From 1 on, in the order in which the program asked; the same in every attempt. */
   readonly number: number
   readonly kind: 'call' | 'chain' | 'sleep' | 'read'
@@ -29,7 +29,7 @@ interface InnerCost {
 }
 
 /** What a program was told by an earlier attempt. */
-export interface Told {
+export interface JournaledOutcome {
   readonly number: number
   readonly fingerprint: string
   readonly outcome: InnerOutcome
@@ -76,7 +76,7 @@ export type StepNames = Pick<InnerNames, 'callId' | 'idempotencyKey' | 'writeBac
 export interface ProgramJournal {
   readonly seed: number
   readonly startedMs: number
-  readonly told: readonly Told[]
+  readonly outcomes: readonly JournaledOutcome[]
   /** Whether an earlier attempt had begun the program, told of something or not. */
   readonly resumed?: boolean
   /**
@@ -84,10 +84,10 @@ export interface ProgramJournal {
    * outcomes it had been told until then, those of `told` included. Not called while it may do something else, such as in
    * a thread.
    */
-  rests?(told: number): void
+  onQuiescent?(told: number): void
   /** Stands around what no earlier attempt was told of; resolves when the program may hear of it. */
   settle(
-    ask: InnerAsk,
+    ask: InnerRequest,
     make: (names?: InnerNames) => Promise<InnerOutcome>,
   ): Promise<{
     readonly outcome: InnerOutcome

@@ -79,7 +79,7 @@ export interface NamespaceInfo {
 }
 
 /** Who asks for a tool, where not everybody may know of all of them. */
-export interface Onlooker {
+export interface Viewer {
   /** Whether there is such an entry for him; where there is none, the answer is that of a name nobody has. */
   finds(entry: CatalogEntry): boolean
   /** Whether he may be told of the entry, as of one that he may have meant. */
@@ -112,7 +112,7 @@ export interface Catalog {
    * Throws TOOL_ID_INVALID, or TOOL_NOT_FOUND with `details.nearest` and, for a missing version, `details.versions`.
    * To an onlooker the answer is, to the letter, what it would be without the entries that are not there for him.
    */
-  find(id: string, onlooker?: Onlooker): CatalogEntry
+  find(id: string, onlooker?: Viewer): CatalogEntry
   /** All registered versions of the tool that an id or alias names, newest first; empty when there is none. */
   versions(id: string): readonly string[]
   list(query?: ListQuery): Page<CatalogEntry>

@@ -9,11 +9,11 @@ import type {
   CatalogEntry,
   ListQuery,
   NamespaceInfo,
-  Onlooker,
   Page,
   RegisterOptions,
   SearchOptions,
   SearchPage,
+  Viewer,
 } from './catalog.ts'
 import { CatalogHash, callDigest, sameRun, toolDigest } from './digests.ts'
 import type { Embedder } from './embeddings.ts'
@@ -147,7 +147,7 @@ class MemoryCatalog implements Catalog {
     return true
   }
 
-  find(id: string, onlooker?: Onlooker): CatalogEntry {
+  find(id: string, onlooker?: Viewer): CatalogEntry {
     const known = this.#found.get(id)
     if (known !== undefined && (onlooker === undefined || onlooker.finds(known))) return known
     const parsed = parseToolId(id)
@@ -268,12 +268,12 @@ class MemoryCatalog implements Catalog {
     return this.#versions.get(key) ?? this.#versions.get(this.#names.target(key) ?? '')
   }
 
-  #noVersion(id: string, parsed: ToolId, versions: Versions, onlooker: Onlooker | undefined): ToolError {
+  #noVersion(id: string, parsed: ToolId, versions: Versions, onlooker: Viewer | undefined): ToolError {
     const shown = onlooker === undefined ? versions : versions.only((entry) => onlooker.sees(entry))
     return shown === undefined ? this.#notFound(id, parsed, onlooker) : noVersion(id, shown)
   }
 
-  #notFound(id: string, parsed: ToolId, onlooker: Onlooker | undefined): ToolError {
+  #notFound(id: string, parsed: ToolId, onlooker: Viewer | undefined): ToolError {
     const near = nearestKeys(parsed, this.namespaces(), this.#sortedKeys(), (key) => {
       const versions = this.#versions.get(key)
       return (onlooker === undefined ? versions : versions?.only((entry) => onlooker.sees(entry))) !== undefined
@@ -322,7 +322,7 @@ function keyOf({ namespace, name }: ToolId): string {
 }
 
 /** Of versions that a name finds, those that an onlooker finds by it: an alias that only others declare is not there. */
-function foundBy(onlooker: Onlooker, all: Versions | undefined, name: string): Versions | undefined {
+function foundBy(onlooker: Viewer, all: Versions | undefined, name: string): Versions | undefined {
   const found = all?.only((entry) => onlooker.finds(entry))
   const declares = ({ key, tool }: CatalogEntry): boolean => key === name || (tool.aliases?.includes(name) ?? false)
   return found === all || found?.entries.some(declares) ? found : undefined

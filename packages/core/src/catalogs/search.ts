@@ -5,10 +5,10 @@ import {
   keyPrefix,
   type Plan,
   pick,
-  readPlace,
-  type SearchPlace,
+  readSearchCursor,
+  type SearchCursor,
   TextIndex,
-  writePlace,
+  writeSearchCursor,
 } from '../search/index.ts'
 import type { CatalogEntry, SearchOptions, SearchPage } from './catalog.ts'
 import { dot, type Embedder, Vectors } from './embeddings.ts'
@@ -100,14 +100,15 @@ export class CatalogSearch {
     const limit = pageLimit(options.limit, 10, 100)
     const matches = entryFilter(options)
     const digest = filterDigest(['search', query], options)
-    const place = options.cursor === undefined ? undefined : readPlace(digest, options.cursor)
+    const place = options.cursor === undefined ? undefined : readSearchCursor(digest, options.cursor)
     const meaning = await this.#meaning(query, place, options.signal)
     await this.#catchUp(options.signal)
     const plan = place?.plan ?? this.#index.plan(query)
     const { hits, top } = this.#hits(plan, place, limit + 1, meaning.vector, matches)
     const items = hits.slice(0, limit).flatMap(({ key, score }) => this.#item(key, score))
     const last = hits[limit - 1]
-    const cursor = hits.length > limit && last !== undefined ? writePlace(digest, { plan, last, top }) : undefined
+    const cursor =
+      hits.length > limit && last !== undefined ? writeSearchCursor(digest, { plan, last, top }) : undefined
     return {
       items,
       ...(cursor === undefined ? {} : { cursor }),
@@ -129,7 +130,7 @@ export class CatalogSearch {
 
   #hits(
     plan: Plan,
-    place: SearchPlace | undefined,
+    place: SearchCursor | undefined,
     count: number,
     vector: Float32Array | undefined,
     matches: (entry: CatalogEntry) => boolean,
@@ -153,7 +154,7 @@ export class CatalogSearch {
    */
   async #meaning(
     query: string,
-    place: SearchPlace | undefined,
+    place: SearchCursor | undefined,
     signal: AbortSignal = new AbortController().signal,
   ): Promise<{ readonly vector?: Float32Array; readonly warning?: Warning }> {
     if (signal.aborted) throw cancelled(signal)

@@ -83,7 +83,7 @@ export class Versions {
 
 const kind = 'l1'
 
-interface Place {
+interface PageCursor {
   readonly key: string
   readonly version: string
 }
@@ -97,13 +97,13 @@ export function listPage(
   const limit = pageLimit(query.limit, 100, 1_000)
   const matches = entryFilter(query)
   const digest = filterDigest([query.allVersions ?? false], query)
-  const place = query.cursor === undefined ? undefined : readPlace(query.cursor, digest)
+  const place = query.cursor === undefined ? undefined : readCursor(query.cursor, digest)
   const items: CatalogEntry[] = []
   for (const key of keys.from(place?.key ?? prefix(query))) {
     if (!key.startsWith(prefix(query))) break
     for (const entry of shown(versions.get(key), key, place, query)) {
       if (!matches(entry)) continue
-      if (items.length === limit) return { items, cursor: writePlace(items, digest) }
+      if (items.length === limit) return { items, cursor: writeCursor(items, digest) }
       items.push(entry)
     }
   }
@@ -119,7 +119,7 @@ function prefix({ namespace }: ListQuery): string {
 function shown(
   held: Versions | undefined,
   key: string,
-  place: Place | undefined,
+  place: PageCursor | undefined,
   query: ListQuery,
 ): readonly CatalogEntry[] {
   if (held === undefined) return []
@@ -128,12 +128,12 @@ function shown(
   return here || held.head === undefined ? [] : [held.head]
 }
 
-function writePlace(items: readonly CatalogEntry[], digest: string): string {
+function writeCursor(items: readonly CatalogEntry[], digest: string): string {
   const last = items[items.length - 1]
   return encodeCursor(kind, [digest, last?.key, last?.tool.version])
 }
 
-function readPlace(cursor: string, digest: string): Place {
+function readCursor(cursor: string, digest: string): PageCursor {
   const [found, key, version, ...rest] = decodeCursor(kind, cursor)
   if (found !== digest || typeof key !== 'string' || typeof version !== 'string' || rest.length > 0) throw cursorFault()
   if (key.length > 256 || parseVersion(version) === undefined) throw cursorFault()

@@ -29,7 +29,7 @@ import { type ChainLimits, chainLimits, limitIssues } from './limits.ts'
 import { type Resume, type Resumed, readResume } from './resume.ts'
 import { type Scope, stepView } from './scope.ts'
 import { runStep } from './step.ts'
-import { type Around, surrounded } from './step-middleware.ts'
+import { type StepMiddleware, withMiddleware } from './step-middleware.ts'
 
 export interface ChainOptions {
   /** What `{{input}}` names; null when absent. */
@@ -46,7 +46,7 @@ export interface ChainOptions {
   /** Told of each step as it ends; not of resumed ones. What it throws is ignored. */
   readonly onStep?: ((step: StepResult) => void) | undefined
   /** Stands around every call: what it resolves with is the call's Result, whether it made the call or not. */
-  readonly around?: Around | undefined
+  readonly around?: StepMiddleware | undefined
   readonly chainId?: string | undefined
   /** The trace that the chain belongs to, as W3C writes it; what is none is ignored. */
   readonly traceparent?: string | undefined
@@ -62,7 +62,7 @@ export async function runChain(
   const options = given ?? {}
   const deadline = chainDeadline(options.timeoutMs, options.signal)
   try {
-    return deadline.outcome(await runSteps(steps, surrounded(run, options.around), options, deadline.signal))
+    return deadline.outcome(await runSteps(steps, withMiddleware(run, options.around), options, deadline.signal))
   } finally {
     deadline.clear()
   }

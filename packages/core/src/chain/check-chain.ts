@@ -184,7 +184,7 @@ function visitorFor(sight: Sight, issue: Visitor['issue']): Visitor {
 }
 
 /** Where a checker stands and whom it tells. */
-interface Place {
+interface FieldLocation {
   readonly path: string
   readonly visitor: Visitor
 }
@@ -194,7 +194,7 @@ export function isObject(value: Json | undefined): value is JsonObject {
 }
 
 /** Tells of every key that has no meaning here. */
-function onlyKeys(value: JsonObject, known: readonly string[], { path, visitor }: Place): void {
+function onlyKeys(value: JsonObject, known: readonly string[], { path, visitor }: FieldLocation): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue
     visitor.issue(
@@ -205,7 +205,7 @@ function onlyKeys(value: JsonObject, known: readonly string[], { path, visitor }
 }
 
 /** A whole number within bounds, or undefined when it is absent or wrong. */
-function wholeNumber(value: Json | undefined, least: number, most: number, place: Place): number | undefined {
+function wholeNumber(value: Json | undefined, least: number, most: number, place: FieldLocation): number | undefined {
   if (value === undefined) return undefined
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
   place.visitor.issue(place.path, `must be a whole number from ${least} to ${most}`)
@@ -213,7 +213,7 @@ function wholeNumber(value: Json | undefined, least: number, most: number, place
 }
 
 /** A number of milliseconds, or undefined when it is absent or wrong. */
-function duration(value: Json | undefined, { path, visitor }: Place): number | undefined {
+function duration(value: Json | undefined, { path, visitor }: FieldLocation): number | undefined {
   if (value === undefined) return undefined
   if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
   visitor.issue(path, 'must be a number of milliseconds, 0 or more')
@@ -223,7 +223,7 @@ function duration(value: Json | undefined, { path, visitor }: Place): number | u
 const mostAttempts = 100
 
 /** A retry rule; whether a call may be retried at all is the pipeline's decision. */
-function retryRule(value: Json | undefined, { path, visitor }: Place): RetryRule | undefined {
+function retryRule(value: Json | undefined, { path, visitor }: FieldLocation): RetryRule | undefined {
   if (value === undefined) return undefined
   if (!isObject(value)) {
     visitor.issue(path, 'must be an object such as { attempts: 3 }')
@@ -242,7 +242,7 @@ function retryRule(value: Json | undefined, { path, visitor }: Place): RetryRule
 }
 
 /** What follows a failure: `stop`, `continue` or a literal output. */
-function onErrorRule(value: Json | undefined, { path, visitor }: Place): 'stop' | { readonly output: Json } {
+function onErrorRule(value: Json | undefined, { path, visitor }: FieldLocation): 'stop' | { readonly output: Json } {
   if (value === undefined || value === 'stop') return 'stop'
   if (value === 'continue') return { output: null }
   if (isObject(value) && Object.keys(value).join() === 'output') return { output: value.output ?? null }

@@ -7,7 +7,7 @@ import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { fail, fakeRun, resultOf, untilCancelled } from './chain.fixture.ts'
 import { runChain } from './chain.ts'
-import type { Around } from './step-middleware.ts'
+import type { StepMiddleware } from './step-middleware.ts'
 
 const steps: ChainStep[] = [
   { id: 'a', tool: 't:x', args: { n: 1 } },
@@ -25,7 +25,7 @@ const steps: ChainStep[] = [
 test('every call is surrounded under a name of its own, with the arguments as bound', async () => {
   const { run, calls } = fakeRun({})
   const seen: string[] = []
-  const around: Around = async ({ stepId, index, tool, args }, call) => {
+  const around: StepMiddleware = async ({ stepId, index, tool, args }, call) => {
     seen.push(`${stepId}${index === undefined ? '' : `.${index}`}`)
     const result = await call()
     assert.equal(tool, 't:x')
@@ -42,8 +42,8 @@ test('every call is surrounded under a name of its own, with the arguments as bo
 
 test('kept results stand in for calls: whichever are kept, the chain ends as if all had been made', async () => {
   const kept = new Map<string, Result>()
-  const nameOf = ({ stepId, index }: Parameters<Around>[0]): string => `${stepId} ${index}`
-  const keep: Around = async (step, call) => {
+  const nameOf = ({ stepId, index }: Parameters<StepMiddleware>[0]): string => `${stepId} ${index}`
+  const keep: StepMiddleware = async (step, call) => {
     const result = await call()
     kept.set(nameOf(step), JSON.parse(JSON.stringify(result)))
     return result
@@ -54,7 +54,7 @@ test('kept results stand in for calls: whichever are kept, the chain ends as if 
   await fc.assert(
     fc.asyncProperty(fc.subarray(all), async (have) => {
       const { run, calls } = fakeRun({})
-      const around: Around = async (step, call) => {
+      const around: StepMiddleware = async (step, call) => {
         const known = have.includes(nameOf(step)) ? kept.get(nameOf(step)) : undefined
         return known ?? call()
       }
@@ -78,7 +78,8 @@ test('the caller names each call, and the tool sees the names', async () => {
   })
   const gantry = createExecutor({ tools: [note, ...demoTools()] })
   const identity = { principal: 'ada', tenant: 'lab', permissions: [] }
-  const around: Around = ({ stepId }, call) => call({ callId: `chain.${stepId}`, idempotencyKey: `key-${stepId}` })
+  const around: StepMiddleware = ({ stepId }, call) =>
+    call({ callId: `chain.${stepId}`, idempotencyKey: `key-${stepId}` })
   const result = await gantry.chain([{ tool: 'test:note' }, { tool: 'demo:add', args: { a: 1, b: 2 } }], {
     around,
     identity,
@@ -90,7 +91,7 @@ test('the caller names each call, and the tool sees the names', async () => {
 })
 
 test('what is thrown is the failure of the step, which onError may survive unless it is a cancel', async () => {
-  const around = (code: 'STORE_UNAVAILABLE' | 'CANCELLED'): Around => {
+  const around = (code: 'STORE_UNAVAILABLE' | 'CANCELLED'): StepMiddleware => {
     return async ({ stepId }, call) => {
       if (stepId === 'step1') throw new ToolError(code, 'No.', { details: { lost: true } })
       return call()
@@ -107,7 +108,7 @@ test('what is thrown is the failure of the step, which onError may survive unles
 test('a call learns from its signal that another one ended the chain', async () => {
   const { run } = fakeRun({ 'a:wait': untilCancelled, 'a:fail': fail })
   const seen: string[] = []
-  const around: Around = async (step, call) => {
+  const around: StepMiddleware = async (step, call) => {
     const result = await call()
     seen.push(`${step.stepId} ${result.status} ${step.signal.aborted} ${step.decisive}`)
     return result
@@ -126,7 +127,7 @@ test('a call learns from its signal that another one ended the chain', async () 
 })
 
 test('a result that is brought back counts against what a chain may keep', async () => {
-  const around: Around = async () => resultOf('ok', 'x'.repeat(100))
+  const around: StepMiddleware = async () => resultOf('ok', 'x'.repeat(100))
   const result = await runChain([{ tool: 'a:b', forEach: [1, 2, 3] }], fakeRun({}).run, {
     around,
     limits: { outputBytes: 500 },

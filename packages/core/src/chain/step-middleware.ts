@@ -2,7 +2,7 @@ import type { JsonObject, Result } from '@gantry/contract'
 import type { CallNames, RunStep } from './context.ts'
 
 /** One call of a chain; `stepId` and `index` together name it, the same in every run of the chain. */
-export interface SurroundedCall {
+export interface StepCall {
   readonly stepId: string
   /** Position of the element in a `forEach`. */
   readonly index?: number
@@ -21,9 +21,9 @@ export interface SurroundedCall {
  * - Cancellation: must settle soon after `step.signal` aborts, as `call` does; the chain waits for it.
  * - Errors: a rejection is the failure of the step, and one with CANCELLED ends the chain whatever its `onError` says.
  */
-export type Around = (step: SurroundedCall, call: (names?: CallNames) => Promise<Result>) => Promise<Result>
+export type StepMiddleware = (step: StepCall, call: (names?: CallNames) => Promise<Result>) => Promise<Result>
 
-export function surrounded(run: RunStep, around: Around | undefined): RunStep {
+export function withMiddleware(run: RunStep, around: StepMiddleware | undefined): RunStep {
   if (around === undefined) return run
   return async (tool, args, options) => {
     const { stepId, index, decisive, signal } = options

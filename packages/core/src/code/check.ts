@@ -1,10 +1,10 @@
 import { type Identity, type ProgramLanguage, type Tool, ToolError } from '@gantry/contract'
-import type { InnerDoors } from '../backends/inner-calls.ts'
+import type { InnerCalls } from '../backends/inner-calls.ts'
 import { type DeclaredTool, toolDeclarations } from '../catalogs/describe.ts'
 import { quote } from '../ids/quote.ts'
 import { follow } from '../resilience/abort.ts'
 import { didYouMean } from '../search/near.ts'
-import type { CompilerTurn, Diagnostic } from './compiler.ts'
+import type { CompilerSlot, Diagnostic } from './compiler.ts'
 import { checkedDeclarations } from './declarations.ts'
 import { codeFrame } from './failure.ts'
 import { mentionsOf } from './mentions.ts'
@@ -19,7 +19,7 @@ const mostIssues = 20
 const nearby = 1_000
 const longestMessage = 600
 
-interface CheckOptions extends CompilerTurn {
+interface CheckOptions extends CompilerSlot {
   readonly identity: Identity
   /** The time of the whole program, of which the check is a part. */
   readonly wallMs: number
@@ -34,7 +34,7 @@ interface CheckOptions extends CompilerTurn {
 export async function checkProgram(
   code: string,
   language: ProgramLanguage,
-  inner: Pick<InnerDoors, 'named'>,
+  inner: Pick<InnerCalls, 'named'>,
   { identity, signal: call, turns, wallMs }: CheckOptions,
 ): Promise<void> {
   if (language === 'python') throw unchecked(language)
@@ -49,7 +49,7 @@ export async function checkProgram(
 async function check(
   code: string,
   language: Exclude<ProgramLanguage, 'python'>,
-  inner: Pick<InnerDoors, 'named'>,
+  inner: Pick<InnerCalls, 'named'>,
   { identity, signal, turns }: Omit<CheckOptions, 'wallMs'>,
 ): Promise<void> {
   const { text, placed } = language === 'workflow' ? await asScript(code) : wrapped(code)

@@ -15,7 +15,7 @@ export interface Diagnostic {
 }
 
 /** What compilers run under: the turns are shared with all who check in this process. */
-export interface CompilerTurn {
+export interface CompilerSlot {
   readonly turns: Slots
   readonly signal: AbortSignal
   /** Tenants take turns. */
@@ -40,7 +40,7 @@ const flags = [
 export async function compile(
   program: { readonly name: 'main.ts' | 'main.js'; readonly text: string },
   declarations: string,
-  { turns, signal, tenant }: CompilerTurn,
+  { turns, signal, tenant }: CompilerSlot,
 ): Promise<readonly Diagnostic[]> {
   const compiler = await compilerPath()
   const leave = await turns.take('compiler', availableParallelism(), signal, tenant)

@@ -4,8 +4,8 @@ import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { ToolError } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { demoTools } from '@gantry/tools/internal/demo'
-import type { ProgramAnswer, ProgramQuestion } from '../runtimes/runtime.ts'
-import { createDialogue, createSlots } from './gateway-session.ts'
+import type { ProgramRequest, ProgramResponse } from '../runtimes/runtime.ts'
+import { createGatewaySession, createSlots } from './gateway-session.ts'
 import { createBudget, programLimits } from './limits.ts'
 
 const gantry = createExecutor({ tools: demoTools() })
@@ -14,21 +14,21 @@ after(() => gantry.close())
 /** A dialogue without a program, whose questions are all answered at once. */
 function dialogue() {
   const stop = new AbortController()
-  const answers: ProgramAnswer[] = []
+  const answers: ProgramResponse[] = []
   const budget = createBudget(programLimits(), undefined, () => undefined)
-  const { gateway } = createDialogue({
+  const { gateway } = createGatewaySession({
     journal: undefined,
     signal: stop.signal,
     slots: createSlots(64),
-    admit: () => budget.takeQuestion(),
+    admit: () => budget.takeRequest(),
     perform: async () => ({ kind: 'value', value: null }),
     undone: () => undefined,
     stop: (error) => stop.abort(error),
   })
-  return { answers, signal: stop.signal, ask: (all: ProgramQuestion[]) => gateway.ask(all, (one) => answers.push(one)) }
+  return { answers, signal: stop.signal, ask: (all: ProgramRequest[]) => gateway.ask(all, (one) => answers.push(one)) }
 }
 
-const forged = (count: number, from = 1): ProgramQuestion[] =>
+const forged = (count: number, from = 1): ProgramRequest[] =>
   Array.from({ length: count }, (_, index) => ({ number: from + index, kind: 'bogus', text: '{}' }))
 
 test('a flood of questions lets others have their turn, and is answered in its order', async () => {

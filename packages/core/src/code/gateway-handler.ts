@@ -11,15 +11,15 @@ import {
 } from '@gantry/contract'
 import { mediaType } from '../artifacts/media-type.ts'
 import type { BackendContext } from '../backends/backend.ts'
-import type { InnerDoors, ProgramPlace } from '../backends/inner-calls.ts'
+import type { InnerCalls, ProgramNesting } from '../backends/inner-calls.ts'
 import type { InnerNames, InnerOutcome, WriteBack } from '../backends/program-journal.ts'
-import type { Asked } from './gateway-request.ts'
+import type { GatewayRequest } from './gateway-request.ts'
 import type { Budget, SetLimits } from './limits.ts'
 
 /** What doing needs of the program's call. */
 interface Performer {
   readonly context: BackendContext
-  readonly inner: InnerDoors
+  readonly inner: InnerCalls
   readonly budget: Budget
   readonly limits: SetLimits
   readonly reporter: Reporter
@@ -37,7 +37,7 @@ const mostExamples = 20
 export async function perform(
   performer: Performer,
   number: number,
-  asked: Asked,
+  asked: GatewayRequest,
   names: InnerNames = {},
 ): Promise<InnerOutcome> {
   const place = placeIn(performer.budget.place, performer.context.callId)
@@ -53,9 +53,9 @@ export async function perform(
 
 /** The place of one question, which counts its calls. */
 function placeIn(
-  { depthLeft, takeCall, unattended }: ProgramPlace,
+  { depthLeft, takeCall, unattended }: ProgramNesting,
   within: string,
-): ProgramPlace & { readonly calls: number } {
+): ProgramNesting & { readonly calls: number } {
   const place = {
     depthLeft,
     within,
@@ -70,12 +70,12 @@ function placeIn(
 }
 
 /** A performer for one question, whose calls are counted by its place. */
-type Placed = Performer & { readonly place: ProgramPlace }
+type Placed = Performer & { readonly place: ProgramNesting }
 
 async function performOther(
   performer: Placed,
   number: number,
-  asked: Exclude<Asked, { kind: 'call' }>,
+  asked: Exclude<GatewayRequest, { kind: 'call' }>,
   names: InnerNames,
 ): Promise<InnerOutcome> {
   try {
@@ -90,9 +90,9 @@ async function performOther(
 function call(
   { context, inner, signal, writeBack }: Performer,
   number: number,
-  { tool, args }: Extract<Asked, { kind: 'call' }>,
+  { tool, args }: Extract<GatewayRequest, { kind: 'call' }>,
   names: InnerNames,
-  place: ProgramPlace,
+  place: ProgramNesting,
 ): Promise<Result> {
   return inner.run(tool, args, {
     identity: context.identity,
@@ -109,7 +109,7 @@ function call(
 async function other(
   performer: Placed,
   number: number,
-  asked: Exclude<Asked, { kind: 'call' }>,
+  asked: Exclude<GatewayRequest, { kind: 'call' }>,
   names: InnerNames,
 ): Promise<InnerOutcome> {
   const { context, inner, signal } = performer
@@ -142,7 +142,7 @@ async function other(
 async function runChain(
   { context, inner, place, limits, reporter, signal, writeBack }: Placed,
   number: number,
-  { steps, input }: Extract<Asked, { kind: 'chain' }>,
+  { steps, input }: Extract<GatewayRequest, { kind: 'chain' }>,
   names: InnerNames,
 ): Promise<ChainResult> {
   return await inner.chain(steps, {
@@ -186,7 +186,7 @@ function chainOutcome({ output, error }: ChainResult): InnerOutcome {
 /** Where the host keeps files they belong to the result; else they are kept as `files:*` keeps them. */
 async function keep(
   context: BackendContext,
-  { name, content, mimeType }: Extract<Asked, { kind: 'put' }>,
+  { name, content, mimeType }: Extract<GatewayRequest, { kind: 'put' }>,
   signal: AbortSignal,
 ): Promise<object> {
   const bytes = typeof content === 'string' ? Buffer.from(content) : content

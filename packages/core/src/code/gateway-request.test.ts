@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
-import { readQuestion } from './gateway-request.ts'
+import { readGatewayRequest } from './gateway-request.ts'
 
 test('a sleep is for a time that is finite and not below nought; anything else is no question', () => {
-  const asked = (text: string) => readQuestion({ number: 1, kind: 'sleep', text })
+  const asked = (text: string) => readGatewayRequest({ number: 1, kind: 'sleep', text })
   for (const ms of [0, 1.5, 1e300]) assert.deepEqual(asked(JSON.stringify({ ms })), { kind: 'sleep', ms })
   for (const text of ['{"ms":1e999}', '{"ms":-1}', '{"ms":"5"}', '{"ms":null}', '{}']) {
     const read = asked(text)
@@ -22,17 +22,18 @@ test('half of a character pair in what is asked is no question, wherever it stan
     ['artifact', '{"put":{"name":"a","content":"\\ud800"}}', '/put/content', ''],
   ] as const
   for (const [kind, text, path, key] of wrongs) {
-    const read = readQuestion({ number: 1, kind, text })
+    const read = readGatewayRequest({ number: 1, kind, text })
     assert.ok(read.kind === 'wrong', text)
     const issues = [{ path, message: `${key}holds half of a character pair` }]
     assert.deepEqual([read.error.code, read.error.effect, read.error.details], ['INPUT_INVALID', 'none', { issues }])
   }
-  const whole = readQuestion({ number: 1, kind: 'search', text: '{"words":"\\ud83d\\ude00"}' })
+  const whole = readGatewayRequest({ number: 1, kind: 'search', text: '{"words":"\\ud83d\\ude00"}' })
   assert.deepEqual(whole, { kind: 'search', words: '😀', limit: undefined })
 })
 
 test('a question with more members than arguments may have is refused unparsed, and the error names the limit', () => {
-  const asked = (args: Json) => readQuestion({ number: 1, kind: 'call', text: JSON.stringify({ tool: 'a:b', args }) })
+  const asked = (args: Json) =>
+    readGatewayRequest({ number: 1, kind: 'call', text: JSON.stringify({ tool: 'a:b', args }) })
   const keys = (count: number): Json => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 1]))
   const rows = (count: number): Json => Array.from({ length: count }, () => ({ a: 1 }))
   for (const args of [keys(300_000), { rows: rows(60_000) }, Array.from({ length: 100_100 }, () => [])]) {

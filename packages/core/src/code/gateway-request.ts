@@ -1,11 +1,11 @@
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { quote } from '../ids/quote.ts'
 import { defaultJsonLimits } from '../json/limits.ts'
-import { halfPairIn } from '../json/lone-surrogates.ts'
-import type { ProgramQuestion } from '../runtimes/runtime.ts'
+import { loneSurrogateIn } from '../json/lone-surrogates.ts'
+import type { ProgramRequest } from '../runtimes/runtime.ts'
 
 /** A question of a program, read; what is in it is as hostile as the program. */
-export type Asked =
+export type GatewayRequest =
   | { readonly kind: 'call'; readonly tool: string; readonly args: Json | undefined }
   | { readonly kind: 'chain'; readonly steps: Json | undefined; readonly input: Json | undefined }
   | { readonly kind: 'search'; readonly words: string; readonly limit: number | undefined }
@@ -21,7 +21,7 @@ export type Asked =
 const longest = { artifact: 24_000_000, other: 4_194_304 }
 
 /** What is no question is `wrong`, with INPUT_INVALID. */
-export function readQuestion(question: ProgramQuestion): Asked {
+export function readGatewayRequest(question: ProgramRequest): GatewayRequest {
   try {
     return read(question)
   } catch (error) {
@@ -30,7 +30,7 @@ export function readQuestion(question: ProgramQuestion): Asked {
   }
 }
 
-function read({ kind, text }: ProgramQuestion): Asked {
+function read({ kind, text }: ProgramRequest): GatewayRequest {
   if (text.length > (kind === 'artifact' ? longest.artifact : longest.other)) {
     throw new ToolError('INPUT_INVALID', 'What the program asks is too large.', { effect: 'none' })
   }
@@ -91,12 +91,12 @@ function objectIn(text: string): JsonObject {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw wrong('question', 'must be a JSON object')
   }
-  const half = halfPairIn(text, value)
+  const half = loneSurrogateIn(text, value)
   if (half !== undefined) throw wrongAt(half.path, half)
   return value
 }
 
-function readArtifact({ put, get }: JsonObject): Asked {
+function readArtifact({ put, get }: JsonObject): GatewayRequest {
   if (typeof get === 'string') return { kind: 'get', id: get }
   const { name, content, base64, mimeType } = (put ?? {}) as JsonObject
   const type = optionalText(mimeType, 'mimeType')

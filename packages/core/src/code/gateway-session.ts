@@ -1,46 +1,52 @@
 import { hash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { type ErrorInfo, type Json, ToolError } from '@gantry/contract'
-import type { InnerAsk, InnerNames, InnerOutcome, ProgramJournal, Told } from '../backends/program-journal.ts'
-import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '../runtimes/runtime.ts'
-import { type Asked, readQuestion } from './gateway-request.ts'
+import type {
+  InnerNames,
+  InnerOutcome,
+  InnerRequest,
+  JournaledOutcome,
+  ProgramJournal,
+} from '../backends/program-journal.ts'
+import type { ProgramGateway, ProgramRequest, ProgramResponse } from '../runtimes/runtime.ts'
+import { type GatewayRequest, readGatewayRequest } from './gateway-request.ts'
 
 /** What a dialogue needs of the program's call. */
-interface DialogueParts {
+interface GatewaySessionParts {
   readonly journal: ProgramJournal | undefined
   /** Aborted when the program ends. */
   readonly signal: AbortSignal
   readonly slots: Slots
   /** Takes what is asked off the budgets. Throws LIMIT_EXCEEDED, which ends the program. */
-  admit(asked: Asked): void
+  admit(asked: GatewayRequest): void
   /** Does what is asked; never rejects but for what is to end the program. */
-  perform(number: number, asked: Asked, names: InnerNames | undefined): Promise<InnerOutcome>
+  perform(number: number, asked: GatewayRequest, names: InnerNames | undefined): Promise<InnerOutcome>
   /** Hears what is told without having been done; whether an earlier attempt had been told of it. */
-  undone(number: number, asked: Asked, outcome: InnerOutcome, recalled: boolean): void
+  undone(number: number, asked: GatewayRequest, outcome: InnerOutcome, recalled: boolean): void
   /** Ends the program with an error that it cannot catch. */
   stop(error: unknown): void
 }
 
 /** The host's side of a program's questions. */
-export interface Dialogue {
+export interface GatewaySession {
   readonly gateway: ProgramGateway
   /** Says that the program has ended; why it may not have at this place, when it has not asked for all of its journal. */
   end(): ToolError | undefined
 }
 
 /** All that was asked at one rest. */
-interface Batch {
-  readonly questions: readonly ProgramQuestion[]
-  readonly answer: (answer: ProgramAnswer) => void
+interface RequestBatch {
+  readonly questions: readonly ProgramRequest[]
+  readonly answer: (answer: ProgramResponse) => void
   /** How many answers it had been given by then. */
   readonly given: number
   /** Whether something of the program may go on all the same. */
   readonly goesOn: boolean
 }
 
-interface Waiting {
-  readonly question: ProgramQuestion
-  readonly asked: Asked
+interface PendingRequest {
+  readonly question: ProgramRequest
+  readonly asked: GatewayRequest
   readonly fingerprint: string
 }
 
@@ -59,21 +65,21 @@ interface Waiting {
  * It may end before it is told all of its journal, because what it did not wait for is settled behind its back until its
  * end is known here; it has diverged only when it did not even ask for it.
  */
-export function createDialogue(parts: DialogueParts): Dialogue {
+export function createGatewaySession(parts: GatewaySessionParts): GatewaySession {
   const { journal } = parts
-  const told = journal?.told ?? []
+  const told = journal?.outcomes ?? []
   const numbers = new Map(told.map((entry) => [entry.number, entry]))
   /** Asked and not answered, of those that the journal knows. */
-  const known = new Map<number, Waiting>()
-  const batches: Batch[] = []
+  const known = new Map<number, PendingRequest>()
+  const batches: RequestBatch[] = []
   const pace = createPace(parts.signal)
-  let fresh: Waiting[] = []
+  let fresh: PendingRequest[] = []
   let next = 0
   let working = false
   let given = 0
 
   /** Tells what is next in the journal; false when the program has not asked for it. */
-  const recall = (entry: Told, answer: (answer: ProgramAnswer) => void): boolean => {
+  const recall = (entry: JournaledOutcome, answer: (answer: ProgramResponse) => void): boolean => {
     const waiting = known.get(entry.number)
     if (waiting === undefined) return false
     known.delete(entry.number)
@@ -83,7 +89,7 @@ export function createDialogue(parts: DialogueParts): Dialogue {
     answer(answerOf(entry.number, entry.outcome, entry.atMs))
     return true
   }
-  const begin = (waiting: Waiting, answer: (answer: ProgramAnswer) => void): void => {
+  const begin = (waiting: PendingRequest, answer: (answer: ProgramResponse) => void): void => {
     const { question, asked } = waiting
     const settled = journal === undefined ? undefined : askOf(waiting, parts.signal)
     const work = async (): Promise<void> => {
@@ -103,8 +109,8 @@ export function createDialogue(parts: DialogueParts): Dialogue {
     const doing = asked.kind === 'call' || asked.kind === 'chain' ? parts.slots.use(work) : work()
     doing.catch((error: unknown) => parts.stop(error))
   }
-  const take = (question: ProgramQuestion): void => {
-    const asked = readQuestion(question)
+  const take = (question: ProgramRequest): void => {
+    const asked = readGatewayRequest(question)
     parts.admit(asked)
     const fingerprint = journal === undefined ? '' : fingerprintOf(question)
     const before = numbers.get(question.number)
@@ -113,7 +119,7 @@ export function createDialogue(parts: DialogueParts): Dialogue {
     if (before === undefined) fresh.push(waiting)
     else known.set(question.number, waiting)
   }
-  const handle = async ({ questions, answer, given: toldThen }: Batch): Promise<void> => {
+  const handle = async ({ questions, answer, given: toldThen }: RequestBatch): Promise<void> => {
     for (const question of questions) {
       take(question)
       const turn = pace(question.text)
@@ -125,7 +131,7 @@ export function createDialogue(parts: DialogueParts): Dialogue {
     if (entry !== undefined) {
       if (recall(entry, answer)) return
       // It rests, was told all that was given, and does not ask for what it was told next.
-      throw unasked(entry)
+      throw missingRequest(entry)
     }
     const ready = fresh
     fresh = []
@@ -141,7 +147,7 @@ export function createDialogue(parts: DialogueParts): Dialogue {
     try {
       for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
         await handle(batch)
-        if (!batch.goesOn) journal?.rests?.(batch.given)
+        if (!batch.goesOn) journal?.onQuiescent?.(batch.given)
       }
     } catch (error) {
       batches.length = 0
@@ -159,7 +165,7 @@ export function createDialogue(parts: DialogueParts): Dialogue {
     end() {
       for (const entry of told.slice(next)) {
         const waiting = known.get(entry.number)
-        if (waiting === undefined) return unasked(entry)
+        if (waiting === undefined) return missingRequest(entry)
         parts.undone(entry.number, waiting.asked, entry.outcome, true)
       }
       return undefined
@@ -167,7 +173,7 @@ export function createDialogue(parts: DialogueParts): Dialogue {
   }
 }
 
-function askOf({ question, asked, fingerprint }: Waiting, signal: AbortSignal): InnerAsk {
+function askOf({ question, asked, fingerprint }: PendingRequest, signal: AbortSignal): InnerRequest {
   const common = { number: question.number, fingerprint, signal }
   if (asked.kind === 'call') return { ...common, kind: 'call', tool: asked.tool }
   if (asked.kind === 'chain') return { ...common, kind: 'chain' }
@@ -176,11 +182,11 @@ function askOf({ question, asked, fingerprint }: Waiting, signal: AbortSignal): 
 }
 
 /** The same program writes the same text, so the text itself is what is compared. */
-function fingerprintOf({ kind, text }: ProgramQuestion): string {
+function fingerprintOf({ kind, text }: ProgramRequest): string {
   return hash('sha256', `${kind}\n${text}`).slice(0, 12)
 }
 
-function answerOf(number: number, outcome: InnerOutcome, atMs: number | undefined): ProgramAnswer {
+function answerOf(number: number, outcome: InnerOutcome, atMs: number | undefined): ProgramResponse {
   const error = outcome.kind === 'error' ? outcome.error : outcome.kind === 'result' ? outcome.result.error : undefined
   const ok = error === undefined
   const text = ok ? JSON.stringify(outputOf(outcome)) : errorText(error)
@@ -196,7 +202,7 @@ function errorText({ code, message, retryable, effect, details }: ErrorInfo): st
   return JSON.stringify({ code, message, retryable, effect, ...(details === undefined ? {} : { details }) })
 }
 
-function diverged(before: Told, { number, kind, text }: ProgramQuestion, fingerprint: string): ToolError {
+function diverged(before: JournaledOutcome, { number, kind, text }: ProgramRequest, fingerprint: string): ToolError {
   const message = `The program asks question ${number} otherwise than before; it must not depend on anything but what it is told.`
   return new ToolError('CODE_DIVERGED', message, {
     details: {
@@ -207,7 +213,7 @@ function diverged(before: Told, { number, kind, text }: ProgramQuestion, fingerp
   })
 }
 
-function unasked(missing: Told): ToolError {
+function missingRequest(missing: JournaledOutcome): ToolError {
   const message = `The program does not ask question ${missing.number}, which it asked and was answered before.`
   return new ToolError('CODE_DIVERGED', message, {
     details: {
@@ -218,7 +224,7 @@ function unasked(missing: Told): ToolError {
   })
 }
 
-function toolOf({ outcome }: Told): { readonly tool?: string } {
+function toolOf({ outcome }: JournaledOutcome): { readonly tool?: string } {
   const id = outcome.kind === 'result' ? outcome.result.tool?.id : undefined
   return id === undefined ? {} : { tool: id }
 }

@@ -1,24 +1,30 @@
-import type { InnerAsk, InnerNames, InnerOutcome, ProgramJournal, Told } from '../backends/program-journal.ts'
+import type {
+  InnerNames,
+  InnerOutcome,
+  InnerRequest,
+  JournaledOutcome,
+  ProgramJournal,
+} from '../backends/program-journal.ts'
 
 /** A journal in memory, with what a test wants to know of it. */
 export interface MemoryJournal extends ProgramJournal {
   /** What the program was told, that of earlier attempts included, in its order. */
-  readonly entries: readonly Told[]
+  readonly entries: readonly JournaledOutcome[]
   /** Numbers of what was made in this attempt, in the order in which it began. */
   readonly made: readonly number[]
   /** What was asked in this attempt and no earlier one was told of. */
-  readonly asks: readonly InnerAsk[]
+  readonly asks: readonly InnerRequest[]
   /** How many outcomes the program had been told at each of its rests in this attempt. */
   readonly rested: readonly number[]
 }
 
 export interface MemoryJournalOptions {
-  readonly told?: readonly Told[]
+  readonly told?: readonly JournaledOutcome[]
   readonly seed?: number
   readonly startedMs?: number
   readonly resumed?: boolean
   /** Stands around what is made; a rejection ends the attempt. */
-  readonly around?: (ask: InnerAsk, make: (names?: InnerNames) => Promise<InnerOutcome>) => Promise<InnerOutcome>
+  readonly around?: (ask: InnerRequest, make: (names?: InnerNames) => Promise<InnerOutcome>) => Promise<InnerOutcome>
 }
 
 /** A clock of its own, which goes on by a second with each entry, so that tests do not depend on the time of day. */
@@ -31,14 +37,14 @@ export function memoryJournal({
 }: MemoryJournalOptions = {}): MemoryJournal {
   const entries = [...told]
   const made: number[] = []
-  const asks: InnerAsk[] = []
+  const asks: InnerRequest[] = []
   const rested: number[] = []
   return {
     seed,
     startedMs,
-    told,
+    outcomes: told,
     resumed,
-    rests: (count) => void rested.push(count),
+    onQuiescent: (count) => void rested.push(count),
     rested,
     entries,
     made,

@@ -1,5 +1,5 @@
 import { type ProgramLimits, type SandboxLimits, ToolError } from '@gantry/contract'
-import type { ProgramPlace } from '../backends/inner-calls.ts'
+import type { ProgramNesting } from '../backends/inner-calls.ts'
 import { didYouMean } from '../search/near.ts'
 
 /** What a program may use when nobody says otherwise. */
@@ -49,23 +49,23 @@ export interface Budget {
   takeCall(count?: number): void
   takeSteps(count: number): void
   /** Anything but a call, which costs little and not nothing. */
-  takeQuestion(): void
+  takeRequest(): void
   /** For the programs that this one runs: their calls are its calls too. */
-  readonly place: ProgramPlace
+  readonly place: ProgramNesting
 }
 
 /** Searches, sleeps and the like that a program may ask for in all, and what is no question at all. */
-const mostQuestions = 100_000
+const mostOtherRequests = 100_000
 
 /** Throws LIMIT_EXCEEDED when the programs around have no room for another. `overrun` hears of a budget that is used up. */
 export function createBudget(
   limits: Pick<SetLimits, 'toolCalls' | 'chainSteps' | 'depth'>,
-  around: ProgramPlace | undefined,
+  around: ProgramNesting | undefined,
   overrun: (error: ToolError) => void,
 ): Budget {
   const depth = Math.min(limits.depth, around?.depthLeft ?? limits.depth)
   if (depth < 1) throw exceeded('depth', 'Programs stand too deep in one another')
-  const left = { toolCalls: limits.toolCalls, chainSteps: limits.chainSteps, questions: mostQuestions }
+  const left = { toolCalls: limits.toolCalls, chainSteps: limits.chainSteps, questions: mostOtherRequests }
   const take = (what: keyof typeof left, count: number, message: string): void => {
     left[what] -= count
     if (left[what] >= 0) return
@@ -80,7 +80,7 @@ export function createBudget(
   return {
     takeCall,
     takeSteps: (count) => take('chainSteps', count, `The chains of the program may have ${limits.chainSteps} steps`),
-    takeQuestion: () => take('questions', 1, `The program may ask ${mostQuestions} questions that are no calls`),
+    takeRequest: () => take('questions', 1, `The program may ask ${mostOtherRequests} questions that are no calls`),
     place: { depthLeft: depth - 1, takeCall, unattended: around?.unattended },
   }
 }

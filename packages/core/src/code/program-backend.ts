@@ -8,7 +8,7 @@ import type { RuntimesSource, SandboxRequest } from '../runtimes/runtimes.ts'
 import { codeOf } from '../tracing/tracer.ts'
 import { failureOf } from './failure.ts'
 import { callsIn, createReporter, perform, type Reporter } from './gateway-handler.ts'
-import { createDialogue, createSlots, type Dialogue } from './gateway-session.ts'
+import { createGatewaySession, createSlots, type GatewaySession } from './gateway-session.ts'
 import { createBudget, programLimits, type SetLimits, sandboxLimits } from './limits.ts'
 
 /** The arguments of a program, as its tool's schema lets them through. */
@@ -110,22 +110,27 @@ function without(limits: SetLimits, spentMs: number): SetLimits {
 
 /** One that has begun goes on, whatever became meanwhile of the tools that it was checked against. */
 function isResumed({ program: journal }: BackendContext): boolean {
-  return journal !== undefined && (journal.resumed ?? journal.told.length > 0)
+  return journal !== undefined && (journal.resumed ?? journal.outcomes.length > 0)
 }
 
 /** The host's side of the program: its budgets, its doors and its journal. */
-function dialogueOf(context: BackendContext, limits: SetLimits, reporter: Reporter, { signal, abort }: Stop): Dialogue {
+function dialogueOf(
+  context: BackendContext,
+  limits: SetLimits,
+  reporter: Reporter,
+  { signal, abort }: Stop,
+): GatewaySession {
   const { inner } = context
   if (inner === undefined) throw new ToolError('INTERNAL', 'There is no executor around this program.')
   const budget = createBudget(limits, context.place, abort)
   const performer = { context, inner, budget, limits, reporter, signal, writeBack: writeBackOf(context) }
-  return createDialogue({
+  return createGatewaySession({
     journal: context.program,
     signal,
     slots: createSlots(limits.parallel),
     admit(asked) {
       if (asked.kind === 'call') budget.takeCall()
-      else budget.takeQuestion()
+      else budget.takeRequest()
       if (asked.kind === 'chain' && Array.isArray(asked.steps)) budget.takeSteps(inner.countSteps(asked.steps))
     },
     perform: (number, asked, names) => perform(performer, number, asked, names),
@@ -145,7 +150,7 @@ function dialogueOf(context: BackendContext, limits: SetLimits, reporter: Report
 function requestOf(
   { language, code, runtime }: Prepared,
   limits: SetLimits,
-  { gateway }: Dialogue,
+  { gateway }: GatewaySession,
   feed: Feed,
   context: BackendContext,
 ): SandboxRequest {

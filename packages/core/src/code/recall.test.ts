@@ -5,10 +5,10 @@ import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { Result } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { memoryArtifacts } from '../artifacts/memory.ts'
-import type { Told } from '../backends/program-journal.ts'
-import type { ProgramAnswer } from '../runtimes/runtime.ts'
+import type { JournaledOutcome } from '../backends/program-journal.ts'
+import type { ProgramResponse } from '../runtimes/runtime.ts'
 import { defineTool } from '../tools/tool.ts'
-import { createDialogue, createSlots } from './gateway-session.ts'
+import { createGatewaySession, createSlots } from './gateway-session.ts'
 import { type MemoryJournal, memoryJournal } from './journal.fixture.ts'
 
 /** How a program that is taken up again is told what it was told: as it was then, however much that is. */
@@ -34,7 +34,7 @@ const run = (code: string, journal: MemoryJournal, language: 'javascript' | 'pyt
   gantry.code(code, { language, program: journal })
 
 /** What a program is told of its questions, by their numbers. */
-async function toldOf(code: string, language: 'javascript' | 'python' = 'javascript'): Promise<Told[]> {
+async function toldOf(code: string, language: 'javascript' | 'python' = 'javascript'): Promise<JournaledOutcome[]> {
   const journal = memoryJournal()
   const { status, error } = await run(code, journal, language)
   assert.equal(status, 'ok', JSON.stringify(error))
@@ -42,7 +42,7 @@ async function toldOf(code: string, language: 'javascript' | 'python' = 'javascr
 }
 
 /** As if each of them had been told a large text. */
-function enlarged(told: readonly Told[], characters: number): Told[] {
+function enlarged(told: readonly JournaledOutcome[], characters: number): JournaledOutcome[] {
   const text = 'x'.repeat(characters)
   return told.map((entry) => {
     assert.ok(entry.outcome.kind === 'result')
@@ -164,7 +164,7 @@ test('a rest from before an answer was given says nothing of what is asked after
   const opened = (journal: MemoryJournal) => {
     const answered: number[] = []
     const stopped: unknown[] = []
-    const { gateway } = createDialogue({
+    const { gateway } = createGatewaySession({
       journal,
       signal: new AbortController().signal,
       slots: createSlots(1),
@@ -173,7 +173,7 @@ test('a rest from before an answer was given says nothing of what is asked after
       undone: () => undefined,
       stop: (error) => stopped.push(error),
     })
-    const answer = ({ number }: ProgramAnswer): void => void answered.push(number)
+    const answer = ({ number }: ProgramResponse): void => void answered.push(number)
     return { answered, stopped, ask: (from: number, to: number) => gateway.ask(sleeps(from, to), answer) }
   }
   const first = memoryJournal()

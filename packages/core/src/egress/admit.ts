@@ -35,7 +35,7 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
   let { rules } = settings
   const rates = settings.rate === undefined ? undefined : createRateLimits(settings.rate)
   const parsed = new WeakMap<object, readonly Rule[]>()
-  let last: Place | undefined
+  let last: JudgedUrl | undefined
 
   const rulesOf = (allow: EgressAllow, path: string): readonly Rule[] => {
     const known = parsed.get(allow)
@@ -77,7 +77,7 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
   /** Where a request goes, unless that is somewhere, or in a way, that no rule can allow. */
   const targetFor = (url: URL, method: string, { owner }: EgressScope): Target => {
     // Most requests go where the one before went; all that is kept of it follows from its text.
-    if (last === undefined || last.href !== url.href) last = placeOf(url)
+    if (last === undefined || last.href !== url.href) last = judgedUrl(url)
     const { target } = last
     const fault = last.fault ?? (forbiddenMethods.has(method) ? `the method ${method}` : undefined)
     if (target !== undefined && fault === undefined) return target
@@ -110,14 +110,14 @@ function adviceFor(target: Target, { instead, publicOnly }: EgressScope, rules: 
 }
 
 /** A URL as it is judged. */
-interface Place {
+interface JudgedUrl {
   readonly href: string
   readonly target: Target | undefined
   /** What no rule can allow, whatever the target. */
   readonly fault: string | undefined
 }
 
-function placeOf(url: URL): Place {
+function judgedUrl(url: URL): JudgedUrl {
   const { href } = url
   const target = targetOf(url)
   if (target === undefined) return { href, target, fault: `the scheme ${url.protocol.slice(0, -1)}` }

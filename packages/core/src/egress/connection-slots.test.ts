@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type TestContext, test } from 'node:test'
-import { createPlaces } from './connection-slots.ts'
+import { createConnectionSlots } from './connection-slots.ts'
 import { fails, guard, here, serve, serveRaw, type TestServer } from './egress.fixture.ts'
 import type { EgressRequest } from './egress.ts'
 import { settingsOf } from './options.ts'
@@ -143,7 +143,7 @@ test('an idle connection makes room although a request is under way to the same 
 test('a wait for a place in all that takes as long as connecting may is RATE_LIMITED and holds nothing', async () => {
   const settings = settingsOf({ maxConnections: 1, maxConnectionsPerOrigin: 1, connectMs: 1 })
   const reasons: unknown[] = []
-  const places = createPlaces(settings, (_owner, { host }, { reason }) => reasons.push([host, reason]))
+  const places = createConnectionSlots(settings, (_owner, { host }, { reason }) => reasons.push([host, reason]))
   const to = (host: string) => ({
     owner: 'test',
     private: false,

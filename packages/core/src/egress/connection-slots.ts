@@ -3,7 +3,7 @@ import { createSlots, type Release } from '../resilience/slots.ts'
 import type { Admitted, Report } from './admit.ts'
 import type { EgressSettings } from './options.ts'
 
-export interface PlaceOptions {
+export interface ConnectionSlotOptions {
   readonly tenant?: string | undefined
   readonly signal: AbortSignal
   /** How long to wait for a place of the origin; as long as the signal lets it when absent. */
@@ -20,39 +20,43 @@ export interface PlaceOptions {
  * stream of an MCP server, a gRPC session) has no tenant, waits its turn and is not held to a share. No holder of a place
  * in all waits for one of an origin, so that none waits for itself.
  */
-export interface Places {
+export interface ConnectionSlots {
   /**
    * A place at once where one is free, else a promise of it; whoever has it gives it back once it is not used any more.
    * Rejects with the signal's reason, or with RATE_LIMITED when the wait was too long; nothing is held then.
    */
-  take(admitted: Admitted, options: PlaceOptions): Release | Promise<Release>
+  take(admitted: Admitted, options: ConnectionSlotOptions): Release | Promise<Release>
 }
 
 const shareOfTenant = 0.75
 /** The one key of places in all. */
 const everywhere = ''
 
-export function createPlaces(settings: EgressSettings, report: Report): Places {
+export function createConnectionSlots(settings: EgressSettings, report: Report): ConnectionSlots {
   const { maxConnections, maxConnectionsPerOrigin, connectMs } = settings
   const ofOrigin = createSlots({ share: shareOfTenant })
   const inAll = createSlots({ share: shareOfTenant })
 
   const within = async (
     ms: number | undefined,
-    { signal }: PlaceOptions,
+    { signal }: ConnectionSlotOptions,
     admitted: Admitted,
     take: (signal: AbortSignal) => Promise<Release>,
   ): Promise<Release> => {
     if (ms === undefined) return take(signal)
     const late = new AbortController()
-    const timer = setTimeout(() => late.abort(crowded(admitted, report)), ms)
+    const timer = setTimeout(() => late.abort(tooManyConnections(admitted, report)), ms)
     try {
       return await take(AbortSignal.any([signal, late.signal]))
     } finally {
       clearTimeout(timer)
     }
   }
-  const wait = async (origin: Release | undefined, admitted: Admitted, options: PlaceOptions): Promise<Release> => {
+  const wait = async (
+    origin: Release | undefined,
+    admitted: Admitted,
+    options: ConnectionSlotOptions,
+  ): Promise<Release> => {
     const { tenant, originMs } = options
     const key = admitted.target.origin
     const leaveOrigin =
@@ -87,7 +91,7 @@ function both(origin: Release, all: Release): Release {
 }
 
 /** Why nothing more goes out for now. */
-export function crowded({ owner, target }: Admitted, report: Report): ToolError {
+export function tooManyConnections({ owner, target }: Admitted, report: Report): ToolError {
   report(owner, target, { outcome: 'refused', reason: 'too many connections' })
   const details = { retryAfterMs: 1_000 }
   return new ToolError('RATE_LIMITED', `Too many connections are open for one more to ${target.origin}.`, { details })

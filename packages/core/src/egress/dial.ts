@@ -4,7 +4,7 @@ import type { SecureContext } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { checkedAddresses } from './addresses.ts'
 import type { Admitted, Report } from './admit.ts'
-import { crowded } from './connection-slots.ts'
+import { tooManyConnections } from './connection-slots.ts'
 import type { EgressTarget } from './egress.ts'
 import { codeOf, unreachable } from './failures.ts'
 import type { EgressSettings } from './options.ts'
@@ -74,7 +74,7 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
       const signal = AbortSignal.any([closing.signal, options.signal, late.signal])
       try {
         while (full(origin)) {
-          if (late.signal.aborted) throw crowded(admitted, report)
+          if (late.signal.aborted) throw tooManyConnections(admitted, report)
           signal.throwIfAborted()
           await makeRoom()
           if (full(origin)) await delay(roomMs)

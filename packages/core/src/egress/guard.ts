@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import type { Release } from '../resilience/slots.ts'
 import { refuseKnown } from './addresses.ts'
 import { type Admitted, createAdmission, createReport } from './admit.ts'
-import { createPlaces } from './connection-slots.ts'
+import { createConnectionSlots } from './connection-slots.ts'
 import { createDialer } from './dial.ts'
 import type { Egress, EgressBounds, EgressRequest, EgressResponse, EgressScope, EgressTarget } from './egress.ts'
 import { type EgressOptions, settingsOf } from './options.ts'
@@ -18,7 +18,7 @@ export function createEgress(options: EgressOptions = {}): Egress {
   const dialer = createDialer(settings, report, () => pools.closeIdle())
   const pools = createPools(settings, dialer)
   const raw = new Map<AbortController, Admitted>()
-  const places = createPlaces(settings, report)
+  const places = createConnectionSlots(settings, report)
   const ports = { settings, admission, places, pools, report }
 
   const connect = async (asked: EgressTarget): Promise<Socket> => {

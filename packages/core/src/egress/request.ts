@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { Release } from '../resilience/slots.ts'
 import type { Admission, Report } from './admit.ts'
-import type { Places } from './connection-slots.ts'
+import type { ConnectionSlots } from './connection-slots.ts'
 import type { EgressRequest, EgressResponse } from './egress.ts'
 import { type Exchange, exchange, isSafe } from './exchange.ts'
 import { type HeaderList, requestHeaders, withoutBody, withoutCredentials } from './headers.ts'
@@ -14,7 +14,7 @@ import { parseUrl } from './target.ts'
 interface RequestPorts {
   readonly settings: EgressSettings
   readonly admission: Admission
-  readonly places: Places
+  readonly places: ConnectionSlots
   readonly pools: Pools
   readonly report: Report
 }

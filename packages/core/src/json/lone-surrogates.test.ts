@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { halfPairIn } from './lone-surrogates.ts'
+import { loneSurrogateIn } from './lone-surrogates.ts'
 
-const found = (text: string) => halfPairIn(text, JSON.parse(text))
+const found = (text: string) => loneSurrogateIn(text, JSON.parse(text))
 
 test('half of a character pair is found with its place, in texts and in keys, however it is written', () => {
   const message = 'holds half of a character pair'

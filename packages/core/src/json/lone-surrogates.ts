@@ -9,7 +9,7 @@ const half = 'holds half of a character pair'
  * The first text or key of a JSON text that holds half of a character pair, which no UTF-8 can, so that whoever keeps it
  * changes it. `value` is the text parsed; most texts need no look at it.
  */
-export function halfPairIn(text: string, value: Json): Issue | undefined {
+export function loneSurrogateIn(text: string, value: Json): Issue | undefined {
   return text.isWellFormed() && !/\\ud/i.test(text) ? undefined : find(value, 0)
 }
 

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { Json } from '@gantry/contract'
 import { joinEntities, joinLines } from './entities.ts'
-import { openEndOf } from './redaction-holdback.ts'
+import { holdbackOf } from './redaction-holdback.ts'
 import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
 
 export const redacted = '[redacted]'
@@ -98,7 +98,7 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
     }
     return target
   }
-  const { settled, reach } = openEndOf(forms)
+  const { settled, reach } = holdbackOf(forms)
   const pieces = (): PieceRedactor => {
     let held = ''
     /** So much at the beginning of it belongs to a secret whose mark was shown. */

@@ -6,7 +6,7 @@ import type { SecretForms } from './secret-forms.ts'
  * of the secrets and the layout of the text alone: were it to follow from what the end says, whoever writes the text and
  * sees where it stops would learn whether he guessed how a secret begins.
  */
-export interface OpenEnd {
+export interface Holdback {
   /** The place before which every secret that began has come whole. */
   settled(text: string): number
   /** The most characters that may wait; 0 when there is no secret. */
@@ -16,7 +16,7 @@ export interface OpenEnd {
 /** What a line ends with when a word of base64 or hex, also as entities, may go on behind it. */
 const goesOn = /[A-Za-z0-9+/_%=;-]/
 
-export function openEndOf({ plain, encoded, rests }: SecretForms): OpenEnd {
+export function holdbackOf({ plain, encoded, rests }: SecretForms): Holdback {
   if (plain.length === 0) return { settled: (text) => text.length, reach: 0 }
   const asIs = plain.at(-1)?.length ?? 0
   // Behind base64 come the characters that hold its last bits, each in three at most, and its padding.

@@ -18,7 +18,7 @@ const mostTools = 100
  * is safe at once. `settled` closes the list: what comes after it is ignored. What is safe then are the effects of the
  * result, and the rest is counted in its warnings. A repeat of the call adds to the list of the attempts before.
  */
-export class Written {
+export class CallEffects {
   readonly #run: Run
   readonly #parts: Part[] = []
   readonly #underWay: Promise<unknown>[] = []
@@ -98,7 +98,7 @@ export class Written {
 
   async #keep(file: AttachedFile): Promise<ArtifactRef> {
     if (this.#over) throw new ToolError('CANCELLED', 'The call has ended.', { effect: 'possible' })
-    const keep = keeperOf(this.#run)
+    const keep = fileSinkOf(this.#run)
     if (keep === undefined) throw unkept('The host of this call keeps no files.')
     const count = counted(this.#files, mostFiles, 'attach', 'files')
     const bytes = this.#fileBytes + bytesOf(file)
@@ -163,7 +163,7 @@ export class Written {
 }
 
 /** Where the files of a call go: to who made the call, or else to where the executor keeps files; undefined for nowhere. */
-export function keeperOf({ ports, request }: Run): WriteBack['keep'] {
+export function fileSinkOf({ ports, request }: Run): WriteBack['keep'] {
   const { writeBack, identity, callId, fence } = request
   if (writeBack?.keep !== undefined) return writeBack.keep
   if (!ports.keepsFiles) return undefined

@@ -133,7 +133,7 @@ export async function explainCall(request: CallRequest, asker: Identity, ports: 
   const run = new Run(request, ports)
   try {
     const found = lookup(run, {
-      finds: ({ tool }) => ports.there(asker, tool),
+      finds: ({ tool }) => ports.exists(asker, tool),
       sees: (entry) => ports.visible(asker, entry),
     })
     const tool = found instanceof Promise ? await found : found
@@ -142,7 +142,7 @@ export async function explainCall(request: CallRequest, asker: Identity, ports: 
     const known = {
       tool: entry.id,
       missing: missingPermissions(request.identity, entry.tool),
-      exists: ports.there(request.identity, entry.tool),
+      exists: ports.exists(request.identity, entry.tool),
       visible: ports.visible(request.identity, entry),
       valid,
     }

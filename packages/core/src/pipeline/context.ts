@@ -7,11 +7,11 @@ import type {
   ToolChainOptions,
   ToolContext,
 } from '../backends/backend.ts'
-import type { FoundTools, InnerDoors, ProgramPlace } from '../backends/inner-calls.ts'
+import type { FoundTools, InnerCalls, ProgramNesting } from '../backends/inner-calls.ts'
 import type { WriteBack } from '../backends/program-journal.ts'
 import { copyJson } from '../json/copy.ts'
 import type { Span } from '../tracing/tracer.ts'
-import { keeperOf, Written } from './call-effects.ts'
+import { CallEffects, fileSinkOf } from './call-effects.ts'
 import type { Run } from './run.ts'
 import { resolveSecret } from './secrets.ts'
 
@@ -128,7 +128,7 @@ export class CallContext implements Caller {
     return this.#run.approvedArtifacts ?? this.#run.ports.artifacts
   }
   get keepsFiles(): boolean {
-    return keeperOf(this.#run) !== undefined
+    return fileSinkOf(this.#run) !== undefined
   }
   get attachedBefore(): BackendContext['attachedBefore'] {
     return (artifact) => writtenOf(this.#run).attachedBefore(artifact)
@@ -139,8 +139,8 @@ export class CallContext implements Caller {
   }
 }
 
-function writtenOf(run: Run): Written {
-  run.written ??= new Written(run)
+function writtenOf(run: Run): CallEffects {
+  run.written ??= new CallEffects(run)
   return run.written
 }
 
@@ -185,7 +185,7 @@ interface Caller extends BackendContext {
  */
 export class ToolCalls {
   readonly #run: Run
-  readonly #place: ProgramPlace
+  readonly #place: ProgramNesting
   #left: number
   #count = 0
 
@@ -240,7 +240,7 @@ export class ToolCalls {
   }
 
   /** The doors of the executor around, when this call may use them. */
-  #open(options: object, known: readonly string[]): InnerDoors {
+  #open(options: object, known: readonly string[]): InnerCalls {
     const stray = Object.keys(options).find((key) => !known.includes(key))
     if (stray !== undefined) {
       const issues = [{ path: `/${stray}`, message: `is not an option; there are ${known.join(', ')}` }]

@@ -1,5 +1,5 @@
 import { ToolError } from '@gantry/contract'
-import type { Catalog, CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
+import type { Catalog, CatalogEntry, Viewer } from '../catalogs/catalog.ts'
 import { quote } from '../ids/quote.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
 import type { Sources } from './ports.ts'
@@ -11,7 +11,7 @@ import type { Run } from './run.ts'
  * caller is answered like a name that nobody has. Waits only when the tool may come from a backend that was not asked
  * for its tools yet.
  */
-export function lookup(run: Run, onlooker: Onlooker = run): PreparedTool | Promise<PreparedTool> {
+export function lookup(run: Run, onlooker: Viewer = run): PreparedTool | Promise<PreparedTool> {
   const { tool } = run.request
   try {
     return take(run, findFor(run.ports.catalog, tool, onlooker))
@@ -31,7 +31,7 @@ function pendingOf({ request, ports: { sources } }: Run, tool: string): Promise<
   throw new ToolError('BACKEND_UNAVAILABLE', message, { stage: 'lookup', effect: 'none' })
 }
 
-async function lookupAgain(run: Run, pending: Promise<void>, onlooker: Onlooker): Promise<PreparedTool> {
+async function lookupAgain(run: Run, pending: Promise<void>, onlooker: Viewer): Promise<PreparedTool> {
   await run.within(pending)
   try {
     return take(run, findFor(run.ports.catalog, run.request.tool, onlooker))
@@ -95,7 +95,7 @@ function isMissing(error: unknown): boolean {
 }
 
 /** Finds an entry for somebody to whom not all of them are there, whether or not the catalog itself knows of that. */
-export function findFor(catalog: Catalog, id: string, onlooker: Onlooker): CatalogEntry {
+export function findFor(catalog: Catalog, id: string, onlooker: Viewer): CatalogEntry {
   const entry = catalog.find(id, onlooker)
   if (onlooker.finds(entry)) return entry
   throw new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(id)}; search the catalog`, {
@@ -105,7 +105,7 @@ export function findFor(catalog: Catalog, id: string, onlooker: Onlooker): Catal
 
 /** Whether the caller may be told of what becomes of a tool that is not, or not yet, in the catalog. */
 function mayKnow({ ports, request }: Run, tool: string): boolean {
-  return ports.there(request.identity, namedBy(tool))
+  return ports.exists(request.identity, namedBy(tool))
 }
 
 /** The parts of an id as it was asked for, which need not be one. */

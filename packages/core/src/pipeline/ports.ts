@@ -11,7 +11,7 @@ import type {
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Audit } from '../audits/audit.ts'
 import type { Backend } from '../backends/backend.ts'
-import type { InnerDoors, ProgramPlace } from '../backends/inner-calls.ts'
+import type { InnerCalls, ProgramNesting } from '../backends/inner-calls.ts'
 import type { ProgramJournal, WriteBack } from '../backends/program-journal.ts'
 import type { Catalog, CatalogEntry } from '../catalogs/catalog.ts'
 import type { NamedTool } from '../ids/tool-pattern.ts'
@@ -52,7 +52,7 @@ export interface CallRequest {
   readonly writeBack: WriteBack | undefined
   readonly program: ProgramJournal | undefined
   /** The program that makes the call, when one does. */
-  readonly place?: ProgramPlace | undefined
+  readonly place?: ProgramNesting | undefined
   /** Stands in for the tool, which is then not run; null when nothing is known of such a call. */
   readonly recorded: Recorded | null | undefined
   /** Takes the error behind a Result that is not ok, with its causes alive where they may be shown. */
@@ -84,7 +84,7 @@ export interface Ports {
   readonly policy: Policy | undefined
   readonly approver: Approver | undefined
   /** Whether a tool of this name is there for an identity; where it is not, it is as if there were none. */
-  readonly there: (identity: Identity, tool: NamedTool) => boolean
+  readonly exists: (identity: Identity, tool: NamedTool) => boolean
   /** Whether discovery shows an entry to an identity; near names are shown by the same rule. */
   readonly visible: (identity: Identity, entry: CatalogEntry) => boolean
   readonly audit: Audit
@@ -104,7 +104,7 @@ export interface Ports {
   readonly random: () => number
   readonly limits: PipelineLimits
   /** The doors with these ports behind them, for programs that make calls; absent where there are none. */
-  readonly inner?: (() => InnerDoors) | undefined
+  readonly inner?: (() => InnerCalls) | undefined
   /** Holds every call that waits for something, and ends it in time. */
   readonly deadlines: RunDeadlines
 }

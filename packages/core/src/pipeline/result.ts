@@ -10,7 +10,7 @@ import {
 } from '@gantry/contract'
 import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
-import type { Written } from './call-effects.ts'
+import type { CallEffects } from './call-effects.ts'
 import type { Run } from './run.ts'
 
 const empty: readonly never[] = Object.freeze([])
@@ -40,7 +40,7 @@ export function resultOf(run: Run, failure: ToolError | undefined): Result {
   if (tool === undefined) delete result.tool
   if (backend === undefined) delete result.backend
   if (run.measured !== undefined) addMeasured(run, result, run.measured, failure)
-  if (run.written !== undefined) addWritten(result, run.written)
+  if (run.written !== undefined) addEffects(result, run.written)
   return failure === undefined ? result : { ...result, ...endOf(run, result, failure) }
 }
 
@@ -61,7 +61,7 @@ function addMeasured(
 }
 
 /** What is safe is an effect; of what is not, the warnings tell. A file is an artifact of the result as well. */
-function addWritten(result: Mutable<Result>, written: Written): void {
+function addEffects(result: Mutable<Result>, written: CallEffects): void {
   result.effects = written.effects()
   result.artifacts = result.effects.flatMap((effect) => (effect.kind === 'file' ? [effect.artifact] : []))
   result.warnings = [...result.warnings, ...written.warnings()]

@@ -9,11 +9,11 @@ import {
 } from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Backend, Measured } from '../backends/backend.ts'
-import type { CatalogEntry, Onlooker } from '../catalogs/catalog.ts'
+import type { CatalogEntry, Viewer } from '../catalogs/catalog.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
 import type { Wait, Waiter } from '../resilience/deadlines.ts'
 import type { Span, Tracer } from '../tracing/tracer.ts'
-import type { Written } from './call-effects.ts'
+import type { CallEffects } from './call-effects.ts'
 import type { ToolCalls } from './context.ts'
 import type { CallRequest, Ports } from './ports.ts'
 import type { PreparedTool } from './prepare.ts'
@@ -29,7 +29,7 @@ const nothing: readonly [readonly string[], undefined] = Object.freeze([none, un
  * not the thing waited for cares. The timer and the listener on the caller's signal are set up at the first wait: a
  * tool that answers synchronously costs neither.
  */
-export class Run implements Waiter, Onlooker {
+export class Run implements Waiter, Viewer {
   readonly request: CallRequest
   readonly ports: Ports
   readonly startedAt: number
@@ -58,7 +58,7 @@ export class Run implements Waiter, Onlooker {
   content: readonly Content[] = none
   warnings: readonly Warning[] = none
   /** What the tool wrote back to its caller; most tools write nothing back. */
-  written: Written | undefined
+  written: CallEffects | undefined
   /** The calls that the tool makes, once it makes one. */
   calls: ToolCalls | undefined
   #controller: AbortController | undefined
@@ -218,7 +218,7 @@ export class Run implements Waiter, Onlooker {
   }
 
   finds(entry: CatalogEntry): boolean {
-    return this.ports.there(this.request.identity, entry.tool)
+    return this.ports.exists(this.request.identity, entry.tool)
   }
 
   sees(entry: CatalogEntry): boolean {

@@ -76,7 +76,7 @@ export type BreakerState =
   | (Counts & { readonly state: 'closed' | 'trial' })
   | (Counts & { readonly state: 'open'; readonly retryAt: number })
 
-interface Told {
+interface EventFacts {
   readonly name: string
   readonly at: number
   /** It was not found out here: whoever shares the backend said so, by `hold` or `close`. */
@@ -85,8 +85,8 @@ interface Told {
 
 export type BreakerEvent =
   /** `streak` counts the openings since it last was closed for a while. */
-  | (Told & { readonly kind: 'opened'; readonly retryAt: number; readonly streak: number })
-  | (Told & { readonly kind: 'trial' | 'closed' })
+  | (EventFacts & { readonly kind: 'opened'; readonly retryAt: number; readonly streak: number })
+  | (EventFacts & { readonly kind: 'trial' | 'closed' })
 
 /** What a caller is told to wait for while a trial runs, at least; nobody knows how long that takes. */
 const trialHintMs = 1_000
@@ -243,7 +243,7 @@ export class Circuit {
     return this.#state === 'closed' && now - this.#since >= this.#maxOpenMs
   }
 
-  #close(now: number, source: Pick<Told, 'elsewhere'> = {}): void {
+  #close(now: number, source: Pick<EventFacts, 'elsewhere'> = {}): void {
     this.#window.clear()
     this.#change('closed', now)
     this.#tell({ kind: 'closed', name: this.name, at: now, ...source })
@@ -261,7 +261,7 @@ export class Circuit {
     this.#era += 1
   }
 
-  #tellOpened(now: number, source: Pick<Told, 'elsewhere'> = {}): void {
+  #tellOpened(now: number, source: Pick<EventFacts, 'elsewhere'> = {}): void {
     this.#tell({ kind: 'opened', name: this.name, at: now, retryAt: this.#until, streak: this.#streak, ...source })
   }
 

@@ -78,7 +78,7 @@ interface Shared {
   used: number
 }
 
-interface Place {
+interface CircuitEntry {
   readonly circuit: string
   shared: Shared | undefined
   readonly owns: Map<string, Own>
@@ -92,7 +92,7 @@ class Circuits implements TenantCircuits {
   readonly #windowMs: number
   readonly #maxOpenMs: number
   readonly #now: () => number
-  readonly #places = new Map<string, Place>()
+  readonly #places = new Map<string, CircuitEntry>()
   /** How many circuits each tenant has; the shared ones are under `undefined`. */
   readonly #counts = new Map<string | undefined, number>()
   #size = 0
@@ -193,7 +193,7 @@ class Circuits implements TenantCircuits {
   }
 
   /** Refuses a call while the shared circuit rests; after that one call of each tenant goes through, as its trial. */
-  #heed(place: Place, shared: Shared, tenant: string, refuses: boolean): void {
+  #heed(place: CircuitEntry, shared: Shared, tenant: string, refuses: boolean): void {
     const now = this.#now()
     shared.used = ++this.#uses
     if (now < shared.until) {
@@ -215,7 +215,7 @@ class Circuits implements TenantCircuits {
   }
 
   /** Opens the shared circuit when several tenants, and not a few of many, find the backend at fault. */
-  #consider(place: Place, restMs: number, streak: number): void {
+  #consider(place: CircuitEntry, restMs: number, streak: number): void {
     let [resting, well] = [0, 0]
     for (const { breaker } of place.owns.values()) {
       const { state } = breaker
@@ -225,7 +225,7 @@ class Circuits implements TenantCircuits {
     if (resting >= 2 && resting >= this.#ratio * (resting + well)) this.#share(place, restMs, streak)
   }
 
-  #share(place: Place, restMs: number, streak: number, source: { readonly elsewhere?: true } = {}): void {
+  #share(place: CircuitEntry, restMs: number, streak: number, source: { readonly elsewhere?: true } = {}): void {
     const at = this.#now()
     const openMs = Math.round(Math.max(0, Math.min(restMs, this.#maxOpenMs)))
     const before = place.shared
@@ -246,7 +246,7 @@ class Circuits implements TenantCircuits {
       this.#tell({ kind: 'opened', name: place.circuit, at, retryAt: until, streak: place.shared.streak, ...source })
   }
 
-  #unshare(place: Place, source: { readonly elsewhere?: true } = {}): void {
+  #unshare(place: CircuitEntry, source: { readonly elsewhere?: true } = {}): void {
     if (place.shared === undefined) return
     place.shared = undefined
     this.#leave(place, undefined)
@@ -256,7 +256,7 @@ class Circuits implements TenantCircuits {
     }
   }
 
-  #changed(place: Place, tenant: string, told: BreakerEvent): void {
+  #changed(place: CircuitEntry, tenant: string, told: BreakerEvent): void {
     const { elsewhere, ...event } = told
     const own = elsewhere !== true || this.#following
     this.#tell({ ...event, tenant, ...(own ? {} : { elsewhere: true }) })
@@ -271,10 +271,10 @@ class Circuits implements TenantCircuits {
     this.#onEvent?.(event)
   }
 
-  #place(circuit: string): Place {
+  #place(circuit: string): CircuitEntry {
     const known = this.#places.get(circuit)
     if (known !== undefined) return known
-    const place: Place = { circuit, shared: undefined, owns: new Map() }
+    const place: CircuitEntry = { circuit, shared: undefined, owns: new Map() }
     this.#places.set(circuit, place)
     return place
   }
@@ -304,7 +304,7 @@ class Circuits implements TenantCircuits {
     this.#counts.set(tenant, (this.#counts.get(tenant) ?? 0) + 1)
   }
 
-  #leave(place: Place, tenant: string | undefined): void {
+  #leave(place: CircuitEntry, tenant: string | undefined): void {
     if (place.shared === undefined && place.owns.size === 0) this.#places.delete(place.circuit)
     const count = (this.#counts.get(tenant) ?? 1) - 1
     if (count > 0) this.#counts.set(tenant, count)
@@ -314,7 +314,7 @@ class Circuits implements TenantCircuits {
 
   #drop(): void {
     const [[owner]] = [...this.#counts].sort(([, one], [, other]) => other - one) as [[string | undefined, number]]
-    let least: { readonly place: Place; readonly used: number; readonly well: boolean } | undefined
+    let least: { readonly place: CircuitEntry; readonly used: number; readonly well: boolean } | undefined
     for (const place of this.#places.values()) {
       const kept = owner === undefined ? place.shared : place.owns.get(owner)
       if (kept === undefined) continue

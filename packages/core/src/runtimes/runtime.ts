@@ -115,10 +115,10 @@ export interface ProgramGateway {
    * nothing. A program that has returned still rests until its calls and chains are answered; its sleeps are not waited for.
    * `working` is true when something of it may go on all the same, such as a thread.
    */
-  ask(questions: readonly ProgramQuestion[], answer: (answer: ProgramAnswer) => void, working?: boolean): void
+  ask(questions: readonly ProgramRequest[], answer: (answer: ProgramResponse) => void, working?: boolean): void
 }
 
-export interface ProgramQuestion {
+export interface ProgramRequest {
   readonly number: number
   /** As hostile as the program: `call`, `chain`, `search`, `describe`, `examples`, `artifact`, `sleep`. */
   readonly kind: string
@@ -129,7 +129,7 @@ export interface ProgramQuestion {
   readonly text: string
 }
 
-export interface ProgramAnswer {
+export interface ProgramResponse {
   readonly number: number
   /** Whether the text is a value, or an error to be thrown: `{code, message, retryable, details?}`. */
   readonly ok: boolean
@@ -218,7 +218,7 @@ export interface Refusal {
 }
 
 /** Where in a request a placeholder may stand for its secret. */
-export type CredentialPlace = 'header' | 'query' | 'body'
+export type CredentialLocation = 'header' | 'query' | 'body'
 
 /** A secret that programs in a sandbox use without having it. */
 export interface Credential {
@@ -229,7 +229,7 @@ export interface Credential {
   /** Origins, as egress rules name them, that may be told the secret. */
   readonly hosts: readonly string[]
   /** Headers alone when absent. */
-  readonly in?: readonly CredentialPlace[]
+  readonly in?: readonly CredentialLocation[]
 }
 
 /**

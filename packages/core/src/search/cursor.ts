@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { digestOf } from '../json/canonical.ts'
 import { maxScale, maxTerms, type Plan, type QueryStyle, type WeightedTerm } from './plan.ts'
-import type { Place } from './score.ts'
+import type { RankPosition } from './score.ts'
 
 const maxCursor = 8_192
 const alphabet = /^[A-Za-z0-9_-]+$/
@@ -45,15 +45,15 @@ const maxKey = 512
 const maxTermLength = 128
 
 /** Where a search stands: its last hit, and all numbers that its scores were made with. */
-export interface SearchPlace {
+export interface SearchCursor {
   readonly plan: Plan
-  readonly last: Place
+  readonly last: RankPosition
   /** The highest score by words on the first page when meaning took part in it; 0 when it did not. */
   readonly top: number
 }
 
 /** Writes a place as a cursor that only the same query can go on from. */
-export function writePlace(digest: string, { plan, last, top }: SearchPlace): string {
+export function writeSearchCursor(digest: string, { plan, last, top }: SearchCursor): string {
   return encodeCursor(kind, [
     digest,
     plan.style,
@@ -67,7 +67,7 @@ export function writePlace(digest: string, { plan, last, top }: SearchPlace): st
 }
 
 /** Reads a cursor; anything but what `writePlace` could have written for this query is refused. */
-export function readPlace(digest: string, cursor: string): SearchPlace {
+export function readSearchCursor(digest: string, cursor: string): SearchCursor {
   const [found, style, averageLength, terms, refining, score, key, top, ...rest] = decodeCursor(kind, cursor)
   if (found !== digest) throw cursorFault('belongs to another query or other filters')
   if (!styles.includes(style)) throw cursorFault()

@@ -104,13 +104,13 @@ function weightTable(style: QueryStyle): Float64Array {
 }
 
 /** A place in an order of results: higher scores first, equal ones by key. */
-export interface Place {
+export interface RankPosition {
   readonly score: number
   readonly key: string
 }
 
 /** A document found, with the score that its order rests on. */
-export type Hit = Place
+export type Hit = RankPosition
 
 /** Documents to choose from; scores and keys are by document number. */
 export interface Candidates {
@@ -134,7 +134,7 @@ export function keyPrefix(key: string): number {
 }
 
 /** The best `size` candidates that come after a place, best first; a heap of that size, not a sort of all. */
-function best(candidates: Candidates, after: Place | undefined, size: number): number[] {
+function best(candidates: Candidates, after: RankPosition | undefined, size: number): number[] {
   const { numbers, count, scores, keys, prefixes } = candidates
   const heap: number[] = []
   const worse = (a: number, b: number): boolean => {
@@ -190,7 +190,7 @@ function sink(heap: number[], number: number, worse: Worse): void {
 /** The best allowed candidates after a place. Takes batches of growing size, each going on where the last ended, until enough are allowed. */
 export function pick(
   candidates: Candidates,
-  after: Place | undefined,
+  after: RankPosition | undefined,
   limit: number,
   allow: ((key: string) => boolean) | undefined,
 ): Hit[] {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { readPlace, writePlace } from './cursor.ts'
+import { readSearchCursor, writeSearchCursor } from './cursor.ts'
 import type { Document } from './document.ts'
 import { TextIndex } from './text-index.ts'
 
@@ -219,8 +219,8 @@ test('a long question gives a plan of bounded size, whose rarest words are kept'
   const words = Array.from({ length: 600 }, (_, at) => `word${at} ${'x'.repeat(60)}${at}`)
   const plan = made.plan(`the shared ${words.join(' ')}`)
   assert.ok(plan.terms.length + plan.refining.length <= 256)
-  const cursor = writePlace('0'.repeat(16), { plan, last: { score: 1, key: 'k'.repeat(512) }, top: 0 })
+  const cursor = writeSearchCursor('0'.repeat(16), { plan, last: { score: 1, key: 'k'.repeat(512) }, top: 0 })
   assert.ok(cursor.length <= 8_192, `${cursor.length}`)
-  assert.deepEqual(readPlace('0'.repeat(16), cursor).plan, plan)
+  assert.deepEqual(readSearchCursor('0'.repeat(16), cursor).plan, plan)
   assert.ok(plan.terms.every(([term]) => term !== 'shared'))
 })

@@ -3,7 +3,7 @@ import { type Document, maxDocumentTokens, moreWeight, readDocument } from './do
 import { Documents, loweredFlag, removedFlag } from './documents.ts'
 import { makePlan, type Plan } from './plan.ts'
 import { grown, Postings } from './postings.ts'
-import { type Candidates, type Corpus, type Hit, type Place, pick, Scratch, scoreAll } from './score.ts'
+import { type Candidates, type Corpus, type Hit, pick, type RankPosition, Scratch, scoreAll } from './score.ts'
 
 /** Removed documents are swept out when there are this many and they are a quarter of all. */
 const leastSwept = 1_024
@@ -62,7 +62,7 @@ export class TextIndex {
    * The hits of a plan after a place, best first, at most `limit`. `allow` is asked of the best only, in their order,
    * until enough were allowed.
    */
-  search(plan: Plan, after: Place | undefined, limit: number, allow?: (key: string) => boolean): Hit[] {
+  search(plan: Plan, after: RankPosition | undefined, limit: number, allow?: (key: string) => boolean): Hit[] {
     return this.#scored(plan, (candidates) => pick(candidates, after, limit, allow))
   }
 

@@ -21,20 +21,20 @@ export function fileSecrets({ folder }: FileSecretsOptions): SecretSource {
   return {
     async get(name) {
       if (!isSecretName(name)) return undefined
-      const place = await placeOf(folder)
+      const place = await secretFolder(folder)
       const path = await targetOf(place, name)
       return path === undefined ? undefined : readSecret(place, name, path)
     },
   }
 }
 
-interface Place {
+interface SecretFolder {
   readonly path: string
   /** Whose files count: the folder's owner, root and this process. */
   readonly owners: ReadonlySet<number>
 }
 
-async function placeOf(folder: string): Promise<Place> {
+async function secretFolder(folder: string): Promise<SecretFolder> {
   try {
     const path = await realpath(folder)
     const stats = await stat(path)
@@ -47,7 +47,7 @@ async function placeOf(folder: string): Promise<Place> {
 }
 
 /** Where a secret really is; undefined when there is none. */
-async function targetOf(place: Place, name: string): Promise<string | undefined> {
+async function targetOf(place: SecretFolder, name: string): Promise<string | undefined> {
   const path = join(place.path, name)
   try {
     const entry = await lstat(path)
@@ -62,7 +62,7 @@ async function targetOf(place: Place, name: string): Promise<string | undefined>
   }
 }
 
-async function readSecret(place: Place, name: string, path: string): Promise<string> {
+async function readSecret(place: SecretFolder, name: string, path: string): Promise<string> {
   const found = await readPrivate(path, mostBytes).catch((error: unknown) => {
     throw unavailable(`The secret ${name} cannot be read.`, error)
   })
@@ -89,7 +89,7 @@ function checkFolder(path: string, stats: Stats): void {
   }
 }
 
-function checkOwner({ owners }: Place, name: string, { uid }: Stats): void {
+function checkOwner({ owners }: SecretFolder, name: string, { uid }: Stats): void {
   if (!owners.has(uid)) throw unavailable(`The secret ${name} belongs to somebody else than its folder.`)
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type SandboxLimits, ToolError } from '@gantry/contract'
-import type { Outcome, ProgramAnswer, ProgramGateway, ProgramQuestion } from '@gantry/core/internal/runtimes/runtime'
+import type { Outcome, ProgramGateway, ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import { createWasmRuntime } from '../wasm.ts'
 
 const runtime = createWasmRuntime({ threads: 1 })
@@ -32,7 +32,7 @@ const echo: ProgramGateway['ask'] = (questions, answer) => {
 }
 
 test('questions come numbered, with all that was asked at a rest, and answers reach the one who asked', async () => {
-  const rests: ProgramQuestion[][] = []
+  const rests: ProgramRequest[][] = []
   const { value } = await run(
     `const one = await tools.a.b({ x: 1 })
      const all = await Promise.all([run('c:d'), sleep(5), search('w', { limit: 2 }), describe('e:f'), examples('g:h'), artifacts.get('i')])
@@ -154,7 +154,7 @@ test('92: an answer that nobody asked for, or a second one, breaks the run and n
 })
 
 test('92: an answer of a run that is over does not reach the next one', async () => {
-  const late: ((answer: ProgramAnswer) => void)[] = []
+  const late: ((answer: ProgramResponse) => void)[] = []
   await run('void sleep(1000); return 1', (_, answer) => late.push(answer))
   await run('void sleep(1000); await run("a:b"); return 1', (questions, answer) => {
     late.push(answer)

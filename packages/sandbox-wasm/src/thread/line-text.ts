@@ -1,4 +1,4 @@
-import type { ProgramAnswer, ProgramQuestion } from '@gantry/core/internal/runtimes/runtime'
+import type { ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 
 /**
  * How questions and answers are written between a thread and its owner: one text each, because nothing crosses faster.
@@ -14,8 +14,8 @@ export function writeRest(told: number, asked: string): string {
 export function readRest(
   written: string,
   last: number,
-): { readonly told: number; readonly questions: readonly ProgramQuestion[] } {
-  const questions: ProgramQuestion[] = []
+): { readonly told: number; readonly questions: readonly ProgramRequest[] } {
+  const questions: ProgramRequest[] = []
   for (let at = written.indexOf('\n'); at >= 0; ) {
     const next = written.indexOf('\n', at + 1)
     // Nothing is looked for beyond a line, because a program may have found the way to write lines of its own.
@@ -27,13 +27,13 @@ export function readRest(
   return { told: Number.parseInt(written, 10), questions }
 }
 
-function questionOf(line: string, number: number): ProgramQuestion {
+function questionOf(line: string, number: number): ProgramRequest {
   const space = line.indexOf(' ')
   return { number, kind: line.slice(0, space), text: line.slice(space + 1) }
 }
 
 /** `run time number 1 text`; the time may be missing. */
-export function writeAnswer(run: number, { number, ok, text, nowMs }: ProgramAnswer): string {
+export function writeAnswer(run: number, { number, ok, text, nowMs }: ProgramResponse): string {
   return `${run} ${nowMs ?? ''} ${number} ${ok ? 1 : 0} ${text}`
 }
 

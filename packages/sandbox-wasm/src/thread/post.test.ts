@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { performance } from 'node:perf_hooks'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
-import type { ProgramAnswer, ProgramQuestion } from '@gantry/core/internal/runtimes/runtime'
+import type { ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import fc from 'fast-check'
 import { createLine, type Line } from './line.ts'
 import { writeAnswer } from './line-text.ts'
@@ -10,7 +10,7 @@ import { type Asking, createPost } from './post.ts'
 
 /** Owner and thread in one, so that nothing happens but in the order of the test; a clock that runs when it is read. */
 function opened() {
-  const asked: ProgramQuestion[] = []
+  const asked: ProgramRequest[] = []
   let running: Asking | undefined
   let [runs, time] = [0, 0]
   const post = createPost(() => running)
@@ -32,12 +32,12 @@ function opened() {
       const run = runs
       asked.length = 0
       const line = createLine(run, post.start, post.collect, now)
-      const answer = (given: ProgramAnswer): void => {
+      const answer = (given: ProgramResponse): void => {
         if (running !== asking) return
         asking.given += 1
         post.tell(writeAnswer(run, given))
       }
-      const gateway = { ask: (questions: readonly ProgramQuestion[]) => void asked.push(...questions) }
+      const gateway = { ask: (questions: readonly ProgramRequest[]) => void asked.push(...questions) }
       const asking: Asking = {
         gateway,
         answer,
@@ -60,7 +60,7 @@ function opened() {
 }
 
 const saying = (count: number): string => `p${'\nsleep {}'.repeat(count)}`
-const answerTo = ({ number }: ProgramQuestion): ProgramAnswer => ({ number, ok: true, text: `"${number}"` })
+const answerTo = ({ number }: ProgramRequest): ProgramResponse => ({ number, ok: true, text: `"${number}"` })
 
 test('what an earlier run left behind, in the places and behind them, does not keep the next from its answer', () => {
   const { begin, rest, asked, post, close } = opened()

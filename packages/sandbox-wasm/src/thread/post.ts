@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks'
 import { MessageChannel } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
-import type { ProgramAnswer, ProgramGateway, ProgramQuestion } from '@gantry/core/internal/runtimes/runtime'
+import type { ProgramGateway, ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import type { ThreadStart } from './job.ts'
 import { readRest } from './line-text.ts'
 import { createMailbox, createReader, createWriter } from './mailbox.ts'
@@ -25,7 +25,7 @@ export interface Post {
 /** The program that runs, as far as its questions go. */
 export interface Asking {
   readonly gateway: ProgramGateway | undefined
-  readonly answer: (answer: ProgramAnswer) => void
+  readonly answer: (answer: ProgramResponse) => void
   /** Ends it with an error that it cannot catch. */
   readonly fail: (error: ToolError) => void
   /** How many questions it has asked, and answers it was given. */
@@ -34,7 +34,7 @@ export interface Asking {
   /** How many of those it had been told when it last rested. */
   told: number
   /** Asked at a rest that was none, because an answer was on its way. */
-  held: ProgramQuestion[]
+  held: ProgramRequest[]
   /** What they take, each counted with something for itself. */
   heldBytes: number
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
-import type { ProgramAnswer, ProgramGateway } from '@gantry/core/internal/runtimes/runtime'
+import type { ProgramGateway, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import { ownFile } from '../own-files.ts'
 import type { CompiledQuickjs } from '../quickjs/compile.ts'
 import type { Stream, ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
@@ -127,7 +127,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
       const { promise, resolve, reject } = Promise.withResolvers<ThreadResult>()
       runs += 1
       const run = runs
-      const answer = (given: ProgramAnswer): void => {
+      const answer = (given: ProgramResponse): void => {
         if (running?.answer !== answer) return
         running.given += 1
         post.tell(writeAnswer(run, given))

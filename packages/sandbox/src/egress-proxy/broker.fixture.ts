@@ -4,7 +4,7 @@ import { createServer } from 'node:https'
 import type { TestContext } from 'node:test'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { HostLookup } from '@gantry/core/internal/egress/options'
-import type { CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
+import type { CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
 import { here, listen, testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
 import { proxyFor, received, type TestProxy, type TestProxyOptions } from './proxy.fixture.ts'
 
@@ -55,7 +55,7 @@ export interface Scene extends TestProxy {
 export async function sceneFor(
   t: TestContext,
   hosts: readonly string[],
-  options: TestProxyOptions & { readonly in?: readonly CredentialPlace[]; readonly value?: string } = {},
+  options: TestProxyOptions & { readonly in?: readonly CredentialLocation[]; readonly value?: string } = {},
 ): Promise<Scene> {
   const { in: places, value = secret, ...rest } = options
   const credential = { variable: 'TOKEN', value: () => value, hosts, ...(places === undefined ? {} : { in: places }) }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { createRedactor, type Redactor } from '@gantry/core/internal/json/redact'
-import type { Credential, CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
+import type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
 import { type AllowedOrigin, names, parseAllow } from './allow.ts'
 import type { Authority } from './authority.ts'
 
@@ -10,7 +10,7 @@ export interface Standing {
   readonly placeholder: string
   /** The bytes of the secret in UTF-8, each as one character: what goes over a wire. */
   readonly secret: string
-  readonly places: ReadonlySet<CredentialPlace>
+  readonly places: ReadonlySet<CredentialLocation>
   readonly origins: readonly AllowedOrigin[]
   /** Puts the placeholder back for the secret, in whatever form somebody sends that. */
   readonly redactor: Redactor

@@ -1,4 +1,4 @@
-import type { CredentialPlace } from '@gantry/core/internal/runtimes/runtime'
+import type { CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
 import type { Standing } from './credential.ts'
 
 type HeaderTexts = { readonly [name: string]: string }
@@ -38,7 +38,7 @@ export function putIntoBody(
   return inBody.reduce((source, { placeholder, secret }) => replaced(source, placeholder, written(secret)), pieces)
 }
 
-function placed(standing: readonly Standing[], place: CredentialPlace): readonly Standing[] {
+function placed(standing: readonly Standing[], place: CredentialLocation): readonly Standing[] {
   return standing.filter(({ places }) => places.has(place))
 }
 

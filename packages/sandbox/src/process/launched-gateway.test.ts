@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ToolError } from '@gantry/contract'
-import type { ProgramAnswer, ProgramQuestion } from '@gantry/core/internal/runtimes/runtime'
+import type { ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import fc from 'fast-check'
 import { createLaunchedGateway } from './launched-gateway.ts'
 
 /** The host's end without a program, with what it sent, asked and failed with. */
 function opened(unread = 0) {
   const sent: string[] = []
-  const rests: (readonly ProgramQuestion[])[] = []
+  const rests: (readonly ProgramRequest[])[] = []
   const works: boolean[] = []
   const failures: ToolError[] = []
-  let answer: ((answer: ProgramAnswer) => void) | undefined
+  let answer: ((answer: ProgramResponse) => void) | undefined
   const gateway = createLaunchedGateway({
     gateway: {
       ask(questions, given, working) {
@@ -26,7 +26,7 @@ function opened(unread = 0) {
     },
     fail: (error) => failures.push(error),
   })
-  const tell = (given: ProgramAnswer): void => answer?.(given)
+  const tell = (given: ProgramResponse): void => answer?.(given)
   return { gateway, sent, rests, works, failures, tell }
 }
 

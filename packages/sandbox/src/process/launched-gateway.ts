@@ -2,10 +2,10 @@ import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { parseJson } from '@gantry/core/internal/json/parse'
 import type {
   Outcome,
-  ProgramAnswer,
   ProgramFault,
   ProgramGateway,
-  ProgramQuestion,
+  ProgramRequest,
+  ProgramResponse,
 } from '@gantry/core/internal/runtimes/runtime'
 
 /** Questions that wait for an answer may have so many bytes, each counted with something for itself. */
@@ -45,7 +45,7 @@ export interface LaunchedGateway {
  */
 export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): LaunchedGateway {
   const waiting = new Map<number, number>()
-  let asked: ProgramQuestion[] = []
+  let asked: ProgramRequest[] = []
   let count = 0
   let given = 0
   let bytes = 0
@@ -58,7 +58,7 @@ export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): 
     over = true
     fail(error)
   }
-  const answer = ({ number, ok, text, nowMs }: ProgramAnswer): void => {
+  const answer = ({ number, ok, text, nowMs }: ProgramResponse): void => {
     const size = waiting.get(number)
     if (over) return
     if (size === undefined) {

@@ -66,7 +66,7 @@ export function cancelling(store: Pick<CallStore, 'cancel'>, note: DoorParts['no
 export function createDoors(parts: DoorParts): Service {
   const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits } = parts
   const cancel = cancelling(store, parts.note)
-  const standing = (tool: string, identity: Identity) => snapshots.current.executor.standing(tool, { identity })
+  const standing = (tool: string, identity: Identity) => snapshots.current.executor.visibility(tool, { identity })
   const isShown = ({ circuit, tenant }: TenantState, identity: Identity): boolean =>
     (tenant === undefined || tenant === identity.tenant || holds(identity, everyTenant)) &&
     standing(toolOf(circuit), identity) !== 'absent'

@@ -6,7 +6,7 @@ import {
   type Base,
   baseFault,
   namesIn,
-  type Place,
+  type ParameterTarget,
   readBase,
   readTemplate,
   type Segment,
@@ -19,9 +19,9 @@ export interface Plan {
   /** Instead of the backend's own, when there. */
   readonly base: Base | undefined
   readonly path: readonly Segment[]
-  readonly query: readonly Place[]
-  readonly header: readonly Place[]
-  readonly cookie: readonly Place[]
+  readonly query: readonly ParameterTarget[]
+  readonly header: readonly ParameterTarget[]
+  readonly cookie: readonly ParameterTarget[]
   /** Arguments that go somewhere by name; the rest go together. */
   readonly placed: ReadonlySet<string>
   readonly body: HttpBody | undefined
@@ -118,7 +118,7 @@ export function readBinding(given: object, tool: string): Plan {
 }
 
 /** A place with OpenAPI's defaults for what the binding leaves out. */
-function placeOf(argument: string, param: HttpParameter): Place {
+function placeOf(argument: string, param: HttpParameter): ParameterTarget {
   const style = param.style ?? (param.in === 'path' || param.in === 'header' ? 'simple' : 'form')
   return {
     argument,

@@ -2,7 +2,7 @@ import { type Issue, type Json, type JsonObject, type ParameterStyle, ToolError 
 import { badArgument } from './check.ts'
 
 /** Where an argument goes, with everything said that a binding may leave out. */
-export interface Place {
+export interface ParameterTarget {
   readonly argument: string
   /** The name there. */
   readonly name: string
@@ -35,7 +35,7 @@ export function asText(value: Json): string {
 }
 
 /** A path segment, or a header's value, in the styles `simple`, `label` and `matrix` of RFC 6570. */
-export function writeText(place: Place, given: Json, encodeAs: typeof encode): string {
+export function writeText(place: ParameterTarget, given: Json, encodeAs: typeof encode): string {
   const { style, name, explode } = place
   const value = place.json ? JSON.stringify(given) : given
   const write = (item: Json) => encodeAs(place.argument, asText(item))
@@ -55,7 +55,7 @@ function matrix(name: string, explode: boolean, value: Json, write: (item: Json)
 }
 
 /** Pairs for a query, a cookie or a form, in the styles of OpenAPI; null and empty lists leave nothing. */
-export function writePairs(place: Place, value: Json): Pair[] {
+export function writePairs(place: ParameterTarget, value: Json): Pair[] {
   const { argument, style, explode } = place
   const name = encode(argument, place.name)
   const write = (item: Json) => (place.reserved ? encodeReserved : encode)(argument, asText(item))
@@ -97,7 +97,7 @@ function isComposite(value: Json): value is Json[] | JsonObject {
 }
 
 /** One segment of a path: text as it stands, and places for arguments. */
-export type Segment = readonly (string | Place)[]
+export type Segment = readonly (string | ParameterTarget)[]
 
 const braces = /\{([^{}]+)\}/g
 const dots = /^(?:\.|%2e){1,2}$/i
@@ -116,7 +116,7 @@ export function namesIn(template: string): string[] {
 }
 
 /** Splits a template that has no fault; `placeOf` says what a name in braces stands for. */
-export function readTemplate(template: string, placeOf: (name: string) => Place): Segment[] {
+export function readTemplate(template: string, placeOf: (name: string) => ParameterTarget): Segment[] {
   if (template === '') return []
   const parts = template.replace(/^\//, '').split('/')
   return parts.map((segment) =>
@@ -137,14 +137,14 @@ function expandSegment(segment: Segment, args: JsonObject): string {
   const parts = segment.map((part) => {
     if (typeof part === 'string') return part
     argument = part.argument
-    return expandPlace(part, args)
+    return expandTarget(part, args)
   })
   const text = parts.join('')
   if (argument !== undefined && dots.test(text)) throw badArgument(argument, 'may not make . or .. of a path segment')
   return text
 }
 
-function expandPlace(place: Place, args: JsonObject): string {
+function expandTarget(place: ParameterTarget, args: JsonObject): string {
   const value = Object.hasOwn(args, place.argument) ? args[place.argument] : undefined
   if (value === undefined || value === null) throw badArgument(place.argument, 'is part of the path and must be given')
   const text = writeText(place, value, encode)

@@ -5,7 +5,7 @@ import { constantPair, joinPairs, type SentBody, writeBody } from './body.ts'
 import { badArgument } from './check.ts'
 import { fillHeader, headerFromArgument, headerSafe } from './headers.ts'
 import type { Settings } from './options.ts'
-import { expandPath, type Pair, type Place, urlBelow, writePairs, writeText } from './parameters.ts'
+import { expandPath, type Pair, type ParameterTarget, urlBelow, writePairs, writeText } from './parameters.ts'
 
 /** What the arguments of a call make of a request; secrets are not in it yet. */
 export interface Draft {
@@ -86,17 +86,17 @@ function bodyOf(plan: Plan, args: JsonObject, rest: JsonObject): SentBody | unde
 const json: HttpBody = { type: 'json' }
 
 /** An argument that nothing places: as a form writes it, and by `name[key]` when it has members, so that none is lost. */
-function loose(name: string, value: Json): Place {
+function loose(name: string, value: Json): ParameterTarget {
   const deep = typeof value === 'object' && value !== null && !Array.isArray(value)
   return { argument: name, name, style: deep ? 'deepObject' : 'form', explode: true, reserved: false, json: false }
 }
 
-function pairsOf(place: Place, args: JsonObject): Pair[] {
+function pairsOf(place: ParameterTarget, args: JsonObject): Pair[] {
   const value = Object.hasOwn(args, place.argument) ? args[place.argument] : undefined
   return value === undefined ? [] : writePairs(place, value)
 }
 
-function addHeader(headers: Pair[], place: Place, args: JsonObject): void {
+function addHeader(headers: Pair[], place: ParameterTarget, args: JsonObject): void {
   const value = Object.hasOwn(args, place.argument) ? args[place.argument] : undefined
   if (value === undefined || value === null) return
   headers.push([place.name.toLowerCase(), writeText(place, value, headerFromArgument)])

@@ -2,14 +2,21 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
 import { joinPairs } from './body.ts'
-import { encode, type Place, writePairs, writeText } from './parameters.ts'
+import { encode, type ParameterTarget, writePairs, writeText } from './parameters.ts'
 
-const place: Place = { argument: 'color', name: 'color', style: 'form', explode: false, reserved: false, json: false }
+const place: ParameterTarget = {
+  argument: 'color',
+  name: 'color',
+  style: 'form',
+  explode: false,
+  reserved: false,
+  json: false,
+}
 const list = ['blue', 'black']
 const object = { R: 100, G: 200 }
 
 test('paths are written in every style of OpenAPI', () => {
-  const rows: [style: Place['style'], explode: boolean, value: Json, text: string][] = [
+  const rows: [style: ParameterTarget['style'], explode: boolean, value: Json, text: string][] = [
     ['simple', false, 'blue', 'blue'],
     ['simple', false, list, 'blue,black'],
     ['simple', false, object, 'R,100,G,200'],
@@ -32,7 +39,7 @@ test('paths are written in every style of OpenAPI', () => {
 })
 
 test('queries are written in every style of OpenAPI', () => {
-  const rows: [style: Place['style'], explode: boolean, value: Json, text: string][] = [
+  const rows: [style: ParameterTarget['style'], explode: boolean, value: Json, text: string][] = [
     ['form', true, 'a b&c', 'color=a%20b%26c'],
     ['form', true, list, 'color=blue&color=black'],
     ['form', false, list, 'color=blue,black'],

@@ -1,4 +1,4 @@
-import { type Place, type Token, tokensOf, wrong } from './tokens.ts'
+import { type SourcePosition, type Token, tokensOf, wrong } from './tokens.ts'
 
 /** Deeper ones are refused, so that reading one cannot end in too much recursion. */
 const deepest = 128
@@ -20,7 +20,7 @@ export interface Cursor {
   name(what: string): Token
   /** Reads something one level deeper. */
   deeper<T>(read: () => T): T
-  fail(message: string, at?: Place): never
+  fail(message: string, at?: SourcePosition): never
 }
 
 export function createCursor(source: string): Cursor {

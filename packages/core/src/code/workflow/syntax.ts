@@ -1,7 +1,7 @@
-import type { Place } from './tokens.ts'
+import type { SourcePosition } from './tokens.ts'
 
 /** An expression; `at` is where a failure of it is shown. */
-export type Expression = { readonly at: Place } & (
+export type Expression = { readonly at: SourcePosition } & (
   | { readonly kind: 'constant'; readonly value: string | number | boolean | null }
   | { readonly kind: 'variable'; readonly name: string }
   | { readonly kind: 'list'; readonly members: readonly Expression[] }
@@ -15,14 +15,14 @@ export type Expression = { readonly at: Place } & (
 
 /** One member of an object. */
 export interface Member {
-  readonly at: Place
+  readonly at: SourcePosition
   readonly key: string
   readonly value: Expression
 }
 
 export type Block = readonly Statement[]
 
-export type Statement = { readonly at: Place } & (
+export type Statement = { readonly at: SourcePosition } & (
   | { readonly kind: 'set'; readonly name: string; readonly value: Expression }
   | { readonly kind: 'do'; readonly value: Expression }
   | { readonly kind: 'return'; readonly value: Expression | undefined }

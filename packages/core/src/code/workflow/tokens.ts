@@ -2,14 +2,14 @@ import { ToolError } from '@gantry/contract'
 import { codeFrame } from '../failure.ts'
 
 /** Where something stands in the text, from 1 on. */
-export interface Place {
+export interface SourcePosition {
   readonly line: number
   readonly column: number
 }
 
 type TokenKind = 'name' | 'number' | 'text' | 'sign' | 'line' | 'end'
 
-export interface Token extends Place {
+export interface Token extends SourcePosition {
   readonly kind: TokenKind
   /** A text without its quotes and escapes; everything else as it is written. */
   readonly value: string
@@ -44,7 +44,7 @@ export function tokensOf(source: string): readonly Token[] {
       throw wrong(source, place(), `A workflow has at most ${mostTokens} words and signs.`)
     tokens.push({ kind, value, ...place() })
   }
-  const place = (): Place => ({ line, column: at - start + 1 })
+  const place = (): SourcePosition => ({ line, column: at - start + 1 })
   const readers: readonly (readonly [RegExp, (found: string) => void])[] = [
     [space, () => undefined],
     [comment, () => undefined],
@@ -80,14 +80,14 @@ function unreadable(source: string, at: number): string {
   return `${JSON.stringify(character)} has no meaning in a workflow.`
 }
 
-function numberOf(written: string, source: string, place: Place): string {
+function numberOf(written: string, source: string, place: SourcePosition): string {
   const value = Number(written)
   if (!Number.isFinite(value)) throw wrong(source, place, 'This number is too large.')
   return String(value)
 }
 
 /** The escapes of JSON, and `\'`. */
-function textOf(written: string, source: string, place: Place): string {
+function textOf(written: string, source: string, place: SourcePosition): string {
   const inner = written.slice(1, -1).replace(/\\(.)|"/g, (found, next: string | undefined) => {
     if (next === undefined) return '\\"'
     return next === "'" ? "'" : found
@@ -104,7 +104,7 @@ function textOf(written: string, source: string, place: Place): string {
 }
 
 /** What is wrong with a workflow, and where. */
-export function wrong(source: string, { line, column }: Place, message: string): ToolError {
+export function wrong(source: string, { line, column }: SourcePosition, message: string): ToolError {
   const frame = codeFrame(source, line, column)
   return new ToolError('CODE_INVALID', `The workflow is wrong at line ${line}, column ${column}: ${message}`, {
     details: { line, column, ...(frame === undefined ? {} : { frame }) },

@@ -1,6 +1,6 @@
 import { workflowPrelude } from './functions.ts'
 import type { Block, Expression, Statement, Workflow } from './syntax.ts'
-import type { Place } from './tokens.ts'
+import type { SourcePosition } from './tokens.ts'
 
 type Of<Kind extends string, From> = Extract<From, { readonly kind: Kind }>
 
@@ -117,19 +117,19 @@ function pair({ sign, left, right }: Of<'pair', Expression>): Piece {
 }
 
 /** A script in pieces: text without line breaks, and where in the source the text behind it comes from. */
-type Piece = string | Place | readonly Piece[]
+type Piece = string | SourcePosition | readonly Piece[]
 
 /** A place in the script, from 1 on, and the one in the source that it came from. */
 interface Mark {
-  readonly at: Place
-  readonly from: Place
+  readonly at: SourcePosition
+  readonly from: SourcePosition
 }
 
 /** A script that keeps the lines of what it is made from. */
 export interface Script {
   readonly text: string
   /** Where a place of the script came from; undefined for one before all marks. */
-  source(at: Place): Place | undefined
+  source(at: SourcePosition): SourcePosition | undefined
 }
 
 function joinScript(pieces: Piece): Script {
@@ -141,7 +141,7 @@ function joinScript(pieces: Piece): Script {
     if (typeof piece === 'string') {
       parts.push(piece)
       column += piece.length
-    } else if (isPlace(piece)) {
+    } else if (isPosition(piece)) {
       for (; line < piece.line; line++, column = 1) parts.push('\n')
       marks.push({ at: { line, column }, from: { line: piece.line, column: piece.column } })
     } else {
@@ -156,7 +156,7 @@ function joinScript(pieces: Piece): Script {
 }
 
 /** Marks are in the order of the script, and a stack or a list of diagnostics asks for many. */
-function lastBefore(marks: readonly Mark[], place: Place): Mark | undefined {
+function lastBefore(marks: readonly Mark[], place: SourcePosition): Mark | undefined {
   let low = 0
   let high = marks.length
   while (low < high) {
@@ -168,10 +168,10 @@ function lastBefore(marks: readonly Mark[], place: Place): Mark | undefined {
   return marks[low - 1]
 }
 
-function isPlace(piece: Exclude<Piece, string>): piece is Place {
+function isPosition(piece: Exclude<Piece, string>): piece is SourcePosition {
   return !Array.isArray(piece)
 }
 
-function isBefore(one: Place, other: Place): boolean {
+function isBefore(one: SourcePosition, other: SourcePosition): boolean {
   return one.line < other.line || (one.line === other.line && one.column <= other.column)
 }

@@ -1,5 +1,5 @@
 import type { CallKind, Identity } from '@gantry/contract'
-import type { ToolStanding } from '@gantry/core'
+import type { ToolVisibility } from '@gantry/core'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
 
 /**
@@ -8,7 +8,7 @@ import { holds } from '@gantry/core/internal/pipeline/authorize'
  * - One of no tool, as of a message that could not be read, is there for those who operate and are bound to no tools.
  * - Of chains and programs, which may call anything, those of others are not there for one who is bound to tools.
  */
-export type LetterReader = string | { readonly identity: Identity; readonly standing: (tool: string) => ToolStanding }
+export type LetterReader = string | { readonly identity: Identity; readonly standing: (tool: string) => ToolVisibility }
 
 /** Who holds it deals with dead letters, and is shown what was asked for. */
 export const operatePermission = 'gantry:operate'
@@ -61,5 +61,5 @@ function seesToolless({ identity }: Somebody): boolean {
 function seesTool({ identity, standing }: Somebody, tool: string): boolean {
   if (tool === 'chain') return identity.tools === undefined
   const known = standing(tool)
-  return known === 'shown' || (known === 'there' && holds(identity, operatePermission))
+  return known === 'visible' || (known === 'hidden' && holds(identity, operatePermission))
 }

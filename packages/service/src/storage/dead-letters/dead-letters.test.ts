@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Identity } from '@gantry/contract'
-import type { ToolStanding } from '@gantry/core'
+import type { ToolVisibility } from '@gantry/core'
 import { addRows, ago, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
 import type { Database, Queries } from '../databases/database.ts'
 import { outboxRecords } from '../outbox/outbox.ts'
@@ -58,7 +58,7 @@ testOnDatabases({
     for (const [index, tool] of tools.entries()) {
       await addRows(database, 'dead_letters', [letter(`l${index}`, { tool, created_at: ago(1_000 * index) })])
     }
-    const standing = (tool: string): ToolStanding => (tool.startsWith('math:') ? 'shown' : 'there')
+    const standing = (tool: string): ToolVisibility => (tool.startsWith('math:') ? 'visible' : 'hidden')
     for (const stretch of [1, 2, 3, 6, 10_000]) {
       const { letters } = parts(database, { stretch })
       const read = async (as: Identity): Promise<string[]> => {

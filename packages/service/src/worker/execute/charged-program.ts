@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { type Result, ToolError } from '@gantry/contract'
-import type { Executor, InnerAsk, InnerNames, InnerOutcome, ProgramJournal } from '@gantry/core'
+import type { Executor, InnerNames, InnerOutcome, InnerRequest, ProgramJournal } from '@gantry/core'
 import type { InnerCharges } from './inner-charges.ts'
 import { isProgramTool } from './program-tool.ts'
 
@@ -22,7 +22,7 @@ function chargedProgram(ports: ChargedPorts, callId: string): ProgramJournal {
   return {
     seed: randomInt(2 ** 31),
     startedMs: Date.now(),
-    told: [],
+    outcomes: [],
     async settle(ask, make) {
       return { outcome: await outcomeOf(ask, `${callId}.${ask.number}`, make, ports), atMs: Date.now() }
     },
@@ -30,7 +30,7 @@ function chargedProgram(ports: ChargedPorts, callId: string): ProgramJournal {
 }
 
 async function outcomeOf(
-  { kind, tool, signal }: InnerAsk,
+  { kind, tool, signal }: InnerRequest,
   callId: string,
   make: (names?: InnerNames) => Promise<InnerOutcome>,
   ports: ChargedPorts,

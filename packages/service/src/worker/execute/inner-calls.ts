@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gantry/contract'
 import { type CatalogEntry, type Executor, retry, type WriteBack } from '@gantry/core'
-import type { Around, SurroundedCall } from '@gantry/core/internal/chain/step-middleware'
+import type { StepCall, StepMiddleware } from '@gantry/core/internal/chain/step-middleware'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { endedOutcome } from '../../storage/calls/ended.ts'
 import { isPending } from '../../storage/calls/pending.ts'
@@ -11,9 +11,9 @@ import type { InnerCharges } from './inner-charges.ts'
 
 export interface InnerCalls {
   /** Stands around every call of the chain. */
-  readonly settle: Around
+  readonly settle: StepMiddleware
   /** Whether an earlier attempt had the outcome of a call. */
-  recalls(step: Pick<SurroundedCall, 'stepId' | 'index'>): boolean
+  recalls(step: Pick<StepCall, 'stepId' | 'index'>): boolean
   /** Why this attempt has no outcome; undefined while it may have one. */
   readonly failure: unknown
   /**
@@ -67,7 +67,7 @@ export function createInnerCalls(
     call.onCircuitOpen ?? findTool(executor, tool).onCircuitOpen ?? 'fail'
 
   /** False when the chain was stopped before it could be written. */
-  const write = async ({ signal }: SurroundedCall, work: () => Promise<boolean>): Promise<boolean> => {
+  const write = async ({ signal }: StepCall, work: () => Promise<boolean>): Promise<boolean> => {
     try {
       if (await patiently(work, signal)) return true
       failure ??= lost(callId)
@@ -78,13 +78,13 @@ export function createInnerCalls(
     throw stopped()
   }
   /** A call that ended while its chain is stopped is an end even when it cannot be written: nothing follows it. */
-  const keep = async (step: SurroundedCall, entry: string, result: Result): Promise<Result> => {
+  const keep = async (step: StepCall, entry: string, result: Result): Promise<Result> => {
     const text = JSON.stringify(result)
     await write(step, () => journal.done(holder, entry, text))
     return result
   }
   /** What came of a call that an earlier attempt began; undefined when it is to be made again. */
-  const earlier = async (step: SurroundedCall, tool: FoundTool, names: Names): Promise<Result | undefined> => {
+  const earlier = async (step: StepCall, tool: FoundTool, names: Names): Promise<Result | undefined> => {
     if (tool.effect === 'once') return unknownResult(names, tool, 'Its worker did not come back.')
     if (tool.effect !== 'reconcilable') return undefined
     const asking = { callId: names.callId, identity: call.identity, signal: step.signal }
@@ -95,7 +95,7 @@ export function createInnerCalls(
     return unknownResult(names, tool, answer.reason)
   }
   /** Makes a call that is not done yet. */
-  const settleNew = async (step: SurroundedCall, entry: string, make: Parameters<Around>[1]): Promise<Result> => {
+  const settleNew = async (step: StepCall, entry: string, make: Parameters<StepMiddleware>[1]): Promise<Result> => {
     goesOn()
     const tool = findTool(executor, step.tool)
     const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(call.effectKey ?? callId, step) }
@@ -188,7 +188,7 @@ export function patiently<T>(work: () => Promise<T>, signal: AbortSignal): Promi
   return retry(work, { rule, mayRepeat: isAway, signal })
 }
 
-function entryOf({ stepId, index }: Pick<SurroundedCall, 'stepId' | 'index'>): string {
+function entryOf({ stepId, index }: Pick<StepCall, 'stepId' | 'index'>): string {
   return index === undefined ? stepId : `${stepId}.${index}`
 }
 
@@ -198,7 +198,7 @@ interface Names {
 }
 
 /** The same in every attempt, so that whoever is called knows a repeat as one. */
-function keyOf(callId: string, { stepId, index }: SurroundedCall): string {
+function keyOf(callId: string, { stepId, index }: StepCall): string {
   return createHash('sha256')
     .update(`${callId}/${stepId}/${index ?? ''}`)
     .digest('hex')
@@ -221,13 +221,13 @@ export function findTool({ catalog }: InnerCallPorts['executor'], id: string): F
 }
 
 /** Whether a call was cut short with its chain, of all those that do not wait. */
-function isEnd({ signal }: SurroundedCall, { status }: Result): boolean {
+function isEnd({ signal }: StepCall, { status }: Result): boolean {
   return !(signal.aborted && (status === 'cancelled' || status === 'timeout'))
 }
 
 /** Whether the chain is to wait for what this call waits for. */
 function isWaiting(
-  { decisive }: SurroundedCall,
+  { decisive }: StepCall,
   result: Result,
   onOpen: OnCircuitOpen,
 ): result is Result & { readonly error: ErrorInfo } {

@@ -1,5 +1,5 @@
 import { type Result, ToolError } from '@gantry/contract'
-import type { Executor, InnerAsk, InnerNames, InnerOutcome } from '@gantry/core'
+import type { Executor, InnerNames, InnerOutcome, InnerRequest } from '@gantry/core'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { findTool, lost, patiently, unknownResult } from './inner-calls.ts'
@@ -19,7 +19,7 @@ export interface ProgramCallPorts {
 
 /** A call that a program asks for, and what it is known by. */
 export interface ProgramCall {
-  readonly ask: InnerAsk
+  readonly ask: InnerRequest
   readonly entry: string
   readonly tool: string
   readonly names: InnerNames & { readonly callId: string; readonly idempotencyKey: string }

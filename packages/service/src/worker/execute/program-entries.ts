@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { InnerAsk, InnerOutcome, Told } from '@gantry/core'
+import type { InnerOutcome, InnerRequest, JournaledOutcome } from '@gantry/core'
 import type { JournalEntry } from '../../storage/journal.ts'
 
 /**
@@ -11,7 +11,7 @@ import type { JournalEntry } from '../../storage/journal.ts'
 export interface ProgramEntries {
   readonly startedMs: number | undefined
   /** What was told, in order. */
-  readonly told: readonly Told[]
+  readonly told: readonly JournaledOutcome[]
   /** Where the numbers in that order go on. */
   readonly nextSeq: number
   /** The fingerprints of what was begun and has no end, by number. */
@@ -29,7 +29,7 @@ interface Kept {
 /** Reads what earlier attempts left of a program, whose entries begin with the prefix. */
 export function readEntries(known: ReadonlyMap<string, JournalEntry>, prefix: string): ProgramEntries {
   const begun = new Map<number, string>()
-  const kept: (Told & Kept)[] = []
+  const kept: (JournaledOutcome & Kept)[] = []
   for (const [name, entry] of known) {
     const [, digits, fingerprint] = (name.startsWith(prefix) && questionName.exec(name.slice(prefix.length))) || []
     if (digits === undefined || fingerprint === undefined) continue
@@ -55,11 +55,11 @@ export function readTime(known: ReadonlyMap<string, JournalEntry>, entry: string
   return found?.state === 'done' ? Number(found.result) : undefined
 }
 
-export function entryOf(prefix: string, { number, fingerprint }: Pick<InnerAsk, 'number' | 'fingerprint'>): string {
+export function entryOf(prefix: string, { number, fingerprint }: Pick<InnerRequest, 'number' | 'fingerprint'>): string {
   return `${prefix}p${number}.${fingerprint}`
 }
 
-export function wakeOf(prefix: string, { number, fingerprint }: Pick<InnerAsk, 'number' | 'fingerprint'>): string {
+export function wakeOf(prefix: string, { number, fingerprint }: Pick<InnerRequest, 'number' | 'fingerprint'>): string {
   return `${prefix}w${number}.${fingerprint}`
 }
 

@@ -56,7 +56,7 @@ test('programs', async (t) => {
     world.runs.length = 0
     const { attempt, ...again } = await site.attempt(mixed, { callId: 'plain' })
     assert.deepEqual([answerOf(again as Ended), runs()], [whole, []])
-    assert.equal(attempt.journal.told.length, 8)
+    assert.equal(attempt.journal.outcomes.length, 8)
   })
 
   await t.test(
@@ -276,7 +276,7 @@ test('programs', async (t) => {
     const toldNothing = await site.attempt(async () => null, { callId: 'quiet' })
     const ended = await site.attempt(async () => null, { callId: 'quiet' })
     const begun = [first, second, toldNothing, ended].map(({ attempt }) => attempt.journal)
-    assert.ok(begun.every(({ told }) => told.length === 0))
+    assert.ok(begun.every(({ outcomes }) => outcomes.length === 0))
     assert.deepEqual(
       begun.map(({ resumed }) => resumed),
       [false, true, false, false],

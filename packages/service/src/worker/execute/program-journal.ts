@@ -1,7 +1,15 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ErrorInfo, ToolError } from '@gantry/contract'
-import type { Executor, InnerAsk, InnerNames, InnerOutcome, InnerStep, ProgramJournal, WriteBack } from '@gantry/core'
+import type {
+  Executor,
+  InnerNames,
+  InnerOutcome,
+  InnerRequest,
+  InnerStep,
+  ProgramJournal,
+  WriteBack,
+} from '@gantry/core'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { isPending } from '../../storage/calls/pending.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
@@ -105,7 +113,7 @@ export function createProgramAttempt(
     const around: InnerNames['around'] = (step, made) => chains.settle(named(step), made)
     return ended(await make({ around, recalls: (step) => chains.recalls(named(step)) }))
   }
-  const sleep = async (entry: string, { sleepMs = 0, signal }: InnerAsk): Promise<Made | undefined> => {
+  const sleep = async (entry: string, { sleepMs = 0, signal }: InnerRequest): Promise<Made | undefined> => {
     if (sleepMs <= times.shortMs) await running.count(delay(sleepMs, undefined, { signal }))
     else if (!(await quiet.count(sleeps.sleep(entry, sleepMs, isIdle, signal)))) asleep = true
     return asleep ? undefined : { outcome: { kind: 'value', value: null }, early: true }
@@ -118,7 +126,7 @@ export function createProgramAttempt(
     rests.begin(prefix, told.length)
     const tellings = createTellings(writer, { nextSeq, lastMs: told.at(-1)?.atMs ?? startedMs, now })
 
-    const makeOne = (ask: InnerAsk, entry: string, make: Make): Promise<Made | undefined> => {
+    const makeOne = (ask: InnerRequest, entry: string, make: Make): Promise<Made | undefined> => {
       const innerId = `${id}.${ask.number}`
       const idempotencyKey = keyOf(call.effectKey ?? callId, entry)
       const names = { callId: innerId, idempotencyKey, writeBack: writeBack?.(entry) }
@@ -133,7 +141,7 @@ export function createProgramAttempt(
       return running.count(makeCall({ ask, entry, tool, names }, make, { ...ports, charges, writer, known }))
     }
     /** Numbers what came of a question; undefined when that is no end. */
-    const settled = async (ask: InnerAsk, make: Make): Promise<{ readonly told: Promise<Telling> } | undefined> => {
+    const settled = async (ask: InnerRequest, make: Make): Promise<{ readonly told: Promise<Telling> } | undefined> => {
       const entry = entryOf(prefix, ask)
       const made = await makeOne(ask, entry, make)
       rests.end(`${entry}/`)
@@ -150,9 +158,9 @@ export function createProgramAttempt(
     return {
       seed: seedOf(call.effectKey ?? callId, prefix),
       startedMs,
-      told,
+      outcomes: told,
       resumed,
-      rests: (count) => rests.rest(prefix, count),
+      onQuiescent: (count) => rests.rest(prefix, count),
       async settle(ask, make) {
         goesOn()
         const other = begun.get(ask.number)
@@ -196,13 +204,13 @@ function keyOf(callId: string, entry: string): string {
 }
 
 /** Whether something was cut short with its program. */
-function isCut({ signal }: InnerAsk, outcome: InnerOutcome): boolean {
+function isCut({ signal }: InnerRequest, outcome: InnerOutcome): boolean {
   if (!signal.aborted || outcome.kind === 'value') return false
   const { code } = (outcome.kind === 'error' ? outcome.error : outcome.result.error) ?? {}
   return code === 'CANCELLED' || code === 'TIMEOUT'
 }
 
-function diverged({ number, fingerprint }: InnerAsk, begun: string): ToolError {
+function diverged({ number, fingerprint }: InnerRequest, begun: string): ToolError {
   const message = `Question ${number} of the program is not the one that an earlier attempt had begun.`
   return new ToolError('CODE_DIVERGED', message, { details: { number, expected: begun, actual: fingerprint } })
 }

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Result } from '@gantry/contract'
-import type { InnerAsk } from '@gantry/core'
+import type { InnerRequest } from '@gantry/core'
 import { pgliteDatabase } from '../../../test/databases.fixture.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import { heldClaim } from '../../storage/calls/claim.fixture.ts'
@@ -148,7 +148,7 @@ except asyncio.TimeoutError:
     const charges = { call: (_asked: unknown, make: () => Promise<Result>) => make() }
     const ports = { executor, journal, claim: await claimed(callId), signal, charges, sleeps, now: () => clock }
     const { journal: program, ...running } = createProgramAttempt(ports, new Map())
-    const sleep = (number: number, sleepMs: number): InnerAsk => ({ ...ask(number), kind: 'sleep', sleepMs })
+    const sleep = (number: number, sleepMs: number): InnerRequest => ({ ...ask(number), kind: 'sleep', sleepMs })
     const ask = (number: number) => ({ number, fingerprint: String(number).padStart(12, '0'), signal })
     const unused = (): Promise<never> => Promise.reject(new Error('unused'))
     // It has no more than `holdMs` left, so that it never hands the program back itself.
@@ -157,7 +157,7 @@ except asyncio.TimeoutError:
       { ...ask(2), kind: 'call', tool: 'code:program' },
       async ({ program: within } = {}) => {
         const far = within?.settle(sleep(1, 600_000), unused)
-        within?.rests?.(0)
+        within?.onQuiescent?.(0)
         await assert.rejects(async () => far, /stopped/)
         clock = 1
         await near.catch(() => undefined)
@@ -165,7 +165,7 @@ except asyncio.TimeoutError:
         return { kind: 'result', result: { status: 'cancelled', error } as unknown as Result }
       },
     )
-    program.rests?.(0)
+    program.onQuiescent?.(0)
     await assert.rejects(inside, /stopped/)
     await running.end()
     assert.deepEqual(

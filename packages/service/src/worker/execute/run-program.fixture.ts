@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { ChainStep, Identity, Json } from '@gantry/contract'
-import type { Executor, InnerAsk, InnerNames, InnerOutcome, ProgramJournal } from '@gantry/core'
+import type { Executor, InnerNames, InnerOutcome, InnerRequest, ProgramJournal } from '@gantry/core'
 import type { ExecutorOptions } from '@gantry/tools'
 import type { Claim } from '../../storage/calls/call-store.ts'
 import type { Database } from '../../storage/databases/database.ts'
@@ -27,7 +27,7 @@ export interface Host {
 
 export type HostProgram = (host: Host) => Promise<Json>
 
-interface Asked extends Omit<InnerAsk, 'signal'> {
+interface Asked extends Omit<InnerRequest, 'signal'> {
   readonly perform: (names?: InnerNames) => Promise<InnerOutcome>
   readonly told: PromiseWithResolvers<Json>
 }
@@ -51,7 +51,7 @@ export async function drive(
   let number = 0
   let clock = journal.startedMs
   let ended: Ended | undefined
-  const ask = (kind: InnerAsk['kind'], about: Json, make: Asked['perform'], more: Partial<Asked> = {}) => {
+  const ask = (kind: InnerRequest['kind'], about: Json, make: Asked['perform'], more: Partial<Asked> = {}) => {
     number += 1
     const fingerprint = createHash('sha256')
       .update(JSON.stringify([kind, about]))
@@ -89,7 +89,7 @@ export async function drive(
     },
   )
   await turn()
-  for (const { number: known, fingerprint, outcome, atMs } of journal.told) {
+  for (const { number: known, fingerprint, outcome, atMs } of journal.outcomes) {
     const asked = open.get(known)
     if (asked?.fingerprint !== fingerprint) return { error: new Error(`diverged at ${known}`) }
     fresh = fresh.filter((one) => one !== asked)

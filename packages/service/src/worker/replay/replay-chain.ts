@@ -1,6 +1,6 @@
 import { type ChainResult, type ChainStep, type Json, type Result, type StepResult, ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
-import type { Around, SurroundedCall } from '@gantry/core/internal/chain/step-middleware'
+import type { StepCall, StepMiddleware } from '@gantry/core/internal/chain/step-middleware'
 import type { RecordedCall } from '../../storage/recorded-calls.ts'
 
 /** Where a replay left what is on record, and why it could not go on. */
@@ -28,11 +28,11 @@ export async function replayChain(
   const before = outcome as ChainResult
   let divergence: Divergence | undefined
   let cutShort = false
-  const leave = (step: SurroundedCall, reason: string): never => {
+  const leave = (step: StepCall, reason: string): never => {
     divergence ??= { step: entryOf(step), tool: step.tool, reason }
     throw new ToolError('CANCELLED', `The replay ended here: ${reason}`, { stage: 'chain', effect: 'none' })
   }
-  const around: Around = async (step, make) => {
+  const around: StepMiddleware = async (step, make) => {
     const entry = entryOf(step)
     const kept = journal.get(entry)
     const known = kept?.state === 'done' ? (JSON.parse(kept.result) as Result) : resultIn(before.steps, step)
@@ -52,7 +52,7 @@ export async function replayChain(
 }
 
 /** As the journal names a call of a chain. */
-function entryOf({ stepId, index }: SurroundedCall): string {
+function entryOf({ stepId, index }: StepCall): string {
   return index === undefined ? stepId : `${stepId}.${index}`
 }
 
@@ -75,7 +75,7 @@ function endOf({ status, output, error }: ChainResult): Pick<ChainResult, 'statu
 }
 
 /** The Result of a call as its chain reported it. */
-function resultIn(steps: readonly StepResult[], step: SurroundedCall): Result | undefined {
+function resultIn(steps: readonly StepResult[], step: StepCall): Result | undefined {
   for (const { id, results, steps: members } of steps) {
     if (id === step.stepId) return results[step.index ?? 0]
     const found = members === undefined ? undefined : resultIn(members, step)

@@ -27,7 +27,7 @@ async function recordedOf(code: string, order: readonly number[]): Promise<Recor
   const turns = order.map(() => Promise.withResolvers<void>())
   const allAsked = Promise.withResolvers<void>()
   const program: ProgramJournal = {
-    ...{ seed: 1, startedMs: 1_000, told: [] },
+    ...{ seed: 1, startedMs: 1_000, outcomes: [] },
     async settle(ask, make) {
       const place = order.indexOf(ask.number)
       if (ask.number === 3) allAsked.resolve()

@@ -1,5 +1,5 @@
 import { type Result, ToolError } from '@gantry/contract'
-import type { Executor, InnerAsk, ProgramJournal } from '@gantry/core'
+import type { Executor, InnerRequest, ProgramJournal } from '@gantry/core'
 import type { RecordedCall } from '../../storage/recorded-calls.ts'
 import { readEntries, seedOf } from '../execute/program-entries.ts'
 import type { Divergence } from './replay-chain.ts'
@@ -26,7 +26,7 @@ export async function replayProgram(
   const journal: ProgramJournal = {
     seed: seedOf(call.effectKey ?? call.callId, ''),
     startedMs,
-    told,
+    outcomes: told,
     async settle(ask) {
       cutShort = wasStopped(before)
       if (!cutShort) divergence ??= { step: String(ask.number), tool: ask.tool ?? ask.kind, reason: reasonOf(ask) }
@@ -44,7 +44,7 @@ export async function replayProgram(
   return divergence === undefined ? { outcome } : { outcome, divergence }
 }
 
-function reasonOf({ kind }: InnerAsk): string {
+function reasonOf({ kind }: InnerRequest): string {
   return `The program did not ask for this ${kind}, so that what it answers is not on record.`
 }
 
