@@ -1,11 +1,9 @@
 import { type Result, ToolError } from '@gantry/contract'
-import type { Adapter } from './adapter.ts'
-import { type AdapterOptions, checkAdapterOptions } from './options.ts'
+import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
 import { listOf, member, readCalls } from './read-calls.ts'
-import { readTools } from './read-tools.ts'
+import { byName, readTools, writeTools } from './read-tools.ts'
 import { isNode } from './reduce.ts'
 import { type Rendered, render, textOf } from './render.ts'
-import { byName, writeTools } from './write-tools.ts'
 
 export type AiSdkOutputPart =
   | { type: 'text'; text: string }

@@ -1,10 +1,8 @@
-import type { Adapter } from './adapter.ts'
-import { type AdapterOptions, checkAdapterOptions } from './options.ts'
+import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
 import { listOf, member, readCalls, valueOnly } from './read-calls.ts'
-import { readTools } from './read-tools.ts'
+import { readTools, writeTools } from './read-tools.ts'
 import { isNode, type Node, plainTop } from './reduce.ts'
 import { render } from './render.ts'
-import { writeTools } from './write-tools.ts'
 
 /** A tool of the Messages API. */
 export interface AnthropicTool {

@@ -1,8 +1,7 @@
 import type { JsonSchema } from '@gantry/contract'
 import type { Done } from './adapter.ts'
 import type { Tell } from './clean.ts'
-import { type Dialect, isNode, type Node, reduce } from './reduce.ts'
-import { resolveLocal } from './resolve-local.ts'
+import { type Dialect, isNode, type Node, reduce, resolveLocal } from './reduce.ts'
 
 /** The fields of Gemini's Schema object, which follows OpenAPI 3.0. */
 const held = new Set([

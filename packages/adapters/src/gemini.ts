@@ -1,13 +1,11 @@
 import type { Json } from '@gantry/contract'
-import type { Adapter } from './adapter.ts'
+import { type Adapter, type AdapterOptions, checkAdapterOptions, defaultMaxChars } from './adapter.ts'
 import type { Tell } from './clean.ts'
 import { fromGemini, geminiSchema } from './gemini-schema.ts'
-import { type AdapterOptions, checkAdapterOptions, defaultMaxChars } from './options.ts'
 import { listOf, member, readCalls, valueOnly } from './read-calls.ts'
-import { readTools } from './read-tools.ts'
+import { readTools, writeTools } from './read-tools.ts'
 import { isNode, type Node } from './reduce.ts'
 import { render, textOf } from './render.ts'
-import { writeTools } from './write-tools.ts'
 
 export interface GeminiFunction {
   name: string

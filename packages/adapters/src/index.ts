@@ -2,6 +2,7 @@ export type {
   AdaptedTools,
   Adapter,
   AdapterCall,
+  AdapterOptions,
   Done,
   ForeignTool,
   Loss,
@@ -10,7 +11,6 @@ export type {
   RefusedCall,
 } from './adapter.ts'
 export { type AiSdkOptions, aiSdk } from './ai-sdk.ts'
-export { answerCalls, type RunCall } from './answer.ts'
 export { anthropic } from './anthropic.ts'
 export { gemini } from './gemini.ts'
 export { type McpOptions, mcp } from './mcp.ts'
@@ -18,4 +18,4 @@ export type { Names } from './names.ts'
 export { openaiChat } from './openai-chat.ts'
 export { openaiResponses } from './openai-responses.ts'
 export type { OpenAiOptions } from './openai-tools.ts'
-export type { AdapterOptions } from './options.ts'
+export { answerCalls, type RunCall } from './read-calls.ts'

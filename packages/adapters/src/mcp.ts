@@ -1,12 +1,10 @@
 import type { Content, Json, JsonSchema, Tool } from '@gantry/contract'
-import type { Adapter } from './adapter.ts'
+import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
 import type { Tell } from './clean.ts'
-import { type AdapterOptions, checkAdapterOptions } from './options.ts'
 import { malformed, member, readCalls, valueOnly } from './read-calls.ts'
-import { readTools } from './read-tools.ts'
+import { readTools, writeTools } from './read-tools.ts'
 import { isNode, type Node, withObjectSchemas } from './reduce.ts'
 import { render } from './render.ts'
-import { writeTools } from './write-tools.ts'
 
 /** A tool of the Model Context Protocol. */
 export interface McpTool {

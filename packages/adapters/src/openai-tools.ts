@@ -1,9 +1,9 @@
-import type { JsonObject, JsonSchema } from '@gantry/contract'
+import type { Json, JsonObject, JsonSchema } from '@gantry/contract'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import { type AdapterOptions, checkAdapterOptions, flag, type Loss } from './adapter.ts'
 import type { Tell } from './clean.ts'
 import type { Names } from './names.ts'
-import { type AdapterOptions, checkAdapterOptions, flag } from './options.ts'
-import { type Node, plainTop } from './reduce.ts'
-import { strictSchema, withoutNulls } from './strict.ts'
+import { type Dialect, isNode, type Node, plainTop, reduce, resolveLocal } from './reduce.ts'
 
 /** What OpenAI's two APIs can be told. */
 export interface OpenAiOptions extends AdapterOptions {
@@ -18,7 +18,7 @@ export function checkOpenAi(name: string, options: OpenAiOptions): void {
   checkAdapterOptions(name, options, { strict: flag })
 }
 
-export interface OpenAiParameters {
+interface OpenAiParameters {
   readonly parameters: Node
   readonly strict: boolean
 }
@@ -44,4 +44,176 @@ export function undoStrict(names: Names, strict: boolean): (args: JsonObject, na
     const entry = strict ? names.find(name) : undefined
     return entry === undefined ? args : withoutNulls(args, entry.tool.inputSchema)
   }
+}
+
+/** What OpenAI's strict mode takes; objects are closed and all their members required by `finish`. */
+const held = new Set([
+  ...['type', 'enum', 'const', 'anyOf', '$ref', '$defs', 'definitions', 'properties', 'items', 'description', 'title'],
+  ...['pattern', 'format', 'multipleOf', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  ...['minItems', 'maxItems', 'required', 'additionalProperties'],
+])
+const formats: readonly unknown[] = [
+  ...['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'],
+]
+const deepest = 10
+const mostProperties = 5_000
+
+/** Thrown inside this file only: the schema allows values that strict mode could not. */
+class NotStrict extends Error {
+  readonly path: string
+
+  constructor(path: string, message: string) {
+    super(message)
+    this.path = path
+  }
+}
+
+/** The schema in strict form, or why it has none: then it is better sent as it is than made to refuse good arguments. */
+type StrictSchema =
+  | { readonly ok: true; readonly schema: Node; readonly losses: readonly Omit<Loss, 'tool'>[] }
+  | { readonly ok: false; readonly path: string; readonly reason: string }
+
+function strictSchema(schema: JsonSchema, path: string): StrictSchema {
+  const losses: Omit<Loss, 'tool'>[] = []
+  const counted = { properties: 0 }
+  try {
+    const written = reduce(schema, path, dialect(path, counted), (loss) => losses.push(loss))
+    return { ok: true, schema: written, losses }
+  } catch (error) {
+    if (!(error instanceof NotStrict)) throw error
+    return { ok: false, path: error.path, reason: error.message }
+  }
+}
+
+function dialect(top: string, counted: { properties: number }): Dialect {
+  return {
+    format: 'OpenAI strict mode',
+    holds: (keyword, value) => held.has(keyword) && (keyword !== 'format' || formats.includes(value)),
+    prepare(node, path, tell) {
+      refuse(node, path, path === top, counted)
+      return reworded(node, path, tell)
+    },
+    finish: (node, path, tell) => closed(node, path, tell),
+  }
+}
+
+/** Throws for what strict mode cannot say without refusing good arguments. */
+function refuse(node: Node, path: string, isTop: boolean, counted: { properties: number }): void {
+  if (isNode(node.properties)) counted.properties += Object.keys(node.properties).length
+  if (path.split('/properties/').length > deepest || counted.properties > mostProperties) {
+    throw new NotStrict(path, `is nested deeper than ${deepest} levels or has more than ${mostProperties} properties`)
+  }
+  const open = node.additionalProperties
+  if (open !== undefined && open !== false) throw new NotStrict(`${path}/additionalProperties`, 'allows other members')
+  for (const keyword of ['patternProperties', 'allOf', 'prefixItems', '$dynamicRef', 'unevaluatedProperties']) {
+    if (node[keyword] !== undefined) throw new NotStrict(`${path}/${keyword}`, `needs ${keyword}`)
+  }
+  if (isTop && (node.anyOf ?? node.oneOf ?? node.$ref) !== undefined) throw new NotStrict(path, 'is not a plain object')
+  if (Array.isArray(node.items)) throw new NotStrict(`${path}/items`, 'is a tuple')
+  if (!isTop && node.type === 'object' && node.properties === undefined) throw new NotStrict(path, 'is an open object')
+}
+
+/** `oneOf` is said as `anyOf`, and what stands beside a reference goes, because strict mode allows nothing there. */
+function reworded(node: Node, path: string, tell: Tell): Node {
+  if (typeof node.$ref === 'string') {
+    for (const keyword of Object.keys(node)) {
+      if (keyword === '$ref' || keyword === '$defs' || keyword === 'definitions') continue
+      const message = 'OpenAI strict mode allows nothing beside $ref; it was left out.'
+      tell({ path: `${path}/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
+      delete node[keyword]
+    }
+  }
+  if (node.oneOf === undefined || node.anyOf !== undefined) return node
+  const { oneOf, ...rest } = node
+  const message = 'OpenAI strict mode does not know oneOf; it was written as anyOf.'
+  tell({ path: `${path}/oneOf`, keyword: 'oneOf', done: 'widened', message })
+  return { ...rest, anyOf: oneOf }
+}
+
+/** Closes an object and requires all of its members; one that may be absent may be null instead. */
+function closed(node: Node, path: string, tell: Tell): Node {
+  const typed = [node.type, node.enum, node.const, node.anyOf, node.$ref].some((part) => part !== undefined)
+  if (!typed) throw new NotStrict(path, 'does not say its type')
+  if (!(node.type === 'object' || (Array.isArray(node.type) && node.type.includes('object')))) return node
+  const properties = isNode(node.properties) ? node.properties : {}
+  const required: readonly unknown[] = Array.isArray(node.required) ? node.required : []
+  const unlisted = required.find((name) => !Object.hasOwn(properties, String(name)))
+  if (unlisted !== undefined) throw new NotStrict(`${path}/required`, 'requires a member that it does not list')
+  const members = Object.entries(properties).map(([name, schema]): readonly [string, unknown] => {
+    if (required.includes(name) || !isNode(schema)) return [name, schema]
+    const message = 'OpenAI strict mode requires every member; one that may be absent may be null instead.'
+    tell({ path: `${path}/properties/${escapeSegment(name)}`, keyword: 'required', done: 'rewritten', message })
+    return [name, nullable(schema)]
+  })
+  if (node.additionalProperties === undefined) {
+    const message = 'OpenAI strict mode closes every object; members that are not listed cannot be sent.'
+    tell({ path: `${path}/additionalProperties`, keyword: 'additionalProperties', done: 'narrowed', message })
+  }
+  const names = members.map(([name]) => name)
+  return { ...node, properties: Object.fromEntries(members), required: names, additionalProperties: false }
+}
+
+function nullable(schema: Node): Node {
+  if (admitsNull(schema)) return schema
+  if (typeof schema.type === 'string' && schema.enum === undefined && schema.const === undefined) {
+    return { ...schema, type: [schema.type, 'null'] }
+  }
+  return { anyOf: [schema, { type: 'null' }] }
+}
+
+function admitsNull(schema: Node): boolean {
+  if (schema.type === 'null' || (Array.isArray(schema.type) && schema.type.includes('null'))) return true
+  return Array.isArray(schema.anyOf) && schema.anyOf.some((branch) => isNode(branch) && branch.type === 'null')
+}
+
+const deepestArgs = 64
+
+/**
+ * Takes the nulls out of arguments that strict mode made the model send for members that may be absent.
+ * A null stays where the tool's schema requires the member or would take a null, or where nothing says.
+ */
+function withoutNulls(args: JsonObject, schema: JsonSchema): JsonObject {
+  return prune(args, [schema], schema, 0) as JsonObject
+}
+
+function prune(value: Json, schemas: readonly unknown[], root: JsonSchema, depth: number): Json {
+  if (typeof value !== 'object' || value === null || depth > deepestArgs) return value
+  const nodes = flatten(schemas, root)
+  if (Array.isArray(value)) {
+    const items = nodes.flatMap(({ items }) => (isNode(items) ? [items] : []))
+    return value.map((item) => prune(item, items, root, depth + 1))
+  }
+  const kept: JsonObject = {}
+  for (const [name, member] of Object.entries(value)) {
+    const inside = nodes.flatMap(({ properties }) =>
+      isNode(properties) && Object.hasOwn(properties, name) ? [properties[name]] : [],
+    )
+    const needed = nodes.some(({ required }) => Array.isArray(required) && required.includes(name))
+    const absent = member === null && !needed && inside.length > 0 && !flatten(inside, root).some(takesNull)
+    if (!absent) kept[name] = prune(member, inside, root, depth + 1)
+  }
+  return kept
+}
+
+function takesNull(node: Node): boolean {
+  const listed = Array.isArray(node.enum) ? node.enum.includes(null) : node.const === null
+  const untyped = [node.type, node.enum, node.const, node.anyOf, node.oneOf, node.allOf, node.$ref].every(
+    (part) => part === undefined,
+  )
+  return untyped || listed || node.type === 'null' || (Array.isArray(node.type) && node.type.includes('null'))
+}
+
+const mostNodes = 200
+
+/** The schemas that speak about one value: through references and combinations, each once. */
+function flatten(schemas: readonly unknown[], root: JsonSchema): Node[] {
+  const found = new Set<Node>()
+  const open = [...schemas]
+  for (let schema = open.pop(); schema !== undefined && found.size < mostNodes; schema = open.pop()) {
+    if (!isNode(schema) || found.has(schema)) continue
+    found.add(schema)
+    if (typeof schema.$ref === 'string') open.push(resolveLocal(schema.$ref, root) ?? false)
+    for (const list of [schema.anyOf, schema.oneOf, schema.allOf]) if (Array.isArray(list)) open.push(...list)
+  }
+  return [...found]
 }

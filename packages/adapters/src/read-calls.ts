@@ -1,14 +1,14 @@
-import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { type Issue, type Json, type JsonObject, type Result, ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import { JsonError } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
 import { nearest } from '@gantry/core/internal/search/index'
-import type { AdapterCall, RefusedCall } from './adapter.ts'
+import type { Adapter, AdapterCall, RefusedCall } from './adapter.ts'
 import type { Names } from './names.ts'
 
 /** One call as a format's message has it, before anything of it is believed. */
-export interface RawCall {
+interface RawCall {
   readonly id: unknown
   readonly name: unknown
   /** A value, or its JSON text. */
@@ -134,4 +134,25 @@ export function valueOnly(args: unknown): unknown {
 export function listOf(value: unknown, what: string): readonly unknown[] {
   if (Array.isArray(value)) return value
   throw malformed(`${what} must be a list`)
+}
+
+/** Runs one call; usually `executor.run`, with the caller's identity and signal put in by the host. */
+export type RunCall = (tool: string, args: JsonObject, options: { readonly schemaDigest: string }) => Promise<Result>
+
+/**
+ * Makes all calls that a message asks for, at once, and gives their result messages in the order of the calls.
+ * A call that cannot be made is answered too. Rejects with PAYLOAD_INVALID when the message itself is wrong.
+ */
+export async function answerCalls<R>(
+  adapter: Adapter<unknown, R>,
+  message: unknown,
+  names: Names,
+  run: RunCall,
+): Promise<R[]> {
+  return Promise.all(
+    adapter.calls(message, names).map(async (call) => {
+      const outcome = call.ok ? await run(call.tool, call.args, { schemaDigest: call.schemaDigest }) : call.error
+      return adapter.result(call, outcome)
+    }),
+  )
 }

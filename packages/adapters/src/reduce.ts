@@ -1,5 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
-import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import { escapeSegment, unescapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { Done } from './adapter.ts'
 import type { Tell } from './clean.ts'
 
@@ -140,4 +140,25 @@ export function plainTop(schema: JsonSchema, path: string, format: string, tell:
       tell({ path: `${path}/${keyword}`, keyword, ...lose(keyword, value, notes, `${format}, at the top of a tool,`) })
   }
   return withNotes(node, notes)
+}
+
+/** The schema that a reference within its own document points to (`#` or `#/…`), or undefined for any other. */
+export function resolveLocal(ref: string, root: JsonSchema): unknown {
+  if (ref === '#') return root
+  if (!ref.startsWith('#/')) return undefined
+  let at: unknown = root
+  for (const segment of ref.slice(2).split('/')) {
+    const key = keyOf(segment)
+    if (key === undefined || typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined
+    at = (at as { readonly [key: string]: unknown })[key]
+  }
+  return at
+}
+
+function keyOf(segment: string): string | undefined {
+  try {
+    return unescapeSegment(decodeURIComponent(segment))
+  } catch {
+    return undefined
+  }
 }

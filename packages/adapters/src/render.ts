@@ -1,5 +1,5 @@
 import { type Content, type ErrorDetails, type Issue, type Result, ToolError } from '@gantry/contract'
-import { defaultMaxChars } from './options.ts'
+import { defaultMaxChars } from './adapter.ts'
 
 /** An outcome as a model reads it: texts within the limit, and the other content that its format holds. */
 export interface Rendered {

@@ -14,10 +14,9 @@ import {
   ToolError,
   type WorkerView,
 } from '@gantry/contract'
-import { type AuditReads, auditOf } from './audit.ts'
 import { type FollowOptions, follow } from './follow.ts'
 import { createHttp, type Http, type Request, segment } from './http.ts'
-import { type Keys, keysOf } from './keys.ts'
+import { type AuditReads, auditOf, type Keys, keysOf, type PolicyAccess, policyOf } from './keys.ts'
 import {
   type CallOptions,
   type ChainOptions,
@@ -31,7 +30,6 @@ import {
   submitHeaders,
   type Waiting,
 } from './options.ts'
-import { type PolicyAccess, policyOf } from './policy.ts'
 import type { CatalogPage, CircuitView, FoundPage, ListedTool, RuntimeView, ToolDoc } from './types.ts'
 import { type Canceller, handIn, run, submit } from './wait.ts'
 

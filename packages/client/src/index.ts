@@ -25,7 +25,6 @@ export {
   ToolError,
   type WorkerView,
 } from '@gantry/contract'
-export type { AuditOptions, AuditReads } from './audit.ts'
 export { type CallbackHeaders, type VerifyOptions, verifyCallback } from './callback.ts'
 export {
   type Accepted,
@@ -39,9 +38,21 @@ export {
 } from './client.ts'
 export { type Credentials, credentialsOf } from './credentials.ts'
 export type { FollowOptions } from './follow.ts'
-export type { KeyOptions, Keys, MadeKey, RevokeOptions, RotateOptions } from './keys.ts'
+export type {
+  AuditOptions,
+  AuditReads,
+  KeyOptions,
+  Keys,
+  MadeKey,
+  PolicyAccess,
+  PolicyAnswer,
+  PolicyDocument,
+  PolicyTestOptions,
+  PolicyView,
+  RevokeOptions,
+  RotateOptions,
+} from './keys.ts'
 export type { CallOptions, ChainOptions, ClientOptions, CodeOptions, SubmitOptions } from './options.ts'
-export type { PolicyAccess, PolicyAnswer, PolicyDocument, PolicyTestOptions, PolicyView } from './policy.ts'
 export type {
   CatalogPage,
   CatalogTool,

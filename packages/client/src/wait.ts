@@ -1,6 +1,5 @@
 import type { CallState, CallView, ChainResult, Result } from '@gantry/contract'
-import { cancelled } from './errors.ts'
-import { type Http, type Request, segment } from './http.ts'
+import { cancelled, type Http, type Request, segment } from './http.ts'
 
 /** A call that was handed in: where it is, or how it ended. */
 export type Submitted =

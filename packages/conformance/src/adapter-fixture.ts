@@ -1,5 +1,4 @@
-import type { Adapter } from '@gantry/adapters/internal/adapter'
-import type { AdapterOptions } from '@gantry/adapters/internal/options'
+import type { Adapter, AdapterOptions } from '@gantry/adapters/internal/adapter'
 import { ToolError } from '@gantry/contract'
 
 /** How a suite talks to one format as its model and its framework would. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { AdapterCall } from '@gantry/adapters/internal/adapter'
-import type { AdapterOptions } from '@gantry/adapters/internal/options'
+import type { AdapterCall, AdapterOptions } from '@gantry/adapters/internal/adapter'
 import type { Content, Json } from '@gantry/contract'
 import fc from 'fast-check'
 import type { AdapterFixture } from './adapter-fixture.ts'

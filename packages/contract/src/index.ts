@@ -25,9 +25,13 @@ export type {
   ArtifactRef,
   Content,
   Effect,
+  LogLevel,
+  Report,
   Result,
   ResultStatus,
   ResultTool,
+  StreamEnd,
+  StreamEvent,
   Usage,
   Warning,
 } from './result.ts'
@@ -41,7 +45,6 @@ export type {
   SandboxOutput,
 } from './sandbox.ts'
 export { isSignedHeader } from './signed-headers.ts'
-export type { LogLevel, Report, StreamEnd, StreamEvent } from './stream.ts'
 export type {
   BackendBinding,
   CallLimits,

@@ -1,7 +1,6 @@
 import type { ChainResult } from './chain.ts'
 import type { Json } from './json.ts'
-import type { ArtifactRef, Result, ResultStatus, Warning } from './result.ts'
-import type { StreamEvent } from './stream.ts'
+import type { ArtifactRef, Result, ResultStatus, StreamEvent, Warning } from './result.ts'
 
 /** Where a call is: on its way, or how it ended. */
 export type CallState = 'queued' | 'delayed' | 'asked' | 'running' | ResultStatus

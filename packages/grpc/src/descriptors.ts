@@ -1,4 +1,3 @@
-import { type Parts, type ReadBudget, readParts } from './parts.ts'
 import {
   type EnumType,
   type FieldType,
@@ -9,7 +8,7 @@ import {
   type Types,
   type ValueType,
 } from './types.ts'
-import { varintsOf, WireError } from './wire.ts'
+import { type Parts, type ReadBudget, readParts, varintsOf, WireError } from './wire.ts'
 
 const mostFields = 500_000
 const deepestNesting = 32

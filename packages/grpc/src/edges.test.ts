@@ -2,9 +2,8 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { fillMetadata } from './metadata.ts'
-import { checkGrpcOptions, type GrpcOptions } from './options.ts'
-import { commentsOfProto } from './proto-comments.ts'
+import { checkGrpcOptions, fillMetadata, type GrpcOptions } from './options.ts'
+import { commentsOfProto } from './source.ts'
 
 const sound: GrpcOptions = { name: 'calc', address: 'localhost:50051', reflection: true }
 

@@ -1,17 +1,14 @@
 import { type Json, ToolError } from '@gantry/contract'
-import type { Backend, BackendCall, BackendContext, BackendHost } from '@gantry/core/internal/backends/backend'
+import type { Backend, BackendCall, BackendContext, BackendHost, Health } from '@gantry/core/internal/backends/backend'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { createChannel } from './channel.ts'
-import { decodeMessage } from './decode.ts'
-import { encodeArguments } from './encode.ts'
-import { checkHealth } from './health.ts'
-import { fillMetadata } from './metadata.ts'
-import { checkGrpcOptions, type GrpcOptions } from './options.ts'
-import { openSession } from './session.ts'
+import { type Channel, createChannel, openSession, within } from './channel.ts'
+import { decodeMessage, encodeArguments } from './decode.ts'
+import { checkGrpcOptions, fillMetadata, type GrpcOptions } from './options.ts'
 import { readTypes, understood } from './source.ts'
+import { isStatus } from './status.ts'
 import { toolsOf } from './tools.ts'
 import { type MethodType, methodKey, type Types } from './types.ts'
-import { within } from './within.ts'
+import { readParts } from './wire.ts'
 
 export type { GrpcOptions, GrpcTls } from './options.ts'
 
@@ -130,4 +127,27 @@ function methodOf({ id, binding }: BackendCall, { methods }: Types): MethodType 
     stage: 'execute',
     retryable: false,
   })
+}
+
+const method = 'grpc.health.v1.Health/Check'
+const serving = 1
+
+/** Asks the standard health service; a server without it is up when it can be reached. */
+export async function checkHealth(
+  channel: Channel,
+  metadata: { readonly [name: string]: string },
+  signal: AbortSignal,
+): Promise<Health> {
+  try {
+    const message = Buffer.alloc(0)
+    for await (const part of channel.call({ method, message, metadata, maxBytes: 1_024, signal })) {
+      if (readParts(part).int(1) !== serving)
+        return { status: 'down', message: 'The server says that it is not serving.' }
+    }
+    return { status: 'up' }
+  } catch (error) {
+    signal.throwIfAborted()
+    if (isStatus(error, 'UNIMPLEMENTED')) return { status: 'up' }
+    return { status: 'down', message: ToolError.is(error) ? error.message : 'The answer to a health check was wrong.' }
+  }
 }

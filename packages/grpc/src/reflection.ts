@@ -1,8 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { Channel } from './channel.ts'
-import { type Parts, readParts } from './parts.ts'
 import { isStatus } from './status.ts'
-import { bytesField } from './wire.ts'
+import { bytesField, type Parts, readParts } from './wire.ts'
 
 const mostServices = 500
 const mostFiles = 1_000

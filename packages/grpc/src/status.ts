@@ -1,6 +1,5 @@
 import { type ErrorCode, ToolError } from '@gantry/contract'
-import { readParts } from './parts.ts'
-import { fieldsOf } from './wire.ts'
+import { fieldsOf, readParts } from './wire.ts'
 
 /** How a call ended, as the server said or as the broken connection means. */
 export interface GrpcStatus {

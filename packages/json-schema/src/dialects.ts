@@ -7,9 +7,8 @@ import * as object from './keywords/object.ts'
 import * as properties from './keywords/properties.ts'
 import { dynamicRef, ref } from './keywords/reference.ts'
 import * as string from './keywords/string.ts'
-import { type } from './keywords/type.ts'
+import { constant, enumeration, type } from './keywords/type.ts'
 import { unevaluatedItems, unevaluatedProperties } from './keywords/unevaluated.ts'
-import { constant, enumeration } from './keywords/value.ts'
 import type { Dialect } from './place.ts'
 
 /** A keyword that only holds names or sub-schemas for others. */

@@ -1,5 +1,4 @@
 import type { Issue } from '@gantry/contract'
-import { abridgeKey, abridgeMessage, abridgePath } from './abridge.ts'
 import type { Resource } from './place.ts'
 import { escapeSegment } from './pointer.ts'
 
@@ -45,7 +44,7 @@ export class Stop {
 
 export const exhausted: Stop = new Stop('is too complex to check within the step limit of this schema')
 export const tooDeep: Stop = new Stop('is nested too deeply to check against this schema')
-export const untold: Stop = new Stop('holds a text that is too long to check against a pattern of this schema')
+const untold: Stop = new Stop('holds a text that is too long to check against a pattern of this schema')
 export const enough: Stop = new Stop('has more issues than are listed')
 
 /** A verdict that is one; a pattern that cannot tell ends the check, because under `not` a no would be a yes. */
@@ -80,3 +79,26 @@ export function addIssue(state: State, path: string, schemaPath: string, keyword
 export function join(path: string, key: string | number): string {
   return `${path}/${typeof key === 'number' ? key : escapeSegment(abridgeKey(key))}`
 }
+
+const maxSegment = 200
+const maxPath = 1_000
+const maxMessage = 2_000
+
+/**
+ * Text of at most so many characters; a longer one loses its middle to an ellipsis. Joined from a list, because a
+ * concatenation of slices would keep the whole text alive.
+ */
+function abridge(text: string, most: number): string {
+  if (text.length <= most) return text
+  const head = Math.ceil((most - 1) / 2)
+  return [text.slice(0, head), '…', text.slice(text.length - (most - 1 - head))].join('').toWellFormed()
+}
+
+/** A key in a path or a message: at most 200 characters, because keys come from hostile values and are repeated in every issue. */
+export const abridgeKey = (key: string): string => abridge(key, maxSegment)
+
+/** The path of an issue: at most 1,000 characters. One with an ellipsis is for the reader and no longer a pointer to follow. */
+export const abridgePath = (path: string): string => abridge(path, maxPath)
+
+/** The sentence of an issue: at most 2,000 characters. */
+export const abridgeMessage = (message: string): string => abridge(message, maxMessage)

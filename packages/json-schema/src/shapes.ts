@@ -1,13 +1,12 @@
-import { suggestType } from './hints.ts'
-import { verifyAnchor, verifyId, verifyReference } from './identifiers.ts'
+import type { JsonSchema } from '@gantry/contract'
 import { isObject, type Shape } from './keywords/keyword.ts'
 import { typeNames } from './keywords/type.ts'
 import { join } from './node.ts'
-import type { Spot } from './spot.ts'
-import { verifyValues } from './values.ts'
+import { type Place, resolveUri } from './place.ts'
+import type { Registry } from './registry.ts'
 
 /** Checks one keyword's value and queues the sub-schemas in it. */
-export type Verify = (value: unknown, spot: Spot) => void
+type Verify = (value: unknown, spot: Spot) => void
 
 /** A shape that a value has or has not. */
 function plain(holds: (value: unknown) => boolean, message: string): Verify {
@@ -117,4 +116,158 @@ export const shapes: Readonly<Record<Shape, Verify>> = {
   reference: verifyReference,
   anchor: verifyAnchor,
   id: verifyId,
+}
+
+const anchorName = /^[A-Za-z_][-A-Za-z0-9._]*$/
+
+/** Notes a reference; it is resolved when every name is known. */
+function verifyReference(value: unknown, spot: Spot): void {
+  if (typeof value !== 'string') {
+    spot.refuse('must be a URI reference in a string')
+    return
+  }
+  const keyword = spot.keyword === '$dynamicRef' ? '$dynamicRef' : '$ref'
+  if (keyword === '$dynamicRef') spot.registry.dynamic = true
+  spot.registry.references.push({ place: spot.place, keyword, value })
+}
+
+function verifyAnchor(value: unknown, spot: Spot): void {
+  if (typeof value === 'string' && anchorName.test(value)) addAnchor(value, spot)
+  else spot.refuse('must be a name: a letter or _, then letters, digits, -, _ and .')
+}
+
+function addAnchor(name: string, spot: Spot): void {
+  const { place } = spot
+  const { resource } = place
+  const other = resource.anchors?.get(name)
+  if (other !== undefined && other.schema !== place.schema) spot.refuse(`is the anchor of another schema too: ${name}`)
+  resource.anchors ??= new Map()
+  resource.anchors.set(name, place)
+  if (spot.keyword !== '$dynamicAnchor') return
+  resource.dynamicAnchors ??= new Map()
+  resource.dynamicAnchors.set(name, place)
+}
+
+/** The base URI was taken when the place was made; this refuses a bad `$id` and reads draft-07's anchors. */
+function verifyId(value: unknown, spot: Spot): void {
+  const { dialect, uri } = spot.place.resource
+  if (typeof value !== 'string' || resolveUri(value, uri) === undefined) {
+    spot.refuse('must be a URI reference in a string')
+    return
+  }
+  const fragment = value.slice(value.indexOf('#') + 1)
+  if (!value.includes('#') || fragment === '') return
+  if (dialect.legacy) addAnchor(fragment, spot)
+  else spot.refuse('must have no fragment; a name belongs in $anchor')
+}
+
+/** Limits the number, depth and length of values in `const` and `enum`, level by level so that depth cannot exhaust the stack. */
+function verifyValues(values: readonly unknown[], spot: Spot): void {
+  const { limits } = spot.registry
+  let level: readonly unknown[] = values
+  let count = 0
+  for (let depth = 0; level.length > 0; depth++) {
+    count += level.length
+    const problem =
+      count > limits.values
+        ? `holds more than ${limits.values} values`
+        : depth > limits.depth
+          ? `holds values deeper than ${limits.depth} levels`
+          : undefined
+    if (problem !== undefined) {
+      spot.refuse(problem)
+      return
+    }
+    level = membersOf(level, spot)
+  }
+}
+
+/** The values inside a list of values. */
+function membersOf(level: readonly unknown[], spot: Spot): unknown[] {
+  const members: unknown[] = []
+  for (const value of level) {
+    if (typeof value === 'string') spot.weigh(value)
+    else if (Array.isArray(value)) for (const item of value) members.push(item)
+    else if (typeof value === 'object' && value !== null) {
+      for (const [key, member] of Object.entries(value)) {
+        spot.weigh(key)
+        members.push(member)
+      }
+    } else if (value !== null && typeof value !== 'boolean' && !Number.isFinite(value)) {
+      spot.refuse('must hold only JSON values')
+    }
+  }
+  return members
+}
+
+const otherNames: ReadonlyMap<string, string> = new Map([
+  ['int', 'integer'],
+  ['long', 'integer'],
+  ['float', 'number'],
+  ['double', 'number'],
+  ['decimal', 'number'],
+  ['bool', 'boolean'],
+  ['str', 'string'],
+  ['text', 'string'],
+  ['list', 'array'],
+  ['tuple', 'array'],
+  ['dict', 'object'],
+  ['map', 'object'],
+  ['none', 'null'],
+  ['nil', 'null'],
+  ['undefined', 'null'],
+])
+
+/** `; did you mean string?` for a name that is near one or means the same elsewhere. */
+function suggestType(name: unknown): string {
+  if (typeof name !== 'string' || name.length > 20) return ''
+  const lower = name.toLowerCase()
+  if (lower === 'any') return '; leave type out to allow any'
+  const meant = otherNames.get(lower) ?? typeNames.find((known) => distance(lower, known) <= 2)
+  return meant === undefined ? '' : `; did you mean ${meant}?`
+}
+
+/** Edits that turn one short word into another. */
+function distance(left: string, right: string): number {
+  let row = Array.from({ length: right.length + 1 }, (_, index) => index)
+  for (let i = 1; i <= left.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= right.length; j++) {
+      const replaced = (row[j - 1] ?? 0) + (left[i - 1] === right[j - 1] ? 0 : 1)
+      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[right.length] ?? 0
+}
+
+/** One keyword in one schema while it is verified. */
+export class Spot {
+  readonly keyword: string
+  readonly place: Place
+  readonly registry: Registry
+
+  constructor(keyword: string, place: Place, registry: Registry) {
+    this.keyword = keyword
+    this.place = place
+    this.registry = registry
+  }
+
+  get path(): string {
+    return join(this.place.path, this.keyword)
+  }
+
+  refuse(message: string, path: string = this.path): void {
+    this.registry.refuse(path, this.keyword, message)
+  }
+
+  /** Queues a sub-schema; what is no schema at all is refused when its turn comes. */
+  child(schema: unknown, path: string = this.path): void {
+    this.registry.addChild(schema as JsonSchema, path, this.place.depth + 1, this.place.resource)
+  }
+
+  /** Counts text that a hostile schema could make large. */
+  weigh(text: string): void {
+    this.registry.text += text.length
+  }
 }

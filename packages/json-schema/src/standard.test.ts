@@ -2,8 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as v from 'valibot'
 import { z } from 'zod'
-import type { FromSchema, InferInput, InferOutput } from './infer.ts'
-import { isStandardSchema, jsonSchemaOf, validateStandard } from './standard.ts'
+import {
+  type FromSchema,
+  type InferInput,
+  type InferOutput,
+  isStandardSchema,
+  jsonSchemaOf,
+  validateStandard,
+} from './standard.ts'
 
 const withZod = z.object({ list: z.array(z.object({ 'a/b': z.coerce.number() })) })
 

@@ -1,7 +1,6 @@
 import type { JsonSchema } from '@gantry/contract'
-import { isIdentifier } from './identifier-text.ts'
 
-export interface TypeTextOptions {
+interface TypeTextOptions {
   /** What stands for a value that the schema says nothing of. */
   readonly anything: 'unknown' | 'any'
   /** Of the first line; further lines begin with it. */
@@ -171,4 +170,11 @@ function listOf(value: unknown): readonly unknown[] {
 
 function isKeywords(value: unknown): value is Keywords {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+const identifier = /^[A-Za-z_$][A-Za-z0-9_$]{0,199}$/
+
+/** Whether a name can stand bare as a member in TypeScript; what cannot is quoted. */
+export function isIdentifier(name: string): boolean {
+  return identifier.test(name)
 }

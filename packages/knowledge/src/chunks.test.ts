@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { tokenize } from '@gantry/core/internal/search/tokenize'
 import fc from 'fast-check'
-import { splitText } from './chunks.ts'
+import { splitText } from './prepare.ts'
 import { parseQuery } from './query.ts'
 
 const texts = fc

@@ -2,10 +2,9 @@ import type { JsonObject } from '@gantry/contract'
 import type { Embedder } from '@gantry/core/internal/catalogs/embeddings'
 import { TextIndex } from '@gantry/core/internal/search/index'
 import type { AddedDocument, DocumentInfo, Knowledge, KnowledgeLimits, KnowledgeQuery } from './knowledge.ts'
-import { addedByWords, foundByWords, nearness, vectorsOf } from './meaning.ts'
 import { noRoom, type Prepared, prepareDocuments, unknownDocument } from './prepare.ts'
 import { meetsConditions, type ParsedQuery, parseQuery } from './query.ts'
-import { type Candidate, rankPage } from './rank.ts'
+import { addedByWords, type Candidate, foundByWords, nearness, rankPage, vectorsOf } from './rank.ts'
 
 export interface MemoryKnowledgeOptions {
   /** For each tenant; 10,000 documents and 64 MB. */

@@ -1,10 +1,8 @@
 import type { HttpBody, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
-import type { Argument } from './arguments.ts'
 import { type Example, examplesOf } from './examples.ts'
 import { bestMedia, type Media } from './media.ts'
-import type { Reading } from './parameters.ts'
-import { clip, follow, isRecord, member, type Part, parts, textOf } from './source.ts'
-import { Unusable } from './unusable.ts'
+import type { Argument, Reading } from './parameters.ts'
+import { clip, follow, isRecord, member, type Part, parts, textOf, Unusable } from './source.ts'
 
 /** The body of a request: how it is written, and the arguments it is made of. */
 export interface Body {

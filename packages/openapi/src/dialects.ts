@@ -1,6 +1,31 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { compositions } from './keywords.ts'
 import { isRecord, type Source } from './source.ts'
+
+/** What the value of a keyword is made of; a keyword that is not here is dropped. */
+export type KeywordKind = 'value' | 'note' | 'schema' | 'list' | 'map'
+
+const kinds: { readonly [Kind in KeywordKind]: readonly string[] } = {
+  value: [
+    ...['type', 'enum', 'const', 'format', 'pattern', 'required', 'multipleOf', 'uniqueItems', 'dependentRequired'],
+    ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'minLength', 'maxLength'],
+    ...['minItems', 'maxItems', 'minContains', 'maxContains', 'minProperties', 'maxProperties'],
+    ...['contentEncoding', 'contentMediaType', 'deprecated'],
+  ],
+  note: ['title', 'description'],
+  schema: [
+    ...['items', 'additionalProperties', 'not', 'contains', 'propertyNames', 'if', 'then', 'else'],
+    ...['unevaluatedItems', 'unevaluatedProperties', 'contentSchema'],
+  ],
+  list: ['allOf', 'anyOf', 'oneOf', 'prefixItems'],
+  map: ['properties', 'patternProperties', 'dependentSchemas'],
+}
+
+export const keywordKinds: ReadonlyMap<string, KeywordKind> = new Map(
+  Object.entries(kinds).flatMap(([kind, names]) => names.map((name) => [name, kind as KeywordKind] as const)),
+)
+
+/** Keywords that apply other schemas to the same value. */
+const compositions = ['$ref', 'allOf', 'anyOf', 'oneOf', 'not', 'if'] as const
 
 /** How the keywords of a schema are read; all of them are written as 2020-12. */
 export type Dialect = '3.0' | '2020-12' | 'draft-07'

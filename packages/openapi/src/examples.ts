@@ -1,9 +1,8 @@
 import type { Json, JsonObject, JsonSchema, ToolExample } from '@gantry/contract'
 import type { Validator } from '@gantry/json-schema'
-import type { Argument } from './arguments.ts'
-import { isExact } from './exact.ts'
-import { clip, follow, isRecord, member, type Part, parts, type Source, textOf } from './source.ts'
-import { attempt } from './unusable.ts'
+import type { Argument } from './parameters.ts'
+import { attempt, clip, follow, isRecord, member, type Part, parts, type Source, textOf } from './source.ts'
+import { isExact } from './translate.ts'
 
 const mostExamples = 3
 const maxExample = 10_000

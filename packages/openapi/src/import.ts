@@ -1,18 +1,13 @@
 import type { Tool } from '@gantry/contract'
 import { dialectNamed } from './dialects.ts'
-import { type Draft, draftTool, type Import, oneOrList } from './draft.ts'
-import { finishTool, tagsOf } from './finish.ts'
+import { type Draft, draftTool, finishTool, type Import, oneOrList, tagsOf } from './draft.ts'
 import { nameOperations } from './names.ts'
-import { listOperations, type Operation } from './operations.ts'
-import { type Choices, readChoices } from './options.ts'
-import { Report } from './report.ts'
-import { roomForChecks, roomForTools } from './room.ts'
+import { listOperations, type Operation, Report } from './operations.ts'
+import { type Choices, type OpenapiImport, type OpenapiOptions, readChoices } from './options.ts'
 import { readSecurity } from './security.ts'
 import { readServers } from './servers.ts'
-import { readSource, type Source } from './source.ts'
-import type { OpenapiImport, OpenapiOptions } from './types.ts'
-import { attempt } from './unusable.ts'
-import { createWorkshop } from './workshop.ts'
+import { attempt, readSource, type Source } from './source.ts'
+import { createWorkshop, roomForChecks, roomForTools } from './workshop.ts'
 
 /**
  * Tools from an OpenAPI 3.0 or 3.1 document: one for each operation, all through one HTTP backend.

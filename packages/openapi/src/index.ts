@@ -6,4 +6,4 @@ export type {
   OpenapiReport,
   OpenapiSecret,
   OpenapiWarning,
-} from './types.ts'
+} from './options.ts'

@@ -1,5 +1,6 @@
-import type { HttpBody } from '@gantry/contract'
-import type { Part } from './source.ts'
+import type { HttpBody, Json, JsonSchema } from '@gantry/contract'
+import type { Operation } from './operations.ts'
+import { follow, member, type Part, parts, type Source } from './source.ts'
 
 /** A media type in small letters, without parameters. */
 function bare(type: string): string {
@@ -40,4 +41,44 @@ export function bestMedia(types: readonly (Part & { readonly key: string })[]): 
     return { type, part: chosen, ...(same ? {} : { mediaType: chosen.key }) }
   }
   return undefined
+}
+
+/** What an operation answers when all is well. */
+interface Answer {
+  /** Undefined when nothing is said of it, or when it is not JSON. */
+  readonly schema: JsonSchema | undefined
+  /** The media type to ask for, when it is JSON by another name. */
+  readonly accept?: string
+}
+
+/**
+ * The output from the responses 2xx, or from `default` when none of them is there. Several that differ are alternatives;
+ * an answer without content is null.
+ */
+export function readAnswer(
+  source: Source,
+  operation: Operation,
+  translate: (schema: Json, path: string) => JsonSchema,
+): Answer {
+  const all = parts(member({ value: operation.value, path: operation.path }, 'responses'))
+  const good = all.filter(({ key }) => /^2(?:\d\d|XX)$/i.test(key))
+  const chosen = good.length > 0 ? good : all.filter(({ key }) => key === 'default')
+  const contents = chosen.map((response) => parts(member(follow(source, response), 'content')))
+  const json = contents.flatMap((types) => bestJson(types) ?? [])
+  const schemas = json.flatMap((media) => member(media, 'schema') ?? [])
+  const nothing = contents.some((types) => types.length === 0)
+  const other = contents.some((types) => types.length > 0 && bestJson(types) === undefined)
+  if (schemas.length === 0 || schemas.length < json.length || other) return { schema: undefined }
+  const distinct = [...new Map(schemas.map((schema) => [JSON.stringify(schema.value), schema])).values()]
+  const written = distinct.map(({ value, path }) => translate(value, path))
+  const options: JsonSchema[] = nothing ? [...written, { type: 'null' }] : written
+  const schema = options.length === 1 ? options[0] : { anyOf: options }
+  const named = json[0]?.key ?? ''
+  const unusual = /^[!-~]{3,100}$/.test(named) && !/^(?:application\/json|[^+]*\*)/i.test(named)
+  return { schema, ...(unusual ? { accept: named } : {}) }
+}
+
+function bestJson(types: readonly (Part & { key: string })[]): (Part & { key: string }) | undefined {
+  const json = types.filter(({ key }) => isJsonType(key))
+  return json.find(({ key }) => /^application\/json\b/i.test(key)) ?? json[0]
 }

@@ -1,6 +1,5 @@
 import { sha256 } from '@gantry/core/internal/json/canonical'
-import type { Operation } from './operations.ts'
-import type { Report } from './report.ts'
+import type { Operation, Report } from './operations.ts'
 
 const maxName = 128
 const maxArgument = 64

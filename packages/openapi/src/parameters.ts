@@ -1,12 +1,10 @@
 import type { HttpAuth, HttpParameter, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
 import { isFramingHeader, isHeaderName, isSensitiveHeader } from '@gantry/core/internal/ids/header-names'
-import type { Argument } from './arguments.ts'
 import { firstExample } from './examples.ts'
 import { isJsonType } from './media.ts'
-import type { Operation } from './operations.ts'
-import type { Report } from './report.ts'
-import { clip, follow, member, type Part, parts, type Source, textOf } from './source.ts'
-import { Unusable } from './unusable.ts'
+import { argumentName, createNamer } from './names.ts'
+import type { Operation, Report } from './operations.ts'
+import { clip, follow, member, type Part, parts, type Source, textOf, Unusable } from './source.ts'
 
 /** What reading the parts of one operation needs. */
 export interface Reading {
@@ -150,4 +148,35 @@ function placeOf({ report }: Reading, part: Part<JsonObject>, where: Where, json
     ...(allowReserved === true && where === 'query' ? { allowReserved } : {}),
     ...(json ? { json } : {}),
   }
+}
+
+/** One argument of a tool, and the parameter it becomes; a part of the body has no place of its own. */
+export interface Argument {
+  /** Its name on the wire, which for a part of the body is also its name as an argument. */
+  readonly wire: string
+  readonly schema: JsonSchema
+  readonly required: boolean
+  readonly place?: HttpParameter
+  readonly example?: Json
+}
+
+/**
+ * Names for arguments. Parts of the body keep theirs; a parameter keeps its own in letters that every model takes, and is
+ * prefixed with its place (`query_id`) where that name stands in the body or in another place too.
+ */
+export function nameArguments(
+  body: readonly Argument[],
+  parameters: readonly Argument[],
+): ReadonlyMap<string, Argument> {
+  const named = new Map(body.map((argument) => [argument.wire, argument]))
+  const counts = new Map<string, number>()
+  const free = createNamer(named)
+  const nameOf = ({ wire }: Argument): string => argumentName(wire)
+  for (const name of [...named.keys(), ...parameters.map(nameOf)]) counts.set(name, (counts.get(name) ?? 0) + 1)
+  for (const parameter of parameters) {
+    const name = nameOf(parameter)
+    const wanted = counts.get(name) === 1 ? name : `${parameter.place?.in}_${name}`
+    named.set(free(wanted), parameter)
+  }
+  return named
 }

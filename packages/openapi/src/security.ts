@@ -1,8 +1,6 @@
 import type { HttpAuth, JsonObject } from '@gantry/contract'
-import type { Operation } from './operations.ts'
-import type { Report } from './report.ts'
-import { clip, follow, isRecord, member, type Part, parts, type Source } from './source.ts'
-import { attempt, Unusable } from './unusable.ts'
+import type { Operation, Report } from './operations.ts'
+import { attempt, clip, follow, isRecord, member, type Part, parts, type Source, Unusable } from './source.ts'
 
 /** How the operations of a document prove who calls. */
 export interface Security {

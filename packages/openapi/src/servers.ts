@@ -1,9 +1,7 @@
 import { quote } from '@gantry/core/internal/ids/quote'
-import type { Operation } from './operations.ts'
-import type { Report } from './report.ts'
-import { clip, isRecord, member, type Part, parts, refused, type Source } from './source.ts'
-import type { OpenapiOptions } from './types.ts'
-import { Unusable } from './unusable.ts'
+import type { Operation, Report } from './operations.ts'
+import type { OpenapiOptions } from './options.ts'
+import { clip, isRecord, member, type Part, parts, refused, type Source, Unusable } from './source.ts'
 
 /** Where the API of a document is. */
 export interface Servers {

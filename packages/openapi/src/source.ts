@@ -3,8 +3,21 @@ import { quote } from '@gantry/core/internal/ids/quote'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import { JsonError, type JsonLimits } from '@gantry/core/internal/json/limits'
 import { escapeSegment, unescapeSegment } from '@gantry/json-schema/internal/pointer'
-import { measure, type Size } from './measure.ts'
-import { Unusable } from './unusable.ts'
+
+/** Why an operation, or a part of it, cannot be taken over; thrown and caught inside `openapi/` only. */
+export class Unusable extends Error {
+  override readonly name = 'Unusable'
+}
+
+/** What `work` gives, or the reason why there is nothing. */
+export function attempt<T>(work: () => T): { readonly value: T } | { readonly reason: string } {
+  try {
+    return { value: work() }
+  } catch (error) {
+    if (error instanceof Unusable) return { reason: error.message }
+    throw error
+  }
+}
 
 /** Most documents have less than 15 MB and half a million members; the largest published ones come near 128 MiB. */
 const limits: JsonLimits = { bytes: 128 * 1_048_576, depth: 200, nodes: 8_000_000 }
@@ -143,4 +156,41 @@ export function textOf(value: Json | undefined): string | undefined {
 /** The beginning of a text that is too long, with an ellipsis. */
 export function clip(text: string, limit: number): string {
   return text.length <= limit ? text : `${text.slice(0, limit - 1).toWellFormed()}…`
+}
+
+/** How large a JSON value is: characters of its text, near enough; members; levels. */
+export interface Size {
+  readonly bytes: number
+  readonly nodes: number
+  readonly depth: number
+}
+
+/** Walks a value once; parts whose size is `known` are not walked again. */
+export function measure(value: unknown, known?: WeakMap<object, Size>): Size {
+  let [bytes, nodes, deepest] = [0, 0, 0]
+  const walk = (item: unknown, depth: number): void => {
+    nodes += 1
+    deepest = Math.max(deepest, depth)
+    if (typeof item !== 'object' || item === null) {
+      bytes += typeof item === 'string' ? Buffer.byteLength(item) + 3 : 8
+      return
+    }
+    const part = known?.get(item)
+    if (part !== undefined) {
+      bytes += part.bytes
+      nodes += part.nodes - 1
+      deepest = Math.max(deepest, depth + part.depth)
+      return
+    }
+    bytes += 2
+    if (Array.isArray(item)) for (const element of item) walk(element, depth + 1)
+    else {
+      for (const [key, member] of Object.entries(item)) {
+        bytes += Buffer.byteLength(key) + 4
+        walk(member, depth + 1)
+      }
+    }
+  }
+  walk(value, 0)
+  return { bytes, nodes, depth: deepest }
 }

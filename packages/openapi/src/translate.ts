@@ -3,17 +3,15 @@ import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import {
   type Dialect,
   dialectNamed,
+  type KeywordKind,
+  keywordKinds,
   modernised,
   raiseExclusive,
   refStandsAlone,
   type Written,
   withNull,
 } from './dialects.ts'
-import { isExact } from './exact.ts'
-import type { Direction, HiddenMembers } from './hidden.ts'
-import { type KeywordKind, keywordKinds } from './keywords.ts'
-import { clip, isRecord, textOf } from './source.ts'
-import { Unusable } from './unusable.ts'
+import { attempt, clip, isRecord, lookUp, type Source, textOf, Unusable } from './source.ts'
 
 /** A tool's schema may nest 64 levels of JSON, of which each level of a schema takes up to two. */
 const maxLevel = 28
@@ -21,7 +19,7 @@ const maxNote = 1_000
 const maxExample = 300
 
 /** What translating a schema needs to know. */
-export interface Translation {
+interface Translation {
   readonly direction: Direction
   readonly hiddenIn: HiddenMembers
   readonly dialect: Dialect
@@ -151,4 +149,66 @@ function addNotes(written: Written, schema: JsonObject, { direction }: Translati
   if (schema.default !== undefined && small(schema.default)) {
     written.default = schema.default
   }
+}
+
+/** Members a request does not send, and members an answer does not have. */
+export type Direction = 'input' | 'output'
+
+const marks = { input: 'readOnly', output: 'writeOnly' } as const
+/** Schemas that are looked at for one answer, so that `allOf` within `allOf` costs no more than it is worth. */
+const mostLooks = 200
+
+/** The members of a schema that do not exist in one direction. */
+type HiddenMembers = (schema: Json) => ReadonlySet<string>
+
+/** Looks at the schema itself and everything it takes in with `allOf`; what was found of one is kept for the next. */
+export function createHidden(source: Source, direction: Direction): HiddenMembers {
+  const known = new Map<Json, readonly string[]>()
+  const ownOf = (schema: JsonObject): readonly string[] => {
+    const members = isRecord(schema.properties) ? Object.entries(schema.properties) : []
+    const own = known.get(schema) ?? members.filter(([, member]) => isHidden(member, direction, source)).map(first)
+    known.set(schema, own)
+    return own
+  }
+  return (schema) => {
+    const hidden = new Set<string>()
+    const seen = new Set<Json>()
+    const queue: Json[] = [schema]
+    for (let next = queue.pop(); next !== undefined && seen.size < mostLooks; next = queue.pop()) {
+      if (!isRecord(next) || seen.has(next)) continue
+      seen.add(next)
+      for (const name of ownOf(next)) hidden.add(name)
+      if (Array.isArray(next.allOf)) queue.push(...next.allOf.slice(0, mostLooks))
+      const target = targetOf(next, source)
+      if (target !== undefined) queue.push(target)
+    }
+    return hidden
+  }
+}
+
+function first<T>([one]: readonly [T, ...unknown[]]): T {
+  return one
+}
+
+/** Whether a member is marked, itself or where its reference leads. */
+function isHidden(member: Json, direction: Direction, source: Source): boolean {
+  let schema: Json | undefined = member
+  for (let hop = 0; hop < 8 && isRecord(schema); hop++) {
+    if (schema[marks[direction]] === true) return true
+    schema = targetOf(schema, source)
+  }
+  return false
+}
+
+function targetOf(schema: Json, source: Source): Json | undefined {
+  const reference = isRecord(schema) ? schema.$ref : undefined
+  if (typeof reference !== 'string') return undefined
+  const found = attempt(() => lookUp(source, reference))
+  return 'value' in found ? found.value.value : undefined
+}
+
+/** Whether a value holds no whole number that lost digits when it was read, such as the largest int64 as a limit. */
+export function isExact(value: unknown): boolean {
+  if (typeof value === 'number') return !Number.isInteger(value) || Number.isSafeInteger(value)
+  return typeof value !== 'object' || value === null || Object.values(value).every(isExact)
 }

@@ -1,14 +1,10 @@
 import type { Json, JsonSchema } from '@gantry/contract'
 import { defaultDialect } from './dialects.ts'
-import { createHidden, type Direction } from './hidden.ts'
-import { measure, type Size } from './measure.ts'
 import { mendAlone, mendTogether } from './mend.ts'
 import { createNamer } from './names.ts'
-import type { Report } from './report.ts'
-import type { Room } from './room.ts'
-import { lookUp, type Source, tooOften } from './source.ts'
-import { translateSchema } from './translate.ts'
-import { attempt, Unusable } from './unusable.ts'
+import type { Report } from './operations.ts'
+import { attempt, lookUp, measure, type Size, type Source, tooOften, Unusable } from './source.ts'
+import { createHidden, type Direction, translateSchema } from './translate.ts'
 
 /** A schema of the document: a part of what a tool takes or gives, or what a reference leads to. */
 export interface Sheet {
@@ -168,4 +164,35 @@ function gather(
   if (names.size === 0) return { schema: root.schema, cut, bytes }
   const own = typeof root.schema === 'boolean' ? {} : root.schema
   return { schema: { ...own, $defs: found }, cut, bytes }
+}
+
+const mebibyte = 1_048_576
+
+/** A size that all tools of a document share. Once there is too little left, there is none at all. */
+export interface Room {
+  /** Throws Unusable when there is not so much left. */
+  take(bytes: number): void
+}
+
+/**
+ * For what tools carry; a definition counts for each tool that uses it. It is taken as the tools are built, so that a
+ * small document cannot make work and memory without end. The largest document we know of takes 16 MiB.
+ */
+export function roomForTools(): Room {
+  return createRoom(48, (size) => `the document would make more than ${size} of tools; choose some`)
+}
+
+/** For the schemas that are compiled to check examples, which costs far more than carrying them. */
+export function roomForChecks(): Room {
+  return createRoom(4, (size) => `comes after ${size} of schemas that were compiled for others`)
+}
+
+function createRoom(mebibytes: number, reason: (size: string) => string): Room {
+  let left = mebibytes * mebibyte
+  return {
+    take(bytes) {
+      left = bytes > left ? -1 : left - bytes
+      if (left < 0) throw new Unusable(reason(`${mebibytes} MiB`))
+    },
+  }
 }

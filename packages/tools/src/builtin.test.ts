@@ -4,8 +4,7 @@ import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { JsonObject } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { builtinTools } from './builtin.ts'
-import { sandboxTools } from './sandbox.ts'
-import { codeSession } from './session.ts'
+import { codeSession, sandboxTools } from './sandbox.ts'
 
 const gantry = createExecutor({ tools: builtinTools(), runtimes: { pool: false } })
 after(() => gantry.close())

@@ -3,9 +3,8 @@ import type { DefinedTool } from '@gantry/core/internal/tools/tool'
 import { fileTools } from './files.ts'
 import { httpFetch } from './http-fetch.ts'
 import { knowledgeTools } from './knowledge.ts'
-import { sandboxTools } from './sandbox.ts'
+import { codeSession, sandboxTools } from './sandbox.ts'
 import { type SandboxNetworkOptions, withSandboxNetwork } from './sandbox-network.ts'
-import { codeSession } from './session.ts'
 import type { WebOptions } from './web/binding.ts'
 
 /** What of the tools that ship with Gantry can be chosen; all of it may be left out. */

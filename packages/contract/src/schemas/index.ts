@@ -1,9 +1,7 @@
 import { callSchema } from './call.ts'
-import { chainSchema } from './chain.ts'
-import { chainResultSchema } from './chain-result.ts'
+import { chainResultSchema, chainSchema } from './chain.ts'
 import { errorSchema } from './error.ts'
-import { resultSchema } from './result.ts'
-import { streamEventSchema } from './stream-event.ts'
+import { resultSchema, streamEventSchema } from './result.ts'
 import { toolSchema } from './tool.ts'
 
 export { callSchema, chainResultSchema, chainSchema, errorSchema, resultSchema, streamEventSchema, toolSchema }

@@ -1,5 +1,5 @@
 import type { ProgramCall, ProgramReport } from '../code.ts'
-import type { ArtifactRef, Result, ResultStatus, ResultTool, Usage, Warning } from '../result.ts'
+import type { ArtifactRef, LogLevel, Result, ResultStatus, ResultTool, Usage, Warning } from '../result.ts'
 import { codeNames, errorDefs, issue } from './error.ts'
 import { amount, anyJson, anyObject, count, dialect, every, type Shape, text, textMap, time } from './shape.ts'
 
@@ -128,5 +128,37 @@ export const resultSchema = {
   $id: 'urn:gantry:contract:1:result',
   title: 'Result',
   $ref: '#/$defs/result',
+  $defs: resultDefs,
+} as const
+
+const resultRef = { $ref: '#/$defs/result' } as const
+const levels = every<LogLevel>()(['debug', 'info', 'warn', 'error'])
+const number = { type: 'number' } as const
+
+export const streamEventSchema = {
+  $schema: dialect,
+  $id: 'urn:gantry:contract:1:stream-event',
+  title: 'StreamEvent',
+  description:
+    'One event of a call; ids increase within it. Unknown members are allowed, so that old readers take newer events; a new kind raises the version.',
+  type: 'object',
+  properties: { id: count, callId: text },
+  required: ['id', 'callId', 'kind'],
+  oneOf: [
+    {
+      properties: { kind: { const: 'progress' }, progress: number, total: number, message: text },
+      required: ['progress'],
+    },
+    { properties: { kind: { const: 'chunk' }, data: anyJson }, required: ['data'] },
+    {
+      properties: { kind: { const: 'log' }, level: { enum: levels }, message: text, data: anyJson },
+      required: ['level', 'message'],
+    },
+    { properties: { kind: { const: 'done' }, result: resultRef }, required: ['result'] },
+    {
+      properties: { kind: { const: 'error' }, error: { $ref: '#/$defs/error' }, result: resultRef },
+      required: ['error', 'result'],
+    },
+  ],
   $defs: resultDefs,
 } as const

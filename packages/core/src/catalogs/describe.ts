@@ -8,8 +8,7 @@ import type {
   ToolAnnotations,
   ToolExample,
 } from '@gantry/contract'
-import { isIdentifier } from '@gantry/json-schema/internal/identifier-text'
-import { commentText, typeText } from '@gantry/json-schema/internal/type-text'
+import { commentText, isIdentifier, typeText } from '@gantry/json-schema/internal/type-text'
 import { didYouMean } from '../search/index.ts'
 import type { CatalogEntry } from './catalog.ts'
 import { inputFault, isRecord } from './tool-fields.ts'

@@ -1,6 +1,5 @@
 import type { JsonSchema } from '@gantry/contract'
-import { abridgeKey } from '../abridge.ts'
-import { addIssue, join, type Node, spend } from '../node.ts'
+import { abridgeKey, addIssue, join, type Node, spend } from '../node.ts'
 import { applicator, assertion, isObject, type Keyword, plural } from './keyword.ts'
 
 /** A keyword that limits the number of properties. */

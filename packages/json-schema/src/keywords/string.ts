@@ -1,6 +1,5 @@
-import { abridgeKey } from '../abridge.ts'
 import { formats } from '../formats/formats.ts'
-import { addIssue, type State, spend, sure } from '../node.ts'
+import { abridgeKey, addIssue, type State, spend, sure } from '../node.ts'
 import { assertion, type Keyword, plural } from './keyword.ts'
 
 /** Whether a string has at least so many code points; looks no further than it must. */

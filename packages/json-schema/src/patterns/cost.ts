@@ -1,4 +1,4 @@
-import type { Regex } from './regex.ts'
+import type { Regex } from './parse.ts'
 
 /** Backtracking steps that one native match may take: well under a millisecond. */
 const maxSteps = 100_000

@@ -1,9 +1,8 @@
 import { type State, spend } from '../node.ts'
 import { runProgram } from './automaton.ts'
 import { type NativeCost, nativeCost } from './cost.ts'
-import { parseRegex } from './parse.ts'
+import { parseRegex, type Regex } from './parse.ts'
 import { buildProgram, looksIn, type Program, sizeOf } from './program.ts'
-import type { Regex } from './regex.ts'
 
 const maxSource = 10_000
 const maxStates = 5_000

@@ -1,5 +1,30 @@
-import { CharacterSet } from './character-set.ts'
-import type { Regex } from './regex.ts'
+import type { Regex } from './parse.ts'
+
+/** One character of a pattern; the engine's own answer for each code point, remembered for ASCII. */
+class CharacterSet {
+  readonly #code: number | undefined
+  readonly #native: RegExp
+  readonly #unicode: boolean
+  /** 0 is not asked yet, 1 is no, 2 is yes. */
+  readonly #ascii = new Uint8Array(128)
+
+  constructor(source: string, code: number | undefined, unicode: boolean) {
+    this.#code = code
+    this.#unicode = unicode
+    this.#native = code === undefined ? new RegExp(`^${source}$`, unicode ? 'u' : '') : /^/
+  }
+
+  has(code: number): boolean {
+    if (this.#code !== undefined) return this.#code === code
+    if (code >= 128) return this.#ask(code)
+    if (this.#ascii[code] === 0) this.#ascii[code] = this.#ask(code) ? 2 : 1
+    return this.#ascii[code] === 2
+  }
+
+  #ask(code: number): boolean {
+    return this.#native.test(this.#unicode ? String.fromCodePoint(code) : String.fromCharCode(code))
+  }
+}
 
 /** What a step does; numbers, because the automaton compares them for every character. */
 export const op = { set: 0, match: 1, fork: 2, look: 3, lookNot: 4, start: 5, end: 6, word: 7, inner: 8 } as const
@@ -13,7 +38,7 @@ export interface Step {
 }
 
 /** A lookaround's own automaton; one that looks ahead runs backwards, so that it marks where a match begins. */
-export interface Look {
+interface Look {
   readonly steps: readonly Step[]
   readonly backward: boolean
 }

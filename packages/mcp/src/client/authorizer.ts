@@ -2,11 +2,10 @@ import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
 import type { AuthProvider } from '@modelcontextprotocol/client'
 import { boundedResponse } from './bounded.ts'
-import { oauthClient } from './oauth-client.ts'
+import { memoryTokenStore, oauthClient, type TokenMemory, tokenMemory } from './oauth-client.ts'
 import type { McpOAuth } from './options.ts'
 import { loadSdk, type Sdk } from './sdk.ts'
-import { fillSecrets } from './secrets.ts'
-import { memoryTokenStore, type TokenMemory, tokenMemory } from './token-memory.ts'
+import { fillSecrets } from './settings.ts'
 
 /** What a server said that a token must be good for. */
 export interface Challenge {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Client, InMemoryTransport, type JSONRPCMessage, specTypeSchemas } from '@modelcontextprotocol/client'
 import fc from 'fast-check'
-import { callResultSchema } from './call-result.ts'
+import { callResultSchema } from './connection.ts'
 
 /** A client of a server before 2026-07-28, and how it would have that server answer the next call. */
 async function legacyClient() {

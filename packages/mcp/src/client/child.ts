@@ -1,12 +1,13 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
 import { ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { lineReader } from './lines.ts'
-import { errorOutput } from './stderr.ts'
+import { createRedactor } from '@gantry/core/internal/json/redact'
+import { limitedLines, plainText } from './logs.ts'
 
 /** How to start a program and what to do with what it says. */
-export interface ChildPlan {
+interface ChildPlan {
   /** Named in messages. */
   readonly server: string
   readonly command: readonly [string, ...string[]]
@@ -212,5 +213,81 @@ async function within(work: Promise<void>, ms: number): Promise<boolean> {
     return await Promise.race([work.then(() => true), promise])
   } finally {
     clearTimeout(timer)
+  }
+}
+
+/** Cuts bytes into lines; holds no more than one line of at most `limit` bytes. */
+interface LineReader {
+  /** False when a line became longer than the limit; the reader is then of no more use. */
+  push(chunk: Buffer): boolean
+}
+
+export function lineReader(limit: number, onLine: (line: string) => void): LineReader {
+  let held: Buffer[] = []
+  let size = 0
+  const take = (piece: Buffer): boolean => {
+    held.push(piece)
+    size += piece.length
+    return size <= limit
+  }
+  const rest = (piece: Buffer): string => {
+    take(piece)
+    const line = Buffer.concat(held, size).toString('utf8')
+    held = []
+    size = 0
+    return line
+  }
+  return {
+    push(chunk) {
+      let start = 0
+      for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
+        if (size + end - start > limit) return false
+        const line = held.length === 0 ? chunk.toString('utf8', start, end) : rest(chunk.subarray(start, end))
+        start = end + 1
+        onLine(line)
+      }
+      return start === chunk.length || take(chunk.subarray(start))
+    },
+  }
+}
+
+const longestLine = 1_000
+const linesPerSecond = 50
+const tailLines = 10
+
+/** Reads what a program says on its error output: told line by line within limits, and the end of it kept. */
+interface ErrorOutput {
+  push(chunk: Buffer): void
+  /** The last lines, for the message about the program's end. */
+  tail(): string
+}
+
+/** `hidden` are values that must not be told, whatever the program prints. */
+export function errorOutput(hidden: readonly string[], tell: (line: string) => void): ErrorOutput {
+  const decoder = new StringDecoder('utf8')
+  const pieces = createRedactor({ values: hidden, keys: false }).pieces()
+  const limited = limitedLines(tell, linesPerSecond)
+  const last: string[] = []
+  let open = ''
+  const line = (text: string): void => {
+    const shown = plainText(text.trimEnd(), longestLine)
+    if (shown === '') return
+    last.push(shown)
+    if (last.length > tailLines) last.shift()
+    limited(shown)
+  }
+  return {
+    push(chunk) {
+      const parts = `${open}${pieces.push(decoder.write(chunk))}`.split('\n')
+      // Of a line without end only the beginning is of interest.
+      open = (parts.pop() ?? '').slice(0, longestLine + 1)
+      for (const part of parts) line(part)
+    },
+    tail() {
+      const rest = `${open}${pieces.end()}`
+      open = ''
+      line(rest)
+      return last.join(' | ')
+    },
   }
 }

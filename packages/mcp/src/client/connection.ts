@@ -1,12 +1,10 @@
 import { ToolError } from '@gantry/contract'
-import type { Client, StandardSchemaV1 } from '@modelcontextprotocol/client'
-import { callResultSchema } from './call-result.ts'
+import type { ProgressReport } from '@gantry/core/internal/backends/backend'
+import type { Client, JSONRPCMessage, StandardSchemaV1 } from '@modelcontextprotocol/client'
 import { type ClientEvents, createClient } from './client.ts'
-import { createIncoming, type Incoming } from './incoming.ts'
-import type { Link } from './link.ts'
-import { raced } from './raced.ts'
-import type { Sdk } from './sdk.ts'
+import type { Link, Sdk } from './sdk.ts'
 import type { McpSettings } from './settings.ts'
+import { raced } from './supervisor.ts'
 
 /** One conversation with a server, from the handshake to its end. */
 export interface Connection {
@@ -28,7 +26,7 @@ export interface Connection {
   close(): Promise<void>
 }
 
-export interface ConnectParts {
+interface ConnectParts {
   readonly sdk: Sdk
   readonly settings: McpSettings
   readonly events: ClientEvents
@@ -129,4 +127,78 @@ function untilUnused(close: () => void): Pick<Connection, 'begin' | 'end' | 'ret
       if (working === 0) close()
     },
   }
+}
+
+/** What a result without content must not have, because it is then the answer to another question. */
+const foreignKeys = ['task', 'inputRequests', 'requestState']
+
+/**
+ * The check of a call's result from a server before 2026-07-28. It takes and refuses what the SDK's own does, which the
+ * SDK puts together anew for each call by having it fail once, and that takes longer than all else in its call.
+ */
+export function callResultSchema({ specTypeSchemas }: Pick<Sdk, 'specTypeSchemas'>): StandardSchemaV1<unknown, object> {
+  const { CallToolResult, RequestMeta } = specTypeSchemas
+  const validate = (value: unknown): StandardSchemaV1.Result<object> => {
+    const fault = isRecord(value) ? faultOf(value) : undefined
+    if (fault !== undefined) return { issues: [{ message: fault }] }
+    const result = CallToolResult['~standard'].validate(value)
+    if (result.issues !== undefined || !isRecord(value) || value._meta === undefined) return result
+    const meta = RequestMeta['~standard'].validate(value._meta)
+    return meta.issues === undefined ? { value: { ...result.value, _meta: meta.value } } : meta
+  }
+  return { '~standard': { version: 1, vendor: 'gantry', validate } }
+}
+
+/** The newer revision, whose schema is the one that can be had, allows more here. */
+function faultOf(value: Readonly<Record<string, unknown>>): string | undefined {
+  const { content, structuredContent } = value
+  if (structuredContent !== undefined && !isRecord(structuredContent)) return 'structuredContent must be an object'
+  const foreign = content === undefined ? foreignKeys.find((key) => key in value) : undefined
+  return foreign === undefined ? undefined : `content is missing beside ${foreign}`
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Sees every message before the SDK does. */
+interface Incoming {
+  see(message: JSONRPCMessage): void
+  /** A token that no other call over this connection has. */
+  nextToken(): string
+  /** Hears the progress under this token until it lets go. */
+  watch(token: string, listener: (report: ProgressReport) => void): () => void
+}
+
+/**
+ * Two things that the SDK does not do well. It hands progress on a moment later, so that the last report is lost when
+ * the result comes right behind it. And since 2026-07-28 it refuses a result that does not say that it is complete,
+ * though clients must take it for that; `legacy` says that the server is of the time before, where nobody asks.
+ */
+export function createIncoming(legacy: () => boolean): Incoming {
+  const listeners = new Map<string, (report: ProgressReport) => void>()
+  let count = 0
+  return {
+    nextToken: () => `progress-${++count}`,
+    see(message) {
+      if ('result' in message && !legacy() && isUnmarked(message.result)) message.result.resultType = 'complete'
+      if (!('method' in message) || message.method !== 'notifications/progress') return
+      const { progressToken, progress, total, message: text } = message.params ?? {}
+      const listener = typeof progressToken === 'string' ? listeners.get(progressToken) : undefined
+      if (listener === undefined || typeof progress !== 'number') return
+      listener({
+        progress,
+        ...(typeof total === 'number' ? { total } : {}),
+        ...(typeof text === 'string' ? { message: text } : {}),
+      })
+    },
+    watch(token, listener) {
+      listeners.set(token, listener)
+      return () => void listeners.delete(token)
+    },
+  }
+}
+
+function isUnmarked(result: unknown): boolean {
+  return typeof result === 'object' && result !== null && !('resultType' in result)
 }

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toolNameFault } from '@gantry/core/internal/ids/tool-id'
 import fc from 'fast-check'
-import { translateTools } from './foreign-tool.ts'
-import { headerMarkFault } from './header-marks.ts'
+import { headerMarkFault, translateTools } from './list-tools.ts'
 import { readOptions } from './settings.ts'
 
 const settings = readOptions({ name: 'test', command: ['x'] })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JSONRPCMessage } from '@modelcontextprotocol/client'
-import { createIncoming } from './incoming.ts'
+import { createIncoming } from './connection.ts'
 
 test('a result that does not say whether it is complete is, except where nobody asks', () => {
   const seen = (legacy: boolean, result: { [key: string]: unknown }): object => {

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { lineReader } from './lines.ts'
-import { limitedLines, plainText } from './log-lines.ts'
-import { fillSecrets } from './secrets.ts'
-import { errorOutput } from './stderr.ts'
+import { errorOutput, lineReader } from './child.ts'
+import { limitedLines, plainText } from './logs.ts'
+import { fillSecrets } from './settings.ts'
 
 test('lines come out as they went in, however the bytes are cut', () => {
   const line = fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\n') && text.isWellFormed())

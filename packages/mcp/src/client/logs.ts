@@ -1,10 +1,10 @@
 import type { Json, LogLevel } from '@gantry/contract'
 import type { BackendContext, BackendHost } from '@gantry/core/internal/backends/backend'
-import { limitedLines, plainText } from './log-lines.ts'
+import { codePoint } from '@gantry/core/internal/ids/quote'
 
 /** Far behind what is shown, so that this cut halves no secret that could be seen. */
 const longestLine = 100_000
-const perSecond = 50
+const linesPerSecond = 50
 const levels: { readonly [level: string]: LogLevel } = {
   debug: 'debug',
   info: 'info',
@@ -21,7 +21,7 @@ export class Logs {
   readonly #tell: (line: string) => void
 
   constructor(server: string, host: BackendHost) {
-    this.#tell = limitedLines((line) => host.report({ kind: 'log', message: `${server}: ${line}` }), perSecond)
+    this.#tell = limitedLines((line) => host.report({ kind: 'log', message: `${server}: ${line}` }), linesPerSecond)
   }
 
   /** A line for the executor's subscribers. */
@@ -44,5 +44,44 @@ export class Logs {
 
   end(context: BackendContext): void {
     this.#calls.delete(context)
+  }
+}
+
+const unseen = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu
+
+/** Text from outside for people to read: in one line, clipped, with everything invisible named instead of shown. */
+export function plainText(text: string, limit: number): string {
+  const shown = text
+    .slice(0, limit)
+    .toWellFormed()
+    .replace(unseen, (character) => ` ${codePoint(character)} `)
+  return text.length > limit ? `${shown}… (${text.length} characters)` : shown
+}
+
+/** Passes lines on, so many in a second at most; the rest is counted and the count passed on later. */
+export function limitedLines(tell: (line: string) => void, most: number, now = Date.now): (line: string) => void {
+  const budget = perSecond(most, now)
+  let left = 0
+  return (line) => {
+    if (!budget()) {
+      left += 1
+      return
+    }
+    if (left > 0) tell(`${left} more lines were left out.`)
+    left = 0
+    tell(line)
+  }
+}
+
+/** True so many times in a second at most. */
+export function perSecond(most: number, now = Date.now): () => boolean {
+  let second = 0
+  let used = 0
+  return () => {
+    const current = Math.floor(now() / 1_000)
+    if (current !== second) used = 0
+    second = current
+    used += 1
+    return used <= most
   }
 }

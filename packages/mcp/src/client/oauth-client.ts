@@ -1,19 +1,23 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
-import type { OAuthClientProvider } from '@modelcontextprotocol/client'
+import type {
+  OAuthClientProvider,
+  OAuthDiscoveryState,
+  StoredOAuthClientInformation,
+  StoredOAuthTokens,
+} from '@modelcontextprotocol/client'
 import { checkWebAddress } from './client.ts'
-import type { McpOAuth } from './options.ts'
+import type { McpOAuth, TokenStore } from './options.ts'
 import type { Sdk } from './sdk.ts'
-import type { TokenMemory } from './token-memory.ts'
 
 /** One request for a token: what the SDK asks of its owner, and what it left behind. */
-export interface OAuthClient {
+interface OAuthClient {
   readonly provider: OAuthClientProvider
   /** Where the person has to go and by which `state` their way back is known. */
   readonly errand: () => { readonly url: URL; readonly state: string }
 }
 
-export interface OAuthClientOptions {
+interface OAuthClientOptions {
   readonly sdk: Sdk
   readonly oauth: McpOAuth
   readonly memory: TokenMemory
@@ -104,4 +108,46 @@ function clientCredentials({ sdk, oauth, privateKey }: OAuthClientOptions): Part
   const alg = oauth.algorithm ?? 'ES256'
   const addClientAuthentication = sdk.createPrivateKeyJwtAuth({ issuer: client, subject: client, privateKey, alg })
   return { prepareTokenRequest, addClientAuthentication }
+}
+
+/** What a client remembers between two requests for a token. */
+interface Remembered {
+  readonly client: StoredOAuthClientInformation
+  readonly tokens: StoredOAuthTokens
+  readonly discovery: OAuthDiscoveryState
+}
+
+/** Typed access to a TokenStore; a value that does not parse counts as absent. */
+export interface TokenMemory {
+  read<Key extends keyof Remembered>(key: Key): Promise<Remembered[Key] | undefined>
+  write<Key extends keyof Remembered>(key: Key, value: Remembered[Key]): Promise<void>
+  forget(key: keyof Remembered): Promise<void>
+}
+
+/** Keeps the values of one server apart from those of others in the same store. */
+export function tokenMemory(store: TokenStore, server: string): TokenMemory {
+  const place = (key: string): string => `${server}/${key}`
+  return {
+    async read<Key extends keyof Remembered>(key: Key) {
+      const text = await store.get(place(key))
+      if (text === undefined) return undefined
+      try {
+        return JSON.parse(text) as Remembered[Key]
+      } catch {
+        return undefined
+      }
+    },
+    write: (key, value) => store.set(place(key), JSON.stringify(value)),
+    forget: (key) => store.delete(place(key)),
+  }
+}
+
+/** Forgets everything with the process. */
+export function memoryTokenStore(): TokenStore {
+  const values = new Map<string, string>()
+  return {
+    get: async (key) => values.get(key),
+    set: async (key, value) => void values.set(key, value),
+    delete: async (key) => void values.delete(key),
+  }
 }

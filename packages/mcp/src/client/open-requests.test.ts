@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JSONRPCMessage, Transport, TransportSendOptions } from '@modelcontextprotocol/client'
-import { openRequests } from './open-requests.ts'
+import { openRequests } from './remote-link.ts'
 
 const request = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: {} } as const
 const notice = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } } as const

@@ -1,9 +1,8 @@
 import { ToolError } from '@gantry/contract'
 import type { JSONRPCMessage, JSONRPCNotification, Transport } from '@modelcontextprotocol/client'
 import { type Child, startChild } from './child.ts'
-import type { Link } from './link.ts'
-import { perSecond } from './log-lines.ts'
-import type { Sdk } from './sdk.ts'
+import { perSecond } from './logs.ts'
+import type { Link, Sdk } from './sdk.ts'
 import type { ProgramPlace } from './settings.ts'
 
 /** So many lines in a row that are no messages are forgiven; programs print to the wrong place. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { guessesOf } from '../../../core/src/json/guesses.fixture.ts'
-import { refusalOf } from './refusal.ts'
+import { refusalOf } from './remote-link.ts'
 
 const secret = 'ghp_Zk3Qw9LmN7rTv'
 const mostBytes = 65_536

@@ -1,4 +1,5 @@
 import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
+import { fetchSecrets, fillSecrets as fill, secretNames } from '@gantry/core/internal/ids/secret-reference'
 import { namespaceFault } from '@gantry/core/internal/ids/tool-id'
 import { unknownKeys } from '@gantry/core/internal/search/near'
 import type { McpOAuth, McpOptions, McpRestart } from './options.ts'
@@ -207,4 +208,20 @@ function isObject(value: unknown): value is { readonly [key: string]: unknown } 
 
 function isTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === 'string')
+}
+
+type Secret = (name: string) => Promise<string>
+
+/** Puts secrets in the place of their references: `Bearer secret:token` becomes what is to be sent. */
+export async function fillSecrets(text: string, secret: Secret): Promise<string> {
+  return fill(text, await fetchSecrets(secretNames([text]), secret))
+}
+
+/** The same for every member of an object of texts. */
+export async function fillAll(
+  texts: { readonly [name: string]: string },
+  secret: Secret,
+): Promise<{ readonly [name: string]: string }> {
+  const secrets = await fetchSecrets(secretNames(Object.values(texts)), secret)
+  return Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, fill(text, secrets)]))
 }

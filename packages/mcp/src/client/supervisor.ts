@@ -2,7 +2,6 @@ import { ToolError } from '@gantry/contract'
 import type { BackendReport } from '@gantry/core/internal/backends/backend'
 import { backoffMs, pause } from '@gantry/core/internal/resilience/retry'
 import type { Connection } from './connection.ts'
-import { raced } from './raced.ts'
 import type { McpSettings } from './settings.ts'
 
 /** A connection that held this long was sound, and the next trouble starts counting from one. */
@@ -10,7 +9,7 @@ const stableMs = 10_000
 /** Who needs a connection waits for the next attempt when it is this near, and is refused when it is not. */
 const patienceMs = 1_000
 
-export interface SupervisorParts {
+interface SupervisorParts {
   readonly settings: McpSettings
   connect(signal: AbortSignal, ended: (reason: string) => void): Promise<Connection>
   report(report: BackendReport): void
@@ -178,4 +177,16 @@ function refusal(why: ToolError, leftMs: number): ToolError {
   const { code, message, retryable, stage } = why
   const details = { ...why.details, retryAfterMs: Math.ceil(leftMs) }
   return new ToolError(code, message, { cause: why.cause, details, retryable, stage, effect: 'none' })
+}
+
+/** Waits for work that somebody else owns, or rejects with the signal's reason; the work goes on. */
+export async function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void => reject(signal.reason)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([work, promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
 }

@@ -1,13 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
+import { pause } from '@gantry/core/internal/resilience/retry'
 import { type Authorizer, createAuthorizer } from './authorizer.ts'
-import type { Link } from './link.ts'
 import { programLink } from './program-link.ts'
 import { remoteLink } from './remote-link.ts'
-import type { Sdk } from './sdk.ts'
-import { fillAll } from './secrets.ts'
-import type { McpSettings, RemotePlace } from './settings.ts'
-import { spacedGets } from './spaced-gets.ts'
+import type { Link, Sdk } from './sdk.ts'
+import { fillAll, type McpSettings, type RemotePlace } from './settings.ts'
 
 const shortestHidden = 8
 
@@ -21,14 +19,14 @@ export interface Way {
 }
 
 /** What a server says beside its answers. */
-export interface Asides {
+interface Asides {
   /** A line for people. */
   log(line: string): void
   toolsChanged(): void
 }
 
 /** How long a way is open. */
-export interface WayTimes {
+interface WayTimes {
   /** Ends with the backend. */
   readonly life: AbortSignal
   /** Aborts when the time for an orderly end is over. */
@@ -78,5 +76,27 @@ function remoteWay(settings: McpSettings, place: RemotePlace, host: BackendHost,
     authorizer,
     workFor: (tenant, work) => tenants.run(tenant, work),
     open: async (sdk) => remoteLink({ server: name, place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
+  }
+}
+
+/** A stream that ends is opened again at once, the next ones no sooner than this after the one before. */
+const gapMs = 1_000
+
+/**
+ * Spaces the requests by which streams are opened again: a server may say how soon that is to be, and one that says a
+ * millisecond would be asked hundreds of times a second for as long as the backend lives.
+ */
+export function spacedGets(fetch: typeof globalThis.fetch, life: AbortSignal): typeof globalThis.fetch {
+  let recent = Number.NEGATIVE_INFINITY
+  let burst = 2
+  return async (input, init) => {
+    if ((init?.method ?? 'GET').toUpperCase() !== 'GET') return fetch(input, init)
+    const now = performance.now()
+    if (now - recent >= gapMs) burst = 2
+    const waitMs = burst > 0 ? 0 : Math.max(0, recent + gapMs - now)
+    burst -= 1
+    recent = now + waitMs
+    if (waitMs > 0) await pause(waitMs, init?.signal ?? life)
+    return fetch(input, init)
   }
 }

@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
+import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
 import { checkTool } from '@gantry/core/internal/catalogs/tool-check'
 import { parseJson } from '@gantry/core/internal/json/parse'
 import type { DefinedTool } from '@gantry/core/internal/tools/tool'
 import { type FolderFile, Refusal, readEntry, type TrustedFolder } from './entry.ts'
 import { describedTool, manifestName } from './manifest.ts'
-import { type Holds, holdsBack, type Meant, meantBy, nothing } from './meant.ts'
-import { type ImportModule, moduleName, moduleTools } from './module-tools.ts'
 
 /** How files of a folder are read. */
 export interface ReadOptions {
@@ -173,4 +172,81 @@ function wordsOf(error: unknown): string {
 /** One text for several. */
 export function digestOf(texts: readonly string[]): string {
   return createHash('sha256').update(texts.join('\n')).digest('hex')
+}
+
+/** Modules that wait until a manifest is in order: all, as long as nobody can tell what it describes. */
+type Holds = 'all' | ReadonlySet<string>
+
+/** What a manifest that failed means by what it says. */
+interface Meant {
+  /** What it names as its program and files. */
+  readonly uses: readonly string[]
+  /** What it speaks of in any other way, as under a key with a slip in it. */
+  readonly holds: Holds
+}
+
+const nothing: Holds = new Set()
+
+/** Goes by less than a manifest in order does: by paths, other letters of a case, and a name without its end. */
+function meantBy(said: unknown, names: ReadonlySet<string>): Meant {
+  const text = JSON.stringify(said)?.toLowerCase()
+  if (text === undefined) return { uses: [], holds: 'all' }
+  const { program, files } = (said ?? {}) as { readonly program?: unknown; readonly files?: unknown }
+  const listed = [program, ...(Array.isArray(files) ? files : [])]
+  return {
+    uses: listed.filter((name) => typeof name === 'string'),
+    holds: new Set([...names].filter((name) => speaksOf(text, name.toLowerCase()))),
+  }
+}
+
+function holdsBack(holds: Holds, name: string): boolean {
+  return moduleName.test(name) && (holds === 'all' || holds.has(name))
+}
+
+function speaksOf(text: string, name: string): boolean {
+  const stem = name.replace(/\.[^.]*$/, '')
+  return [name, `"${stem}"`, `/${stem}"`].some((said) => text.includes(said))
+}
+
+/** Imports a module by its address. */
+type ImportModule = (url: string) => Promise<object>
+
+/** A module of a folder that is tools. */
+const moduleName = /^(?!.*\.(?:test|d)\.).+\.(?:m?[jt]s)$/
+
+const mostMs = 30_000
+
+/**
+ * The tools that a module exports, by whatever names, alone or in lists. What the file says is part of its address, so
+ * that a changed file is another module and an unchanged one is not run twice; what it imports stays as it was.
+ */
+async function moduleTools(
+  { path, digest }: FolderFile,
+  load: ImportModule,
+  signal: AbortSignal,
+): Promise<DefinedTool[]> {
+  const url = pathToFileURL(path)
+  url.searchParams.set('version', digest.slice(0, 16))
+  const exported = Object.values(await soon(load(url.href), signal))
+  const tools = [...new Set(exported.flat().filter(isDefinedTool))]
+  if (tools.length === 0) throw new Error('exports nothing that defineTool returned')
+  return tools
+}
+
+function isDefinedTool(value: unknown): value is DefinedTool {
+  return typeof value === 'object' && value !== null && 'tool' in value && 'run' in value
+}
+
+/** A module that never finishes must not hang the start. */
+async function soon<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const stop = Promise.withResolvers<never>()
+  const timer = setTimeout(() => stop.reject(new Error(`did not finish within ${mostMs} ms`)), mostMs)
+  const cancel = (): void => stop.reject(signal.reason)
+  signal.addEventListener('abort', cancel, { once: true })
+  try {
+    return await Promise.race([work, stop.promise])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', cancel)
+  }
 }
