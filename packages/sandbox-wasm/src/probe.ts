@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import type { Probe, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { enforced } from './enforced.ts'
-import { attack, pythonAttack, threadAttacks } from './self-test.ts'
+import { enforced } from './guest/enforced.ts'
+import { attack, pythonAttack, threadAttacks } from './guest/self-test.ts'
 
 type Open = (spec: SandboxSpec, signal: AbortSignal) => Promise<Sandbox>
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import { threadAttacks } from './guest/self-test.ts'
 import { createBench, limits } from './run.fixture.ts'
-import { threadAttacks } from './self-test.ts'
 import { createWasmRuntime } from './wasm.ts'
 
 const bench = createBench()

@@ -7,7 +7,7 @@ import type { SecretSource } from '@gantry/core/internal/secrets/secret'
 import { defineTool } from '@gantry/core/internal/tools/tool'
 import { createExecutor } from '@gantry/tools'
 import { testCertificate } from '../../core/src/egress/egress.fixture.ts'
-import { echo, hearing } from '../../sandbox/src/process-broker.fixture.ts'
+import { echo, hearing } from '../../sandbox/src/drivers/process-broker.fixture.ts'
 import { builtinTools } from './builtin.ts'
 import type { SandboxNetworkOptions } from './sandbox-network.ts'
 

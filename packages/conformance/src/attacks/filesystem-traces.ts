@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { chmod, chown, mkdir, readdir, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Outcome } from '@gantry/core/internal/runtimes/runtime'
-import { createProcessRuntime } from '@gantry/sandbox/internal/process'
+import { createProcessRuntime } from '@gantry/sandbox/internal/drivers/process'
 import type { Attack, Ground } from './attack.ts'
 import { tracesOfSandboxes } from './host.ts'
 import {

@@ -1,6 +1,6 @@
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
-import { createProcessRuntime } from '@gantry/sandbox/internal/process'
-import { createUnsafeHostRuntime } from '@gantry/sandbox/internal/unsafe-host'
+import { createProcessRuntime } from '@gantry/sandbox/internal/drivers/process'
+import { createUnsafeHostRuntime } from '@gantry/sandbox/internal/drivers/unsafe-host'
 import { runOnce } from './run.ts'
 
 /** A worker by itself: opens the runtime it is told, runs one program in it and says what that returned. */

@@ -1,5 +1,5 @@
 import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
-import { checkPath } from '@gantry/sandbox/internal/file-path'
+import { checkPath } from '@gantry/sandbox/internal/languages/file-path'
 
 export type Collected = Pick<Outcome, 'files' | 'skipped'>
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
-import { driversFolder, ownFile } from '../own-files.ts'
+import { driversFolder, ownFile } from '../guest/own-files.ts'
 
 /** Everything that a host is made of, and a name for exactly this. */
 export interface HostFiles {
@@ -14,7 +14,15 @@ export interface HostFiles {
 }
 
 const modules = [
-  ...['random', 'web-assembly', 'python/disk', 'python/frames', 'python/genuine', 'python/guest', 'python/host'],
+  ...[
+    'guest/random',
+    'guest/web-assembly',
+    'python/disk',
+    'python/frames',
+    'python/genuine',
+    'python/guest',
+    'python/host',
+  ],
   ...['python/host-node', 'python/load', 'python/memory-cap', 'python/service', 'python/shell'],
 ]
 const drivers = ['python.py', 'python_channel.py', 'python_json.py', 'python_returns.py', 'python_still.py']

@@ -1,4 +1,4 @@
-import { pageBytes, type WasmMemory, webAssembly } from '../web-assembly.ts'
+import { pageBytes, type WasmMemory, webAssembly } from '../guest/web-assembly.ts'
 
 /** Holds the linear memories of a process to a size. */
 export interface MemoryCap {

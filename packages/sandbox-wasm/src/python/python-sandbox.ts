@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { checkProgram, checkSpace } from '../job-checks.ts'
+import { checkProgram, checkSpace } from '../guest/job-checks.ts'
 import { fromHost } from './frames.ts'
 import type { HostClient } from './host-client.ts'
-import { createTurns } from './turns.ts'
+import { createTurns } from './run-job.ts'
 
 /**
  * A sandbox for Python: a process of its own, with an interpreter that waits in it. It ends with its program; in a session

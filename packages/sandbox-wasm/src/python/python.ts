@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Refusal, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { attack, pythonAttack } from '../self-test.ts'
+import { attack, pythonAttack } from '../guest/self-test.ts'
 import { type Installation, type InstallOptions, install } from './installation.ts'
 import { openPythonSandbox } from './python-sandbox.ts'
 

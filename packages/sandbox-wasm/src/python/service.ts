@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer'
-import { createRandom } from '../random.ts'
+import { createRandom } from '../guest/random.ts'
 import type { Disk } from './disk.ts'
 import { decodeWithBytes, fromHost, type HostJob, type HostReport, type ReportRequest, toHost } from './frames.ts'
 import { inPieces, putBytes, viewOf } from './genuine.ts'

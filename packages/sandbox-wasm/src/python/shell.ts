@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer'
 import { readFileSync } from 'node:fs'
-import { createRandom, type RandomFill } from '../random.ts'
+import { createRandom, type RandomFill } from '../guest/random.ts'
 
 /** What of the globals stays: the language itself, and what Pyodide needs to start. */
 const kept = new Set([

@@ -1,4 +1,4 @@
-import type { Deterministic } from '../thread/job.ts'
+import type { Deterministic } from '../channel/messages.ts'
 
 /**
  * The time that QuickJS sees: it asks `Date.now` and `performance.now` of its thread, which runs nothing else that needs

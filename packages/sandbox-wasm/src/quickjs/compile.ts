@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
-import { sectionIds, sectionsOf } from '../binary.ts'
-import { type WasmModule, webAssembly } from '../web-assembly.ts'
+import { sectionIds, sectionsOf } from '../guest/binary.ts'
+import { type WasmModule, webAssembly } from '../guest/web-assembly.ts'
 
 /** QuickJS, compiled; can be handed to threads, which then run the same code. */
 export interface CompiledQuickjs {

@@ -1,5 +1,5 @@
 import type { QuickJSWASMModule } from 'quickjs-emscripten-core'
-import { pageBytes, type WasmMemory, webAssembly } from '../web-assembly.ts'
+import { pageBytes, type WasmMemory, webAssembly } from '../guest/web-assembly.ts'
 import { type CompiledQuickjs, compileQuickjs } from './compile.ts'
 
 /** QuickJS in a WebAssembly instance of its own. */

@@ -1,4 +1,4 @@
-import { type Entry, segmentsOf, type Workspace, WorkspaceError } from '../workspace.ts'
+import { type Entry, segmentsOf, type Workspace, WorkspaceError } from '../guest/workspace.ts'
 import type { FileValue } from './guest.ts'
 
 /** Where the workspace stands for a program. */

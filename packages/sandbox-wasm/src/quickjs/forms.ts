@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { driversFolder } from '../own-files.ts'
+import { driversFolder } from '../guest/own-files.ts'
 import { stripTypes, TypeScriptError } from './strip-types.ts'
 
 /**

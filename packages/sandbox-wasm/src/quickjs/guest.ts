@@ -1,8 +1,8 @@
 import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
-import { type Conversation, createConversation } from './conversation.ts'
 import type { Engine } from './engine.ts'
 import { filesModule, moduleSource } from './files-module.ts'
 import { bodyHead } from './forms.ts'
+import { type Conversation, createConversation } from './gateway-calls.ts'
 import { takeImage } from './image.ts'
 import { prelude } from './prelude.ts'
 

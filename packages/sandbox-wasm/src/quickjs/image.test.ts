@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { pageBytes, webAssembly } from '../web-assembly.ts'
+import { pageBytes, webAssembly } from '../guest/web-assembly.ts'
 import { takeImage } from './image.ts'
 
 function filled(): { memory: InstanceType<typeof webAssembly.Memory>; bytes: Uint8Array } {

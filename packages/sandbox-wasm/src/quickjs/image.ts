@@ -1,4 +1,4 @@
-import { pageBytes, type WasmMemory } from '../web-assembly.ts'
+import { pageBytes, type WasmMemory } from '../guest/web-assembly.ts'
 
 /** A memory as it was at one moment. */
 export interface MemoryImage {

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
 import type { ProgramGateway, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
-import { ownFile } from '../own-files.ts'
+import { type Asking, createPost } from '../channel/host-channel.ts'
+import type { Stream, ThreadJob, ThreadMessage, ThreadResult } from '../channel/messages.ts'
+import { writeAnswer, writeStop } from '../channel/wire-text.ts'
+import { ownFile } from '../guest/own-files.ts'
 import type { CompiledQuickjs } from '../quickjs/compile.ts'
-import type { Stream, ThreadJob, ThreadMessage, ThreadResult } from './job.ts'
-import { writeAnswer, writeStop } from './line-text.ts'
-import { type Asking, createPost } from './post.ts'
 
 /** Hears what a program writes while it runs. */
 export type ThreadListener = (stream: Stream, bytes: Uint8Array) => void

@@ -1,4 +1,4 @@
-import { encodeSection, encodeU32 } from '../binary.ts'
+import { encodeSection, encodeU32 } from '../guest/binary.ts'
 
 /** A module by hand: functions without parameters or results but for the imports, which have those given. */
 export interface Assembly {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { attackTest } from '../attack-test.fixture.ts'
+import { pageBytes, webAssembly } from '../guest/web-assembly.ts'
 import { createBench, type RunOptions } from '../run.fixture.ts'
-import { pageBytes, webAssembly } from '../web-assembly.ts'
 import { assemble, exitWith, i32, i64, op, wasi } from './assemble.fixture.ts'
 
 const bench = createBench()

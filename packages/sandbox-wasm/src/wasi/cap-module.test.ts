@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { BinaryError } from '../binary.ts'
-import { pageBytes, type WasmMemory, webAssembly } from '../web-assembly.ts'
+import { BinaryError } from '../guest/binary.ts'
+import { pageBytes, type WasmMemory, webAssembly } from '../guest/web-assembly.ts'
 import { type Assembly, assemble, op } from './assemble.fixture.ts'
 import { capModule, mostModuleBytes } from './cap-module.ts'
 

@@ -8,8 +8,8 @@ import {
   type Section,
   sectionIds,
   sectionsOf,
-} from '../binary.ts'
-import { pageBytes } from '../web-assembly.ts'
+} from '../guest/binary.ts'
+import { pageBytes } from '../guest/web-assembly.ts'
 
 /** A module that is larger is not compiled. */
 export const mostModuleBytes = 16 * 1_048_576

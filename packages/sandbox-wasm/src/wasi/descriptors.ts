@@ -1,4 +1,4 @@
-import type { FileEntry, FolderEntry } from '../workspace.ts'
+import type { FileEntry, FolderEntry } from '../guest/workspace.ts'
 import { errno, WasiError } from './errno.ts'
 
 /** What a descriptor of a module stands for. */

@@ -1,4 +1,4 @@
-import type { WorkspaceCode } from '../workspace.ts'
+import type { WorkspaceCode } from '../guest/workspace.ts'
 
 /** Error numbers of WASI preview 1, as far as they are used. */
 export const errno = {

@@ -1,4 +1,4 @@
-import type { Entry } from '../workspace.ts'
+import type { Entry } from '../guest/workspace.ts'
 import type { Descriptor, OpenFile } from './descriptors.ts'
 import { errno, WasiError } from './errno.ts'
 import { type Calls, ModuleEnd, type ModuleProgram } from './program.ts'

@@ -1,4 +1,4 @@
-import type { WasmMemory } from '../web-assembly.ts'
+import type { WasmMemory } from '../guest/web-assembly.ts'
 import { errno, WasiError } from './errno.ts'
 
 /** The memory of a module as calls use it. Every address comes from the module; one that is not inside is EFAULT. */

@@ -1,4 +1,4 @@
-import type { Deterministic } from '../thread/job.ts'
+import type { Deterministic } from '../channel/messages.ts'
 
 /** Time as a module sees it, in nanoseconds. */
 export interface ModuleClock {

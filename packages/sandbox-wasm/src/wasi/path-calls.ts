@@ -1,4 +1,4 @@
-import { type FolderEntry, type Segments, segmentsOf } from '../workspace.ts'
+import { type FolderEntry, type Segments, segmentsOf } from '../guest/workspace.ts'
 import { errno, WasiError } from './errno.ts'
 import { entryStats, putStats } from './file-calls.ts'
 import type { Calls, ModuleProgram } from './program.ts'

@@ -1,6 +1,6 @@
 import type { SandboxLimit } from '@gantry/contract'
-import type { Outlet } from '../thread/outlet.ts'
-import type { Workspace } from '../workspace.ts'
+import type { Outlet } from '../channel/outlet.ts'
+import type { Workspace } from '../guest/workspace.ts'
 import type { Descriptors } from './descriptors.ts'
 import type { GuestMemory } from './guest-memory.ts'
 import type { ModuleClock } from './module-clock.ts'

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createExecutor } from '@gantry/tools'
 import { builtinTools } from '@gantry/tools/internal/builtin'
-import { createRuntimes } from '../create-runtimes.ts'
-import { fakeRuntime } from '../fake.fixture.ts'
-import { createLanguages } from '../languages.ts'
-import { createSessions } from '../sessions.ts'
+import { createLanguages } from '../languages/languages.ts'
+import { createRuntimes } from '../runtimes/create-runtimes.ts'
+import { fakeRuntime } from '../runtimes/fake.fixture.ts'
+import { createSessions } from '../sessions/sessions.ts'
 
 test('a sandbox learns for which tenant it runs code and programs, so that tenants can take turns in it', async () => {
   const wasm = fakeRuntime({ kind: 'wasm', isolation: 'wasm' })

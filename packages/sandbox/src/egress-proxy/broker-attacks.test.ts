@@ -5,8 +5,8 @@ import { type TestContext, test } from 'node:test'
 import type { TLSSocket } from 'node:tls'
 import { here, listen, serveRaw } from '../../../core/src/egress/egress.fixture.ts'
 import { bodyOf, type Scene, sceneFor, secret, secureServer } from './broker.fixture.ts'
-import { frame } from './frames.fixture.ts'
 import { received } from './proxy.fixture.ts'
+import { frame } from './websocket-frames.fixture.ts'
 
 const wire = Buffer.from(secret).toString('latin1')
 

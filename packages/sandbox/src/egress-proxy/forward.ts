@@ -5,12 +5,12 @@ import { ToolError } from '@gantry/contract'
 import type { EgressResponse } from '@gantry/core/internal/egress/egress'
 import { isFramingHeader } from '@gantry/core/internal/ids/header-names'
 import { isNamedBy, parsePath, parseTarget, type RequestTarget } from './authority.ts'
-import { type Standing, standingFor } from './credential.ts'
+import { type Passage, type ProxyPorts, scopeOf } from './connection.ts'
+import { putIntoBody, putIntoHeaders, putIntoQuery, withoutRange } from './insert-secrets.ts'
 import { counted, type Meter, overLimit } from './limits.ts'
-import { type Passage, type ProxyPorts, scopeOf } from './line.ts'
-import { putIntoBody, putIntoHeaders, putIntoQuery, withoutRange } from './put-in.ts'
+import { type Standing, standingFor } from './placeholder.ts'
 import { badRequest, otherHost } from './refusal.ts'
-import { takeOutOfBody, takeOutOfBytes, takeOutOfHeaders } from './take-out.ts'
+import { takeOutOfBody, takeOutOfBytes, takeOutOfHeaders } from './remove-secrets.ts'
 
 /** Bodies of this many bytes are sent as one, because many servers do not take a body without its length. */
 const wholeBytes = 1_048_576

@@ -5,7 +5,7 @@ import { type TestContext, test } from 'node:test'
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls'
 import type { HostLookup } from '@gantry/core/internal/egress/options'
 import { here, listen, serve, serveRaw, testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
-import type { EgressProxyLimits } from '../egress-proxy.ts'
+import type { EgressProxyLimits } from './egress-proxy.ts'
 import { proxyFor, received, type TestProxy } from './proxy.fixture.ts'
 
 const lookup: HostLookup = async () => [{ address: '127.0.0.1', family: 4 }]

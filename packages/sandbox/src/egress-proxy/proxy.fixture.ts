@@ -8,7 +8,7 @@ import type { Egress, EgressEvent } from '@gantry/core/internal/egress/egress'
 import { createEgress } from '@gantry/core/internal/egress/guard'
 import type { EgressOptions } from '@gantry/core/internal/egress/options'
 import { listen, testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
-import { type Credential, createEgressProxy, type EgressProxy, type EgressProxyLimits } from '../egress-proxy.ts'
+import { type Credential, createEgressProxy, type EgressProxy, type EgressProxyLimits } from './egress-proxy.ts'
 
 export interface TestProxy extends EgressProxy {
   readonly egress: Egress

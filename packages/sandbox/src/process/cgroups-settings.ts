@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import type { SandboxLimits } from '@gantry/contract'
+import type { CgroupPlan } from '../launcher/launch-plan.ts'
 import type { CgroupFiles } from './cgroups-files.ts'
 import type { Controller, OpenTree } from './cgroups-open.ts'
-import type { CgroupPlan } from './launch-plan.ts'
 
 /** What one controller adds to the plan of one sandbox. */
 export type CgroupShare = Pick<CgroupPlan, 'settings' | 'figures' | 'watches'>

@@ -4,10 +4,10 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
+import type { CgroupPlan } from '../launcher/launch-plan.ts'
 import { asRoot } from './bubblewrap.fixture.ts'
 import { type Cgroups, createCgroups, ownTrees } from './cgroups.ts'
 import { secondKernel } from './cgroups-kernel.fixture.ts'
-import type { CgroupPlan } from './launch-plan.ts'
 import { ownName } from './sandbox-root-owner.ts'
 
 const limits = {

@@ -2,12 +2,12 @@ import { readFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import type { SandboxLimit, SandboxLimits } from '@gantry/contract'
 import { codeOf } from '@gantry/core/internal/files/private-file'
+import type { CgroupPlan } from '../launcher/launch-plan.ts'
 import { type CgroupFiles, kernelFiles } from './cgroups-files.ts'
 import { type CgroupTree, readLayout } from './cgroups-layout.ts'
 import { type OpenTree, openTree, usedControllers } from './cgroups-open.ts'
 import { removeCgroup } from './cgroups-remove.ts'
 import { type Held, presentIn, shareOf } from './cgroups-settings.ts'
-import type { CgroupPlan } from './launch-plan.ts'
 
 /** The control groups that this process may make for its sandboxes; none at all is a state, not an error. */
 export interface Cgroups {

@@ -1,7 +1,7 @@
 import type { JsonObject, SandboxedBinding, Tool } from '@gantry/contract'
 import { didYouMean } from '@gantry/core/internal/search/near'
 import { type DefinedTool, defineTool, type ToolDefinition } from '@gantry/core/internal/tools/tool'
-import { readBinding } from '@gantry/sandbox/internal/backends/sandboxed/binding'
+import { readBinding } from '@gantry/sandbox/internal/backends/binding'
 import type { FolderFile } from './entry.ts'
 
 /** `name.tool.json` describes the program `name.py`, `name.js`, `name.sh` or `name` beside it. */

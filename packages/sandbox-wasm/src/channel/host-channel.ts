@@ -1,0 +1,162 @@
+// The global of this name is a getter, and the time is read in every turn of the event loop.
+import { performance } from 'node:perf_hooks'
+import { MessageChannel } from 'node:worker_threads'
+import { ToolError } from '@gantry/contract'
+import type { ProgramGateway, ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
+import { createMailbox, createReader, createWriter } from './mailbox.ts'
+import type { ThreadStart } from './messages.ts'
+import { createPatience } from './spin-policy.ts'
+import { createUnread } from './unread.ts'
+import { readRest } from './wire-text.ts'
+
+/** The owner's side of the questions and answers of a thread's programs. */
+export interface Post {
+  /** What the thread is started with; its port goes over to it. */
+  readonly start: ThreadStart
+  /** Sends an answer. */
+  tell(answer: string): void
+  /** Hands on the questions that are there, and puts in the answers for which there is place now. */
+  collect(): void
+  /** Drops what is left of a run that has ended, so that the next one neither asks nor waits for it. */
+  forget(): void
+  close(): void
+}
+
+/** The program that runs, as far as its questions go. */
+export interface Asking {
+  readonly gateway: ProgramGateway | undefined
+  readonly answer: (answer: ProgramResponse) => void
+  /** Ends it with an error that it cannot catch. */
+  readonly fail: (error: ToolError) => void
+  /** How many questions it has asked, and answers it was given. */
+  asked: number
+  given: number
+  /** How many of those it had been told when it last rested. */
+  told: number
+  /** Asked at a rest that was none, because an answer was on its way. */
+  held: ProgramRequest[]
+  /** What they take, each counted with something for itself. */
+  heldBytes: number
+}
+
+/** So long after an answer the next question is looked for, in every turn of the event loop. */
+const lookMs = 0.2
+/** So many questions and rests are handed on in one turn of the event loop, so that a flood of them keeps nobody waiting. */
+const mostAtOnce = 256
+/** Questions that are held may take so much. */
+const mostHeldBytes = 64 * 2 ** 20
+const questionBytes = 256
+
+export function createPost(running: () => Asking | undefined): Post {
+  const { port1: ours, port2: port } = new MessageChannel()
+  const watched = new Int32Array(new SharedArrayBuffer(4))
+  const late = new Int32Array(new SharedArrayBuffer(4))
+  const start: ThreadStart = { questions: createMailbox(), answers: createMailbox(), port, watched, late }
+  const send = createWriter(start.answers, ours)
+  const receive = createReader(start.questions, ours)
+  const unread = createUnread(start.answers)
+  /** What found no place, in its order. */
+  let waiting: string[] = []
+  /** How many at its beginning were put in since. */
+  let sent = 0
+  let watching = false
+  /** Whether anything was asked since it was looked for. */
+  let isAsked = false
+  let answered = 0
+  const patience = createPatience()
+  ours.unref()
+
+  /**
+   * Puts in what there is place for. The thread must know that more waits before we look for the last time: either we see
+   * the place that it made until then, or it sees that more waits before it sleeps, and wakes us.
+   */
+  const putWaiting = (): void => {
+    Atomics.store(late, 0, 1)
+    for (let answer = waiting[sent]; answer !== undefined && send(answer); answer = waiting[sent]) sent += 1
+    if (sent === waiting.length) Atomics.store(late, 0, 0)
+    // Not at each of many, because what is left is moved.
+    if (sent * 2 < waiting.length) return
+    waiting.splice(0, sent)
+    sent = 0
+  }
+  const put = (answer: string): void => {
+    if (waiting.length === 0 && send(answer)) return
+    waiting.push(answer)
+    if (waiting.length === 1) putWaiting()
+  }
+  const collect = (): void => {
+    if (waiting.length > 0) putWaiting()
+    for (let left = mostAtOnce; left > 0; ) {
+      const said = receive()
+      if (said === undefined) return
+      isAsked = true
+      const asking = running()
+      left -= 1
+      if (asking?.gateway !== undefined) left -= handOn(said, asking, asking.gateway)
+    }
+    setImmediate(collect)
+  }
+  /** A program that rests and was told all that it was given asks nothing before its next answer. */
+  const isQuiet = (): boolean => {
+    const asking = running()
+    return asking === undefined || asking.told === asking.given
+  }
+  /** Looks once in each turn of the event loop, so that nobody waits for this. */
+  const watch = (): void => {
+    // Asked before anything is handed on, because what that leads to has not happened by then.
+    const looks = !isQuiet() && performance.now() - answered < lookMs
+    collect()
+    if (looks) return void setImmediate(watch)
+    patience.learn(isAsked)
+    watching = false
+    Atomics.store(watched, 0, 0)
+    // What came before the thread could see that it must wake us.
+    collect()
+  }
+  return {
+    start,
+    collect,
+    forget() {
+      waiting = []
+      sent = 0
+      unread.clear()
+      Atomics.store(late, 0, 0)
+      while (receive() !== undefined);
+    },
+    tell(answer) {
+      put(answer)
+      if (!unread.add(answer, waiting.length - sent)) running()?.fail(tooMuch('answers that it does not take'))
+      answered = performance.now()
+      if (watching || !patience.looks()) return
+      watching = true
+      isAsked = false
+      Atomics.store(watched, 0, 1)
+      setImmediate(watch)
+    },
+    close: () => ours.close(),
+  }
+}
+
+/**
+ * A program that was not told yet what it was given rests again as soon as it is; what it asked until then waits. Returns
+ * how many questions were read.
+ */
+function handOn(said: string, asking: Asking, gateway: ProgramGateway): number {
+  const { told, questions } = readRest(said, asking.asked)
+  asking.asked += questions.length
+  asking.told = told
+  // Added to, not copied: a program rests once for each answer that is on its way to it.
+  for (const question of questions) asking.held.push(question)
+  const all = asking.held
+  const isHeld = told < asking.given
+  if (!isHeld) asking.held = []
+  asking.heldBytes = isHeld ? asking.heldBytes + said.length + questions.length * questionBytes : 0
+  if (asking.heldBytes > mostHeldBytes) asking.fail(tooMuch('questions while answers are on their way to it'))
+  else if (told === asking.given) gateway.ask(all, asking.answer)
+  return questions.length
+}
+
+function tooMuch(what: string): ToolError {
+  const message = `The program was ended, because it has too many or too large ${what}; await some before asking for more.`
+  return new ToolError('LIMIT_EXCEEDED', message, { details: { limit: 'waitingBytes' } })
+}

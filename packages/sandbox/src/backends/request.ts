@@ -1,0 +1,105 @@
+import { type JsonObject, type SandboxFile, type SandboxLimits, type SandboxNetwork, ToolError } from '@gantry/contract'
+import type { BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
+import type { Egress } from '@gantry/core/internal/egress/egress'
+import type { Program } from '@gantry/core/internal/runtimes/runtime'
+import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
+import { checkFiles } from '../languages/file-path.ts'
+import type { Languages } from '../languages/languages.ts'
+import { type CodeArguments, codeProgram, type ShellArguments, shellProgram } from '../languages/program.ts'
+import { withArtifacts } from './artifact-files.ts'
+import type { SandboxedPlan } from './binding.ts'
+import { wayOutOf } from './egress.ts'
+
+/** What of a workspace is brought back: little enough for one result, or more where files are kept outside it. */
+export const collected = { inline: { files: 64, bytes: 1_048_576 }, kept: { files: 64, bytes: 33_554_432 } } as const
+
+/** What a call asks of the sandboxes: by its arguments for the built-in tools, by its binding for all others. */
+export async function requestOf(
+  plan: SandboxedPlan,
+  { id, args }: BackendCall,
+  context: BackendContext,
+  egress: Egress | undefined,
+  languages: Languages,
+): Promise<SandboxRequest> {
+  const asked =
+    plan.takes === undefined ? fromBinding(plan, args, languages) : await fromArguments(plan, args, context, languages)
+  return { ...asked, ...(await wayOutOf(plan, { id, args }, asked.network, context, egress)) }
+}
+
+/** The caller's program, in the caller's surroundings. */
+async function fromArguments(
+  { takes }: SandboxedPlan,
+  args: JsonObject,
+  context: BackendContext,
+  languages: Languages,
+): Promise<SandboxRequest> {
+  const { stdin, files, profile, runtime, limits, network, deterministic } = args as Arguments
+  return {
+    program:
+      takes === 'code'
+        ? codeProgram(args as unknown as CodeArguments, languages)
+        : shellProgram(args as ShellArguments),
+    collect: context.keepsFiles ? collected.kept : collected.inline,
+    ...(stdin === undefined ? {} : { stdin: bytesOf(stdin) }),
+    ...(files === undefined ? {} : { files: checkFiles(await withArtifacts(files, context)) }),
+    ...(profile === undefined ? {} : { profile }),
+    ...(runtime === undefined ? {} : { runtime }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(network === undefined ? {} : { network }),
+    ...(deterministic === undefined || deterministic === false ? {} : { deterministic: fixedBy(deterministic) }),
+  }
+}
+
+/** What the tools' input schema has checked already. */
+interface Arguments {
+  readonly stdin?: string
+  readonly files?: { readonly [path: string]: SandboxFile }
+  readonly profile?: string
+  readonly runtime?: string
+  readonly limits?: Partial<SandboxLimits>
+  readonly network?: SandboxNetwork
+  readonly deterministic?: Deterministic | false
+}
+
+/** What a repeatable run starts from; `now` in milliseconds since 1970, or as RFC 3339 writes it. */
+type Deterministic = true | { readonly seed?: number; readonly now?: number | string }
+
+/** 2000-01-01T00:00:00Z, for runs that name no time. */
+const usualNowMs = 946_684_800_000
+/** The last millisecond of the year 9999, beyond which Python has no dates. */
+const latestMs = 253_402_300_799_999
+
+function fixedBy(given: Deterministic): { readonly seed: number; readonly nowMs: number } {
+  const { seed = 0, now = usualNowMs } = given === true ? {} : given
+  const nowMs = typeof now === 'number' ? now : Date.parse(now)
+  if (Number.isInteger(nowMs) && nowMs >= 0 && nowMs <= latestMs) return { seed, nowMs }
+  const issues = [{ path: '/deterministic/now', message: 'must be a time from 1970 to 9999' }]
+  throw new ToolError('INPUT_INVALID', 'The clock of the program cannot stand at /deterministic/now.', {
+    details: { issues },
+  })
+}
+
+/** The tool's program; the caller's arguments are only ever data on its stdin. */
+function fromBinding(plan: SandboxedPlan, args: JsonObject, languages: Languages): SandboxRequest {
+  const { profile, runtime, egress, limits, files, env } = plan
+  return {
+    program: programOf(plan, languages),
+    stdin: bytesOf(JSON.stringify(args)),
+    ...(files === undefined ? {} : { files: checkFiles(files) }),
+    ...(env === undefined ? {} : { env }),
+    ...(profile === undefined ? {} : { profile }),
+    ...(runtime === undefined ? {} : { runtime }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(egress === undefined || egress.length === 0 ? {} : { network: { allow: egress } }),
+  }
+}
+
+function programOf({ command, script, code, language }: SandboxedPlan, languages: Languages): Program {
+  if (command !== undefined) return { kind: 'argv', argv: command }
+  if (script !== undefined) return { kind: 'script', script }
+  return codeProgram({ language: language ?? '', code: code ?? '' }, languages)
+}
+
+function bytesOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text)
+}

@@ -1,0 +1,181 @@
+import { chmod, lchown } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { join } from 'node:path'
+import { ToolError } from '@gantry/contract'
+import type { Egress } from '@gantry/core/internal/egress/egress'
+import type { Credential } from '@gantry/core/internal/runtimes/runtime'
+import { parseAllow } from './allow.ts'
+import type { Authority } from './authority.ts'
+import { createBroker } from './broker.ts'
+import { createCertificateAuthority } from './certificate-authority.ts'
+import { Line, type ProxyPorts, refuse } from './connection.ts'
+import { forward } from './forward.ts'
+import { createBudget, type EgressProxyLimits, overLimit, usualLimits } from './limits.ts'
+import { stand } from './placeholder.ts'
+import { badRequest } from './refusal.ts'
+import { tunnel } from './tunnel.ts'
+
+export type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
+export type { EgressProxyLimits } from './limits.ts'
+
+export interface EgressProxyOptions {
+  readonly egress: Egress
+  /** Who connects, for the events of egress. */
+  readonly owner: string
+  /** For which tenant the sandbox runs. */
+  readonly tenant?: string
+  /** Origins as egress rules name them; they narrow what the rules allow and never widen it. */
+  readonly allow: readonly string[]
+  /** Where `proxy.sock` is made: a folder of the caller's that nobody but the sandbox can enter. */
+  readonly socketFolder: string
+  /** Whom the socket is for, when we are root. */
+  readonly uid?: number
+  /** Closes the proxy. */
+  readonly signal?: AbortSignal
+  readonly limits?: Partial<EgressProxyLimits>
+  /** Secrets that programs of the sandbox use by placeholders. */
+  readonly credentials?: readonly Credential[]
+}
+
+/**
+ * The only way out of one sandbox: an HTTP proxy on a unix socket, on our side, which checks what it is asked for and
+ * lets egress decide and dial. It takes `CONNECT host:port` and requests with a whole URL, one to a connection; inside a
+ * tunnel to a host that may be told a secret, whose TLS ends here, any number of them.
+ * - Concurrency: as many connections as its limits say; one more is answered with 503.
+ * - Errors: whoever connects reads them as an HTTP response; none of them is thrown.
+ * - Ownership: whoever created it closes it, and removes the folder.
+ */
+export interface EgressProxy {
+  /** Of the socket. */
+  readonly path: string
+  /** The placeholders, by the variables that hold them. */
+  readonly placeholders: { readonly [variable: string]: string }
+  /** The authority, as PEM, that programs must trust to reach hosts that are told a secret; absent without credentials. */
+  readonly certificate?: string
+  /** Cuts every connection; resolves when the socket is gone. Harmless when repeated. */
+  close(): Promise<void>
+}
+
+/** Opens the way out; throws INPUT_INVALID for a wrong `allow`, SANDBOX_INIT_FAILED when there can be no socket. */
+export async function createEgressProxy(options: EgressProxyOptions): Promise<EgressProxy> {
+  const { egress, owner, tenant, socketFolder, uid, signal } = options
+  const origins = parseAllow(options.allow)
+  signal?.throwIfAborted()
+  const limits = { ...usualLimits, ...options.limits }
+  const standing = (options.credentials ?? []).map(stand)
+  const authority = standing.length === 0 ? undefined : createCertificateAuthority()
+  const whose = { ...(authority === undefined ? {} : { authority }), ...(tenant === undefined ? {} : { tenant }) }
+  const server = serve({ egress, owner, only: [...options.allow], origins, limits, standing, ...whose })
+  const placeholders = Object.fromEntries(standing.map(({ variable, placeholder }) => [variable, placeholder]))
+  const shown = authority === undefined ? {} : { certificate: authority.certificate }
+  const path = join(socketFolder, 'proxy.sock')
+  const close = async (): Promise<void> => {
+    signal?.removeEventListener('abort', onAbort)
+    await server.close()
+  }
+  const onAbort = (): void => void close()
+  signal?.addEventListener('abort', onAbort)
+  try {
+    await server.listen(path)
+    await chmod(path, 0o600)
+    if (uid !== undefined && process.getuid?.() === 0) await lchown(path, uid, -1)
+    signal?.throwIfAborted()
+    return { path, placeholders, ...shown, close }
+  } catch (cause) {
+    await close()
+    signal?.throwIfAborted()
+    throw new ToolError('SANDBOX_INIT_FAILED', 'The socket of the egress proxy could not be made.', { cause })
+  }
+}
+
+interface ProxyServer {
+  listen(path: string): Promise<void>
+  close(): Promise<void>
+}
+
+function serve(ports: ProxyPorts): ProxyServer {
+  const { limits } = ports
+  const lines = new Map<Socket, Line>()
+  const budget = createBudget(limits)
+  const broker = ports.authority === undefined ? undefined : createBroker(ports, ports.authority)
+  const server = createServer({
+    maxHeaderSize: limits.headBytes,
+    insecureHTTPParser: false,
+    // Whether the header is there and right is looked at with the rest of the request, where a reason can be given.
+    requireHostHeader: false,
+    // Every connection has its own clocks.
+    ...{ headersTimeout: 0, requestTimeout: 0, keepAliveTimeout: 0 },
+  })
+  // Some versions of Node drop headers beyond a number without a word; their bytes are limited anyway.
+  server.maxHeadersCount = 0
+  const tooLong = badRequest(`The head of the request has more than ${limits.headBytes} bytes.`)
+  const crowded = overLimit(`A sandbox may have ${limits.connections} connections at once.`)
+  let closed: Promise<void> | undefined
+
+  const admit = (socket: Socket): void => {
+    // A tunnel to an http origin comes back as a connection.
+    if (lines.has(socket)) return
+    socket.on('error', () => {})
+    const refused = lines.size < limits.connections ? budget.refusal() : crowded
+    if (refused !== undefined) refuse(socket, refused)
+    else lines.set(socket, new Line(socket, budget.meter(), limits))
+    socket.once('close', () => lines.delete(socket))
+  }
+  const answer = async (request: IncomingMessage, work: (line: Line) => Promise<void>): Promise<void> => {
+    const line = lines.get(request.socket)
+    request.on('error', () => {})
+    const bytes = headBytes(request)
+    try {
+      // Node does not count what stands between names and values.
+      if (bytes > limits.headBytes) throw tooLong
+      if (line?.begin(bytes) === true) await work(line)
+    } catch (error) {
+      line?.fail(error)
+    }
+  }
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    response.on('error', () => {})
+    void answer(request, (line) => forward(ports, line, request, response))
+  }
+  server.on('connection', admit)
+  server.on('request', onRequest).on('checkContinue', onRequest).on('checkExpectation', onRequest)
+  server.on('connect', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    const speakHttp = (line: Line, authority: Authority): void => {
+      line.beginInside(authority)
+      server.emit('connection', socket)
+    }
+    const work = (line: Line): Promise<void> =>
+      tunnel(ports, line, request, head, (authority) => speakHttp(line, authority), broker)
+    void answer(request, work)
+  })
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    lines.get(socket)?.fail(error.code === 'HPE_HEADER_OVERFLOW' ? tooLong : badRequest('This is not HTTP/1.1.'))
+  })
+  // A line hears of it too, and Node destroys the socket unless somebody listens here.
+  server.on('timeout', () => {})
+
+  return {
+    listen: (path) => listen(server, path),
+    close() {
+      closed ??= new Promise((resolve) => server.close(() => resolve()))
+      server.closeAllConnections()
+      // Node no longer counts those that a tunnel took over.
+      for (const socket of lines.keys()) socket.destroy()
+      return closed
+    },
+  }
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  // Stays for good: later on there is nobody to tell.
+  server.on('error', reject)
+  server.listen(path, () => resolve())
+  return promise
+}
+
+/** What a head counts for: its text, near enough. */
+function headBytes({ url = '', rawHeaders }: IncomingMessage): number {
+  return rawHeaders.reduce((bytes, text) => bytes + text.length + 2, url.length)
+}

@@ -1,0 +1,183 @@
+import { getSystemErrorName } from 'node:util'
+import type { Json, SandboxLimit } from '@gantry/contract'
+import type { Captured } from '@gantry/core/internal/runtimes/runtime'
+import { createCollected } from './collected-files.ts'
+import { gatewayFloodBytes } from './encode.ts'
+import { FrameError, fromInit, PayloadReader } from './frames.ts'
+import { createGrowing } from './growing.ts'
+import type { LaunchJob, RunEnd, RunOptions } from './launcher.ts'
+import { createLines } from './message-lines.ts'
+import { signalName } from './signals.ts'
+
+/** In the order of `enum hit` in native/src/init.c. */
+const initHits: readonly (SandboxLimit | undefined)[] = [
+  undefined,
+  'stdoutBytes',
+  'stderrBytes',
+  'memoryBytes',
+  'pids',
+  'cpuMs',
+]
+/** Beyond so many times its limit a stream must have ended; an init that sends more is not ours any more. */
+const floodFactor = 9
+const floodBytes = 32 * 2 ** 20
+/** Of descriptor 3, beyond what the init itself ends. */
+const messageFlood = { plain: floodBytes, gateway: gatewayFloodBytes + floodBytes }
+
+/** How the init says that a run ended. */
+export type InitEnd =
+  | ({ readonly kind: 'exit' | 'turn' } & Pick<RunEnd, 'exit' | 'step' | 'free' | 'rusage'> & InitHit)
+  | { readonly kind: 'unwritten'; readonly path: string; readonly code: string }
+
+interface InitHit {
+  readonly hit: SandboxLimit | undefined
+}
+
+/** One run as its frames come in. */
+export interface RunIntake {
+  /** Throws FrameError for what an init of ours would not send. */
+  take(type: number, payload: Buffer): void
+  /** Set once the init has said how the run ended. */
+  readonly end: InitEnd | undefined
+  /** What was received so far. */
+  received(): Pick<RunEnd, 'stdout' | 'stderr' | 'messages' | 'messagesDropped' | 'keysDropped' | 'files' | 'skipped'>
+}
+
+/** `onDone` is called with its code when an interpreter says that its turn, or with the job's token its program, is over. */
+export function createRunIntake(
+  job: LaunchJob,
+  options: RunOptions,
+  onDone?: (code: number) => void,
+  send: (line: string) => number = () => 0,
+): RunIntake {
+  const stdout = createCapture(job.stdoutBytes, (bytes) => options.onOutput?.('stdout', bytes))
+  const stderr = createCapture(job.stderrBytes, (bytes) => options.onOutput?.('stderr', bytes))
+  const collected = createCollected(job)
+  const messages: Json[] = []
+  let done = false
+  let doneCode = 0
+  let end: InitEnd | undefined
+  const lines = createLines({
+    onValue: (value) => {
+      messages.push(value)
+      options.onMessage?.(value)
+    },
+    ...(options.onFlood === undefined ? {} : { onFlood: options.onFlood }),
+    ...(job.token === undefined ? {} : { token: job.token }),
+    ...(job.gateway === undefined
+      ? {}
+      : { own: { head: `${job.gateway} `, take: (line: string) => options.onGateway?.(line, send) } }),
+    ...(onDone === undefined
+      ? {}
+      : {
+          onDone: ({ code }) => {
+            if (done) return
+            done = true
+            if (typeof code === 'number' && Number.isInteger(code) && code >= 0 && code < 256) doneCode = code
+            onDone(doneCode)
+          },
+        }),
+  })
+  let messageBytes = 0
+
+  const takeMessage = (payload: Buffer): void => {
+    messageBytes += payload.length
+    const most = job.gateway === undefined ? messageFlood.plain : messageFlood.gateway
+    if (messageBytes > most) throw new FrameError('The init sent more messages than it may.')
+    lines.push(payload)
+  }
+  const takeEnd = (kind: 'exit' | 'turn', payload: Buffer): void => {
+    lines.end()
+    const reader = new PayloadReader(payload)
+    const signalled = reader.u8() === 1
+    const value = reader.u32()
+    const step = reader.u32()
+    const hit = initHits[reader.u8()]
+    stdout.total(reader.u64())
+    stderr.total(reader.u64())
+    const free = { bytes: reader.u64(), files: reader.u64() }
+    const rusage = { userMs: reader.u64() / 1000, systemMs: reader.u64() / 1000, maxRssBytes: reader.u64() }
+    const exit = signalled ? { signal: signalName(value) } : { code: kind === 'turn' ? doneCode : value }
+    end = { kind, exit, step, hit, free, rusage }
+  }
+  const takeFault = (payload: Buffer): void => {
+    const reader = new PayloadReader(payload)
+    const code = errorName(reader.u32())
+    const path = reader.text()
+    if (job.files?.has(path) !== true) throw new FrameError(`The init cannot go on: ${plain(path)}: ${code}.`)
+    end = { kind: 'unwritten', path, code }
+  }
+  return {
+    take(type, payload) {
+      if (end !== undefined) throw new FrameError('The init goes on after the end of the run.')
+      if (type === fromInit.stdout) stdout.push(payload)
+      else if (type === fromInit.stderr) stderr.push(payload)
+      else if (type === fromInit.message) takeMessage(payload)
+      else if (type === fromInit.file) collected.file(new PayloadReader(payload).textBytes())
+      else if (type === fromInit.bytes) collected.bytes(payload)
+      else if (type === fromInit.skipped) takeSkipped(new PayloadReader(payload))
+      else if (type === fromInit.exit) takeEnd('exit', payload)
+      else if (type === fromInit.turn && onDone !== undefined && job.token === undefined) takeEnd('turn', payload)
+      else if (type === fromInit.fault) takeFault(payload)
+      else throw new FrameError(`The init sent a frame of the unknown type ${type}.`)
+    },
+    get end() {
+      return end
+    },
+    received: () => ({
+      stdout: stdout.captured(),
+      stderr: stderr.captured(),
+      messages,
+      messagesDropped: lines.dropped,
+      keysDropped: lines.droppedKeys,
+      ...collected.result(),
+    }),
+  }
+
+  function takeSkipped(reader: PayloadReader): void {
+    collected.skip(reader.textBytes(), reader.text())
+  }
+}
+
+interface Capture {
+  push(bytes: Buffer): void
+  /** What the init counted; more than what it sent when the stream was cut. */
+  total(bytes: number): void
+  captured(): Captured
+}
+
+function createCapture(cap: number, onBytes: (bytes: Buffer) => void): Capture {
+  const kept = createGrowing()
+  let sent = 0
+  let counted = 0
+  return {
+    push(bytes) {
+      sent += bytes.length
+      if (sent > Math.max(cap * floodFactor, floodBytes)) throw new FrameError('The init sent more output than it may.')
+      const part = bytes.subarray(0, cap - kept.length)
+      if (part.length === 0) return
+      kept.push(part)
+      onBytes(part)
+    },
+    total(bytes) {
+      counted = bytes
+    },
+    captured() {
+      const total = Math.max(sent, counted)
+      return { bytes: kept.bytes(), total, truncated: total > kept.length }
+    },
+  }
+}
+
+/** What an init says may stand in a message only as what it is: a short text. */
+function plain(text: string): string {
+  return text.slice(0, 200).replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ')
+}
+
+function errorName(errno: number): string {
+  try {
+    return getSystemErrorName(-errno)
+  } catch {
+    return `errno ${errno}`
+  }
+}

@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict'
+import type { Isolation, SandboxLimit } from '@gantry/contract'
+import type {
+  Outcome,
+  Probe,
+  Program,
+  Refusal,
+  Runtime,
+  Sandbox,
+  SandboxJob,
+  SandboxSpec,
+} from '@gantry/core/internal/runtimes/runtime'
+import type { CallOff, Timing } from '../pools/timing.ts'
+
+export const never = new AbortController().signal
+
+/** Lets everything happen that is not waiting for a time. */
+export function settled(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve)
+  })
+}
+
+export interface FakeTiming extends Timing {
+  /** Timers that are set. */
+  readonly pending: number
+  /** Lets time pass; each timer fires at its own time, and what it starts gets on before the next. */
+  advance(ms: number): Promise<void>
+}
+
+/** A clock that moves when told. */
+export function fakeTiming(): FakeTiming {
+  const timers = new Set<{ readonly at: number; readonly work: () => void }>()
+  let time = 1_000
+  const next = (until: number) => [...timers].filter(({ at }) => at <= until).sort((one, other) => one.at - other.at)[0]
+  return {
+    now: () => time,
+    after(ms, work): CallOff {
+      const timer = { at: time + ms, work }
+      timers.add(timer)
+      return () => void timers.delete(timer)
+    },
+    get pending() {
+      return timers.size
+    },
+    async advance(ms) {
+      const until = time + ms
+      await settled()
+      for (let timer = next(until); timer !== undefined; timer = next(until)) {
+        timers.delete(timer)
+        time = Math.max(time, timer.at)
+        timer.work()
+        await settled()
+      }
+      time = until
+    },
+  }
+}
+
+export interface FakeSandbox extends Sandbox {
+  readonly spec: SandboxSpec
+  readonly jobs: readonly SandboxJob[]
+  readonly disposed: boolean
+  /** Ends it from inside. */
+  die(): void
+}
+
+export interface FakeOptions extends Partial<Pick<Runtime, 'programs' | 'idleBytes'>> {
+  readonly kind?: string
+  readonly isolation?: Isolation
+  readonly cost?: number
+  readonly probe?: (signal: AbortSignal) => Probe | Promise<Probe>
+  readonly refuses?: (spec: SandboxSpec) => Refusal | undefined
+  /** May wait, or throw to let the start fail. */
+  readonly onOpen?: (spec: SandboxSpec, signal: AbortSignal) => unknown
+  /** Opens although the signal came meanwhile, as a runtime may that was just ready. */
+  readonly opensLate?: boolean
+  /** May wait. */
+  readonly onDispose?: (sandbox: FakeSandbox) => unknown
+  readonly run?: (job: SandboxJob, signal: AbortSignal, sandbox: FakeSandbox) => Outcome | Promise<Outcome>
+}
+
+export interface FakeRuntime extends Runtime {
+  /** All that were ever opened. */
+  readonly sandboxes: readonly FakeSandbox[]
+  readonly probes: number
+  /** Calls of `open`, failed ones too. */
+  readonly opens: number
+  readonly closed: boolean
+  /** Opened and not disposed. */
+  live(): readonly FakeSandbox[]
+}
+
+export const works: Probe = {
+  available: true,
+  version: '1.0',
+  startMs: 5,
+  limits: { wallMs: 'timer' },
+  languages: ['python', 'javascript'],
+  attacks: ['read a secret of the host'],
+}
+
+export function python(code: string): Program {
+  return { kind: 'code', language: 'python', code }
+}
+
+/** What a program comes to that prints a text. */
+export function printed(text: string, hit?: SandboxLimit): Outcome {
+  const bytes = new TextEncoder().encode(text)
+  const none = { bytes: new Uint8Array(), total: 0, truncated: false }
+  return {
+    exit: hit === undefined ? { code: 0 } : { signal: 'SIGKILL' },
+    stdout: { bytes, total: bytes.length, truncated: false },
+    stderr: none,
+    files: new Map(),
+    skipped: [],
+    usage: { wallMs: 1 },
+    enforced: {},
+    ...(hit === undefined ? {} : { hit }),
+  }
+}
+
+/** A runtime that runs nothing, and fails when it is used against its contract. */
+export function fakeRuntime(options: FakeOptions = {}): FakeRuntime {
+  const { kind = 'fake', isolation = 'namespaces', cost = 1, probe = () => works, idleBytes } = options
+  // Where there is WebAssembly alone there is no shell, and elsewhere no WASI.
+  const { programs = isolation === 'wasm' ? ['code', 'wasi'] : ['code', 'argv', 'script'] } = options
+  const sandboxes: FakeSandbox[] = []
+  let [probes, opens, closed] = [0, 0, false]
+  return {
+    kind,
+    isolation,
+    cost,
+    programs,
+    ...(idleBytes === undefined ? {} : { idleBytes }),
+    sandboxes,
+    get probes() {
+      return probes
+    },
+    get opens() {
+      return opens
+    },
+    get closed() {
+      return closed
+    },
+    live: () => sandboxes.filter(({ disposed }) => !disposed),
+    async probe(signal) {
+      probes += 1
+      return probe(signal)
+    },
+    refuses: (spec) => options.refuses?.(spec),
+    async open(spec, signal) {
+      opens += 1
+      assert.ok(!closed, 'a closed runtime was asked for a sandbox')
+      await options.onOpen?.(spec, signal)
+      if (options.opensLate !== true) signal.throwIfAborted()
+      const sandbox = fakeSandbox(`${kind}-${sandboxes.length}`, spec, options)
+      sandboxes.push(sandbox)
+      return sandbox
+    },
+    async close() {
+      closed = true
+      for (const sandbox of sandboxes) await sandbox.dispose()
+    },
+  }
+}
+
+function fakeSandbox(id: string, spec: SandboxSpec, options: FakeOptions): FakeSandbox {
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+  const jobs: SandboxJob[] = []
+  let [dead, disposed, running] = [false, false, false]
+  void ended.then(() => {
+    dead = true
+  })
+  const sandbox: FakeSandbox = {
+    id,
+    spec,
+    jobs,
+    ended,
+    get disposed() {
+      return disposed
+    },
+    die: end,
+    async run(job, signal) {
+      assert.ok(!disposed, `${id} was used after its end`)
+      assert.ok(!running, `${id} was used by two at a time`)
+      assert.ok(jobs.length === 0 || spec.session === true, `${id} was used twice`)
+      assert.ok(!dead, `${id} was used when it was dead`)
+      signal.throwIfAborted()
+      jobs.push(job)
+      running = true
+      try {
+        const text = job.program.kind === 'code' ? job.program.code : job.program.kind
+        return await (options.run?.(job, signal, sandbox) ?? printed(text))
+      } finally {
+        running = false
+      }
+    },
+    async dispose() {
+      end()
+      await options.onDispose?.(sandbox)
+      disposed = true
+    },
+  }
+  return sandbox
+}
+
+/** Never settles but by the signal. */
+export function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason)
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
+}

@@ -1,0 +1,162 @@
+import { type Identity, type Isolation, type Issue, ToolError } from '@gantry/contract'
+import { follow } from '@gantry/core/internal/resilience/abort'
+import { createBulkhead } from '@gantry/core/internal/resilience/bulkhead'
+import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
+import type { OpenedSandbox, RunAnswer } from '@gantry/core/internal/runtimes/runtimes'
+import { disposeOf } from '../pools/start.ts'
+import type { Timing } from '../pools/timing.ts'
+import { createSeenFiles } from './seen-files.ts'
+
+/** Who a session belongs to; permissions are for those who stand before it. */
+export type Owner = Pick<Identity, 'principal' | 'tenant'>
+
+/** What one run in a session is given beside its code. */
+export type SessionJob = Omit<SandboxJob, 'program'>
+
+/** A run's answer, and why the session ended with it, if it did. */
+export type SessionAnswer = RunAnswer & {
+  /** Of the files that were collected those that are new, or different from when they were last seen. */
+  readonly changed: ReadonlyMap<string, Uint8Array>
+  readonly ended?: string
+}
+
+/** A session as its owner sees it. */
+export interface SessionInfo {
+  /** Cannot be guessed. */
+  readonly id: string
+  readonly language: string
+  readonly runtime: { readonly kind: string; readonly isolation: Isolation }
+  readonly state: 'idle' | 'running'
+  readonly runs: number
+  readonly ageMs: number
+  /** Since the end of the last run; 0 while one goes on. */
+  readonly idleMs: number
+}
+
+export interface SessionParts {
+  readonly id: string
+  readonly owner: Owner
+  readonly language: string
+  readonly opened: OpenedSandbox
+  readonly idleMs: number
+  readonly lifetimeMs: number
+  readonly timing: Timing
+  /** Called once, when the session can take no more runs. */
+  onEnd(session: Session): void
+}
+
+/**
+ * One interpreter and its owner. It is *idle* until a run comes, *running* until that ends, and idle again; it *ends*, for
+ * good, when it is closed, idle for too long or over its lifetime, and with a run that is cancelled, reaches a limit or
+ * loses its sandbox. The lifetime is looked at when a run ends, because each run has a limit of its own.
+ */
+export interface Session {
+  readonly id: string
+  readonly owner: Owner
+  /** Why it ended, as the end of a sentence; undefined while it lives. */
+  readonly ended: string | undefined
+  info(): SessionInfo
+  run(code: string, job: SessionJob, signal: AbortSignal): Promise<SessionAnswer>
+  /** Cancels what runs and waits until the sandbox is gone; repeated, it only waits. */
+  close(reason: string): Promise<void>
+}
+
+/** Runs that wait for the one before them; more are refused. */
+const mostWaiting = 8
+
+export function createSession(parts: SessionParts): Session {
+  const { id, owner, language, opened, timing } = parts
+  const { sandbox, runtime, limits } = opened
+  const line = createBulkhead({ concurrency: 1, queue: mostWaiting, name: 'The session' })
+  const stop = new AbortController()
+  const seen = createSeenFiles()
+  const openedAt = timing.now()
+  let [usedAt, runs, running, lost] = [openedAt, 0, false, false]
+  let ended: string | undefined
+  let gone: Promise<void> | undefined
+  let callOff = (): void => undefined
+
+  const end = (reason: string): Promise<void> => {
+    if (gone !== undefined) return gone
+    callOff()
+    ended = reason
+    gone = disposeOf(sandbox)
+    parts.onEnd(session)
+    return gone
+  }
+  const rest = (): void => {
+    usedAt = timing.now()
+    const leftMs = openedAt + parts.lifetimeMs - usedAt
+    const reason = leftMs <= parts.idleMs ? 'it reached its lifetime' : `it was not used for ${parts.idleMs} ms`
+    callOff = timing.after(Math.max(0, Math.min(leftMs, parts.idleMs)), () => void end(reason))
+  }
+  const lose = (): void => {
+    lost = true
+    if (!running) void end('its interpreter ended')
+  }
+  const runOne = async (code: string, job: SessionJob, caller: AbortSignal): Promise<Outcome> => {
+    const { signal, leave } = follow(caller, stop.signal)
+    try {
+      return await sandbox.run({ ...job, program: { kind: 'code', language, code } }, signal)
+    } catch (error) {
+      await end(signal.aborted ? 'a run in it was cancelled' : 'its sandbox broke')
+      throw error
+    } finally {
+      leave()
+    }
+  }
+  const session: Session = {
+    id,
+    owner,
+    get ended() {
+      return ended
+    },
+    info: () => ({
+      id,
+      language,
+      runtime,
+      state: running ? 'running' : 'idle',
+      runs,
+      ageMs: timing.now() - openedAt,
+      idleMs: running ? 0 : timing.now() - usedAt,
+    }),
+    async run(code, job, signal) {
+      const leave = await line.enter(signal)
+      try {
+        signal.throwIfAborted()
+        if (ended !== undefined) throw over(ended)
+        callOff()
+        running = true
+        runs += 1
+        if (job.files !== undefined) seen.put(job.files)
+        const outcome = await runOne(code, job, signal)
+        if (outcome.hit !== undefined) await end(`a run in it reached its limit ${outcome.hit}`)
+        else if (lost) await end('its interpreter ended')
+        const changed = seen.changed(outcome.files)
+        return { outcome, changed, runtime, attempts: 1, limits, ...(ended === undefined ? {} : { ended }) }
+      } finally {
+        if (running && ended === undefined) rest()
+        running = false
+        leave()
+      }
+    },
+    async close(reason) {
+      stop.abort(new ToolError('CANCELLED', `The session ended, because ${reason}.`))
+      await end(reason)
+    },
+  }
+  sandbox.ended.then(lose, lose)
+  rest()
+  return session
+}
+
+/** The argument names a session that is no more. */
+export function over(reason: string): ToolError {
+  return unusable(`The session ended, because ${reason}; open a new one.`)
+}
+
+/** The argument names a session that no run can go to. */
+export function unusable(message: string): ToolError {
+  const issues: Issue[] = [{ path: '/session', message }]
+  return new ToolError('INPUT_INVALID', message, { details: { issues } })
+}
