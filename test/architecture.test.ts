@@ -34,6 +34,20 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     code: 7,
     '.': 8,
   },
+  sandbox: {
+    languages: 0,
+    pools: 0,
+    'egress-proxy': 0,
+    selection: 1,
+    sessions: 1,
+    launcher: 1,
+    process: 2,
+    drivers: 3,
+    runtimes: 4,
+    backends: 5,
+    '.': 6,
+  },
+  'sandbox-wasm': { guest: 0, channel: 1, quickjs: 2, wasi: 2, python: 2, thread: 3, '.': 4 },
   mcp: { client: 0, server: 0, '.': 1 },
   openapi: { '.': 0 },
   grpc: { '.': 0 },
@@ -58,7 +72,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
 }
 
 /** Packages of one subject each, whose folders only part it; they have no ranks inside. */
-const oneSubject: readonly string[] = ['json-schema', 'sandbox', 'sandbox-wasm', 'conformance']
+const oneSubject: readonly string[] = ['json-schema', 'conformance']
 
 /** Which packages a package may import; none of them imports it back. */
 const mayImport: { readonly [pack: string]: readonly string[] } = {
@@ -332,10 +346,12 @@ test('docs/errors.md says exactly what the error table says', () => {
   assert.equal(readFileSync(join(root, 'docs/errors.md'), 'utf8'), errorsPage(codes))
 })
 
-test('ARCHITECTURE.md names every folder of core and service, and every package', () => {
+test('ARCHITECTURE.md names every folder of core, sandboxes and service, and every package', () => {
   const text = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8')
   const folders = new Set(
-    code.filter((file) => /^packages\/(?:core|service)\//.test(file)).map((file) => placeOf(file).folder),
+    code
+      .filter((file) => /^packages\/(?:core|service|sandbox|sandbox-wasm)\//.test(file))
+      .map((file) => placeOf(file).folder),
   )
   folders.delete('.')
   for (const pack of Object.keys(mayImport)) folders.add(pack)

@@ -2,8 +2,8 @@ import { availableParallelism } from 'node:os'
 import { ToolError } from '@gantry/contract'
 import { follow } from '@gantry/core/internal/resilience/abort'
 import type { Refusal, Runtime, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { refusalOf } from './guest/job-checks.ts'
 import { lazily } from './guest/lazily.ts'
+import { refusalOf } from './guest/limits.ts'
 import type { SpawnHost } from './python/host-process.ts'
 
 export type { HostProcess, SpawnHost } from './python/host-process.ts'
@@ -36,7 +36,7 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
   const open = new Set<Sandbox>()
   const opening = new Set<Promise<unknown>>()
   const closing = new AbortController()
-  const shared = lazily(async () => (await import('./thread/process-wide.ts')).processWide)
+  const shared = lazily(async () => (await import('./thread/shared-pool.ts')).processWide)
   const parts = {
     threads: lazily(async () => {
       const { threads, quickjs } = await shared.get()
@@ -88,7 +88,7 @@ export function createWasmRuntime(options: WasmOptions = {}): Runtime {
     programs: ['code', 'wasi'],
     idleBytes: ({ language }) => (language === 'python' ? idleBytes.python : idleBytes.thread),
     async probe(signal) {
-      const { probeThreads } = await import('./probe.ts')
+      const { probeThreads } = await import('./guest/self-test.ts')
       const { held } = await shared.get()
       return await probeThreads(start, parts.python.loaded?.tested === true, held, signal)
     },

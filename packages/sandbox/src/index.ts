@@ -26,7 +26,7 @@ export { createUnsafeHostRuntime, type UnsafeHostOptions } from './drivers/unsaf
 export { createLanguages, type Language, type LanguageRow, type Languages } from './languages/languages.ts'
 export { createRuntimes } from './runtimes/create-runtimes.ts'
 export { createSandboxes } from './runtimes/create-sandboxes.ts'
-export type { SandboxOptions, SandboxRuntimes } from './runtimes/sandbox-options.ts'
+export type { SandboxOptions, SandboxRuntimes } from './runtimes/options.ts'
 export type { ProfileOptions } from './selection/profiles.ts'
 export type { SessionAnswer, SessionInfo } from './sessions/session.ts'
 export { createSessions, type Sessions, type SessionsOptions } from './sessions/sessions.ts'

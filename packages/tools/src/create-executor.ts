@@ -11,7 +11,7 @@ import { type Knowledge, knowledgeBackend } from '@gantry/knowledge'
 import type { SandboxOptions, SandboxRuntimes } from '@gantry/sandbox'
 import { sandboxedBackend } from '@gantry/sandbox/internal/backends/sandboxed'
 import { sessionBackend } from '@gantry/sandbox/internal/backends/session'
-import { checkSandboxOptions } from '@gantry/sandbox/internal/runtimes/sandbox-options'
+import { checkSandboxOptions } from '@gantry/sandbox/internal/runtimes/options'
 import { filesBackend } from './backends/files.ts'
 import { webBackend } from './backends/web.ts'
 

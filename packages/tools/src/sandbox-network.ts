@@ -1,8 +1,8 @@
 import { type Issue, type SandboxCredential, type Tool, ToolError } from '@gantry/contract'
 import { unknownKeys } from '@gantry/core/internal/search/near'
 import type { DefinedTool } from '@gantry/core/internal/tools/tool'
-import { credentialIssues } from '@gantry/sandbox/internal/backends/credentials'
-import { parseAllow } from '@gantry/sandbox/internal/egress-proxy/allow'
+import { credentialIssues } from '@gantry/sandbox/internal/backends/binding'
+import { parseAllow } from '@gantry/sandbox/internal/egress-proxy/origins'
 
 /** What programs of callers may reach, and which secrets they may use without having them. */
 export interface SandboxNetworkOptions {

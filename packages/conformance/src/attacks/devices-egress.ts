@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { createEgress } from '@gantry/core/internal/egress/guard'
 import type { SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { usualLimits } from '@gantry/sandbox/internal/egress-proxy/limits'
+import { usualLimits } from '@gantry/sandbox/internal/egress-proxy/connection'
 import type { Attack, AttackEnd, Ground } from './attack.ts'
 import { type Listener, listenOnHost } from './listeners.ts'
 import { endOf, managedBy, python } from './programs.ts'

@@ -1,7 +1,7 @@
 import { globSync, readdirSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { readLayout } from '@gantry/sandbox/internal/process/cgroups-layout'
+import { readLayout } from '@gantry/sandbox/internal/process/cgroup-trees'
 import { isSpare } from './spare.ts'
 
 /** What the sandboxes of this process have on the host; the same before and after, when nothing is left behind. */

@@ -1,7 +1,6 @@
 import { createReader, createWriter, read, waitForPlace, written } from './mailbox.ts'
-import type { ThreadStart } from './messages.ts'
+import { type ChannelStart, readAnswer, type WrittenAnswer, writeRest } from './messages.ts'
 import { createPatience } from './spin-policy.ts'
-import { readAnswer, type WrittenAnswer, writeRest } from './wire-text.ts'
 
 export type LineAnswer = WrittenAnswer & { readonly number: number }
 
@@ -34,7 +33,7 @@ const lookMs = 0.05
  * The line of one run. The thread has nothing to do but to wait, so it looks for its answer, and then sleeps on the count
  * of the answers instead of its event loop; whoever kills it wakes it. `wake` tells the owner of questions.
  */
-export function createLine(run: number, start: ThreadStart, wake: () => void, now: () => number): Line {
+export function createLine(run: number, start: ChannelStart, wake: () => void, now: () => number): Line {
   const { counts } = start.answers
   const receive = createReader(start.answers, start.port)
   const send = createWriter(start.questions, start.port)

@@ -6,7 +6,7 @@ import type { ProgramRequest, ProgramResponse } from '@gantry/core/internal/runt
 import fc from 'fast-check'
 import { createLine, type Line } from './guest-channel.ts'
 import { type Asking, createPost } from './host-channel.ts'
-import { writeAnswer } from './wire-text.ts'
+import { writeAnswer } from './messages.ts'
 
 /** Owner and thread in one, so that nothing happens but in the order of the test; a clock that runs when it is read. */
 function opened() {

@@ -1,18 +1,17 @@
-// The global of this name is a getter, and the time is read in every turn of the event loop.
 import { performance } from 'node:perf_hooks'
 import { MessageChannel } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
 import type { ProgramGateway, ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
-import { createMailbox, createReader, createWriter } from './mailbox.ts'
-import type { ThreadStart } from './messages.ts'
+import { createMailbox, createReader, createWriter, type Mailbox, read, written } from './mailbox.ts'
+import { type ChannelStart, readRest } from './messages.ts'
 import { createPatience } from './spin-policy.ts'
-import { createUnread } from './unread.ts'
-import { readRest } from './wire-text.ts'
+
+// The global of this name is a getter, and the time is read in every turn of the event loop.
 
 /** The owner's side of the questions and answers of a thread's programs. */
-export interface Post {
+interface Post {
   /** What the thread is started with; its port goes over to it. */
-  readonly start: ThreadStart
+  readonly start: ChannelStart
   /** Sends an answer. */
   tell(answer: string): void
   /** Hands on the questions that are there, and puts in the answers for which there is place now. */
@@ -51,7 +50,7 @@ export function createPost(running: () => Asking | undefined): Post {
   const { port1: ours, port2: port } = new MessageChannel()
   const watched = new Int32Array(new SharedArrayBuffer(4))
   const late = new Int32Array(new SharedArrayBuffer(4))
-  const start: ThreadStart = { questions: createMailbox(), answers: createMailbox(), port, watched, late }
+  const start: ChannelStart = { questions: createMailbox(), answers: createMailbox(), port, watched, late }
   const send = createWriter(start.answers, ours)
   const receive = createReader(start.questions, ours)
   const unread = createUnread(start.answers)
@@ -159,4 +158,35 @@ function handOn(said: string, asking: Asking, gateway: ProgramGateway): number {
 function tooMuch(what: string): ToolError {
   const message = `The program was ended, because it has too many or too large ${what}; await some before asking for more.`
   return new ToolError('LIMIT_EXCEEDED', message, { details: { limit: 'waitingBytes' } })
+}
+
+/** How much text of answers a run may leave unread: a thread takes them as they come, unless its program keeps it busy. */
+const mostUnread = 64 * 2 ** 20
+
+/** The sizes of the answers of a run that its thread may not have read yet. */
+interface Unread {
+  /** Notes an answer; false when there is too much now. `waiting` are those that are not in the mailbox yet. */
+  add(answer: string, waiting: number): boolean
+  clear(): void
+}
+
+function createUnread({ counts }: Mailbox): Unread {
+  let sizes: number[] = []
+  let total = 0
+  return {
+    add(answer, waiting) {
+      sizes.push(answer.length)
+      total += answer.length
+      // Only now is it worth to look what was read.
+      if (total <= mostUnread) return true
+      const unread = waiting + ((Atomics.load(counts, written) - Atomics.load(counts, read)) | 0)
+      sizes = unread === 0 ? [] : sizes.slice(-unread)
+      total = sizes.reduce((sum, size) => sum + size, 0)
+      return total <= mostUnread
+    },
+    clear() {
+      sizes = []
+      total = 0
+    },
+  }
 }

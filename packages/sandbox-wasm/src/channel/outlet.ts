@@ -1,7 +1,8 @@
 import type { SandboxLimits } from '@gantry/contract'
 import { mostLineBytes } from '@gantry/sandbox/internal/launcher/message-lines'
-import { floodBytes } from '../guest/flood.ts'
-import type { Piece, Stream, ThreadMessage } from './messages.ts'
+import { floodBytes } from '../guest/limits.ts'
+import type { Stream } from '../guest/streams.ts'
+import type { Piece, ThreadMessage } from './messages.ts'
 
 /** Where a program's output leaves the thread: in larger pieces, not beyond the limits, and not too late to be seen. */
 export interface Outlet {

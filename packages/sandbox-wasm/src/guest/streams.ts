@@ -1,8 +1,9 @@
-import type { JsonObject, SandboxLimits, ToolError } from '@gantry/contract'
-import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
-import type { Stream } from '../channel/messages.ts'
-import { type Capture, createCapture } from './capture.ts'
-import { createProgramChannel, type ProgramChannel } from './program-channel.ts'
+import type { Json, JsonObject, SandboxLimits, ToolError } from '@gantry/contract'
+import type { Captured, Outcome, ProgramMessage, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
+import { createLines } from '@gantry/sandbox/internal/launcher/message-lines'
+
+/** Where a program writes: its standard streams, and the channel on which it hands over its value. */
+export type Stream = 'stdout' | 'stderr' | 'channel'
 
 /** What a program writes in one run, kept and passed on. */
 export interface Streams {
@@ -35,4 +36,85 @@ export function createStreams(
     },
     kept: () => ({ stdout: stdout.captured(), stderr: stderr.captured(), ...channel.value() }),
   }
+}
+
+/** Keeps what a program writes on one stream, up to a limit, and counts all of it. */
+interface Capture {
+  /** Takes bytes in and gives back those of them that are kept. */
+  push(bytes: Uint8Array): Uint8Array
+  /** Says how much was written in all, when it was counted elsewhere. */
+  count(total: number): void
+  readonly total: number
+  captured(): Captured
+}
+
+function createCapture(limit: number): Capture {
+  const chunks: Uint8Array[] = []
+  let kept = 0
+  let total = 0
+  return {
+    push(bytes) {
+      total += bytes.length
+      const part = bytes.subarray(0, limit - kept)
+      if (part.length > 0) chunks.push(part)
+      kept += part.length
+      return part
+    },
+    count(written) {
+      total = Math.max(total, written)
+    },
+    get total() {
+      return total
+    },
+    captured: () => ({ bytes: Buffer.concat(chunks, kept), total, truncated: total > kept }),
+  }
+}
+
+/** Reads what a program says on its own channel: its value is kept, messages are passed on, the rest is ignored. */
+interface ProgramChannel {
+  push(bytes: Uint8Array): void
+  /** The last value, when there was one, and what could not be read. */
+  value(): Pick<Outcome, 'value' | 'lost'>
+}
+
+/** `onDone` is called with a line `{"done":true,…}`, by which an interpreter that is kept ends a turn; `onFlood` when the run is to be ended. */
+function createProgramChannel(
+  { onMessage }: Pick<SandboxJob, 'onMessage'>,
+  onFlood: (error: ToolError) => void,
+  onDone?: (line: JsonObject) => void,
+): ProgramChannel {
+  let last: { readonly value?: Json } = {}
+  const lines = createLines({
+    onValue(line) {
+      if (!isObject(line)) return
+      const message = messageOf(line)
+      if (line.value !== undefined) last = { value: line.value }
+      else if (message !== undefined) onMessage?.(message)
+    },
+    onFlood,
+    ...(onDone === undefined ? {} : { onDone }),
+  })
+  return {
+    push: (bytes) => lines.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)),
+    value() {
+      lines.end()
+      const lost = { lines: lines.dropped, keys: lines.droppedKeys }
+      return { ...last, ...(lost.lines + lost.keys === 0 ? {} : { lost }) }
+    },
+  }
+}
+
+function messageOf({ progress, total, message, log }: JsonObject): ProgramMessage | undefined {
+  if (typeof log === 'string') return { kind: 'log', message: log }
+  if (typeof progress !== 'number') return undefined
+  return {
+    kind: 'progress',
+    progress,
+    ...(typeof total === 'number' ? { total } : {}),
+    ...(typeof message === 'string' ? { message } : {}),
+  }
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

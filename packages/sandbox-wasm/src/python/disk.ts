@@ -1,4 +1,4 @@
-import { viewOf } from './genuine.ts'
+import { viewOf } from './frames.ts'
 import type { FileNode, FileSystem } from './pyodide.ts'
 
 /** The files of a Python host: held to a size, filled, and brought out again. */

@@ -1,16 +1,33 @@
-import { randomBytes } from 'node:crypto'
-import { access, lstat, mkdir, open, readdir, realpath, rename, rm, utimes, writeFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
+import { createHash, randomBytes } from 'node:crypto'
+import {
+  access,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
+import { createRequire, stripTypeScriptTypes } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import { unlessAborted } from '@gantry/core/internal/resilience/abort'
-import { type Confinement, findConfinement } from './confinement.ts'
+import { driversFolder, ownFile } from '../guest/own-files.ts'
 import { fromHost } from './frames.ts'
-import { connectHost, type HostClient } from './host-client.ts'
-import { type HostFiles, readHostFiles } from './host-files.ts'
-import { type SpawnHost, spawnPlainly } from './host-process.ts'
-import { indexOf } from './snapshot-index.ts'
+import {
+  type Confinement,
+  connectHost,
+  findConfinement,
+  type HostClient,
+  type SpawnHost,
+  spawnPlainly,
+} from './host-process.ts'
+import type { SnapshotIndex } from './pyodide.ts'
 
 export interface InstallOptions {
   /** Where the kept memory of an interpreter lies; nobody else may write there. */
@@ -199,4 +216,64 @@ async function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   )
+}
+
+/** Everything that a host is made of, and a name for exactly this. */
+interface HostFiles {
+  /** As Node runs it, by path in the folder of a host. */
+  modules(): ReadonlyMap<string, string>
+  /** Where the driver's files lie. */
+  readonly drivers: string
+  readonly digest: string
+}
+
+const modules = [
+  ...['guest/random', 'guest/web-assembly', 'python/disk', 'python/frames', 'python/host', 'python/host-node'],
+  ...['python/pyodide', 'python/service'],
+]
+const drivers = ['python.py', 'python_channel.py', 'python_json.py', 'python_returns.py', 'python_still.py']
+
+/**
+ * Reads them. A host gets copies without types: stripping them at each start would take longer than all the rest, and it
+ * then needs no leave to read anything of ours.
+ */
+async function readHostFiles(version: string): Promise<HostFiles> {
+  const files = modules.map((name) => ownFile(name))
+  const texts = await Promise.all(files.map((file) => readFile(file, 'utf8')))
+  const folder = driversFolder()
+  const hash = createHash('sha256').update(`${version} ${process.version} ${process.arch} ${process.platform}`)
+  for (const text of texts) hash.update(`\0${text}`)
+  for (const name of drivers) hash.update('\0').update(await readFile(join(folder, name)))
+  return {
+    modules: () =>
+      new Map(modules.map((name, index) => [`${name}.mjs`, asModule(files[index] ?? '', texts[index] ?? '')])),
+    drivers: `${folder}/`,
+    digest: hash.digest('hex').slice(0, 32),
+  }
+}
+
+function asModule(file: string, text: string): string {
+  const plain = file.endsWith('.ts') ? stripTypeScriptTypes(text) : text
+  return plain.replace(/(from '\.[^']*)\.(?:ts|js)'/g, "$1.mjs'")
+}
+
+const blockBytes = 65_536
+const zeros = Buffer.alloc(blockBytes)
+/** Where the head of a snapshot of Pyodide says how long it is. */
+const headLengthAt = 4
+
+/** Finds the stretches of a kept memory that are not all zero. */
+function indexOf(snapshot: Uint8Array): SnapshotIndex {
+  const bytes = Buffer.from(snapshot.buffer, snapshot.byteOffset, snapshot.byteLength)
+  const headBytes = bytes.readUInt32LE(headLengthAt)
+  const memory = bytes.subarray(headBytes)
+  const stretches: [start: number, bytes: number][] = []
+  for (let start = 0; start < memory.length; start += blockBytes) {
+    const block = memory.subarray(start, start + blockBytes)
+    if (block.equals(zeros.subarray(0, block.length))) continue
+    const last = stretches.at(-1)
+    if (last !== undefined && last[0] + last[1] === start) last[1] += block.length
+    else stretches.push([start, block.length])
+  }
+  return { headBytes, memoryBytes: memory.length, stretches }
 }

@@ -10,7 +10,7 @@ import { createBench, limits, readable } from '../run.fixture.ts'
 import { createWasmRuntime } from '../wasm.ts'
 import { createFrameReader } from './frames.ts'
 import { type HostProcess, spawnPlainly } from './host-process.ts'
-import { usageOf } from './usage.ts'
+import { usageOf } from './watch-host.ts'
 
 const bench = createBench()
 const py = (code: string, options = {}) => bench.code('python', code, options)

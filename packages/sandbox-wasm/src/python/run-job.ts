@@ -1,17 +1,15 @@
 import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
 import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Outcome, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { enforced } from '../guest/enforced.ts'
-import { floodBytes } from '../guest/flood.ts'
+import { checkPath } from '@gantry/sandbox/internal/languages/file-path'
+import { enforced, floodBytes } from '../guest/limits.ts'
 import { createStreams, type Streams } from '../guest/streams.ts'
-import { type Collected, type Collection, createCollection } from './collection.ts'
 import { encodeWithBytes, fromHost, type HostJob, type HostReport, streamOf, toHost } from './frames.ts'
-import type { HostClient } from './host-client.ts'
-import { reportOf } from './report.ts'
+import type { HostClient } from './host-process.ts'
 import { watchHost } from './watch-host.ts'
 
 /** Runs programs in one host, one after the other. */
-export interface Turns {
+interface Turns {
   run(job: SandboxJob, signal: AbortSignal): Promise<Outcome>
 }
 
@@ -154,4 +152,125 @@ function encodeJob({ program, env, files, stdin }: SandboxJob, spec: SandboxSpec
     files: all.map(([path, bytes]) => [path, bytes.length]),
   }
   return encodeWithBytes(job, stdin ?? new Uint8Array(0), ...all.map(([, bytes]) => bytes))
+}
+
+/** How long a host may be silent while it brings files out. */
+const silenceMs = 2_000
+
+/**
+ * Asks a host whose program has ended for files and figures. A host that says nothing more, or something else, is
+ * BACKEND_FAILED; whoever waits also watches its limits, because one that still runs its program says nothing either.
+ */
+async function reportOf(
+  host: HostClient,
+  collection: Collection,
+  { collect }: Pick<SandboxJob, 'collect'>,
+): Promise<HostReport> {
+  const { promise, resolve, reject } = Promise.withResolvers<HostReport>()
+  const fail = (): void => reject(new ToolError('BACKEND_FAILED', 'The Python interpreter did not give its files out.'))
+  const timer = setTimeout(fail, silenceMs)
+  host.listen((kind, payload) => {
+    // What a program wrote after it said that it had ended came too late, and is no sign of a report.
+    if (streamOf(kind) !== undefined || kind === fromHost.end) return
+    timer.refresh()
+    if (kind === fromHost.file) collection.file(payload)
+    else if (kind === fromHost.content) collection.content(payload)
+    else if (kind === fromHost.skipped) collection.skipped(payload)
+    else if (kind !== fromHost.report) throw new RangeError('A host says something that belongs elsewhere.')
+    else {
+      collection.check()
+      resolve(readReport(payload))
+      host.listen(refuse)
+    }
+  })
+  void host.gone.then(fail)
+  host.send(toHost.report, Buffer.from(JSON.stringify(collect ?? { files: 0, bytes: 0 })))
+  try {
+    return await promise
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** A host that has reported waits for its next job and is silent. */
+function refuse(): never {
+  throw new RangeError('A host speaks unasked.')
+}
+
+/** Throws for anything but a report: the process that wrote it is the program's. */
+function readReport(payload: Buffer): HostReport {
+  const said = JSON.parse(payload.toString()) as { readonly [name in keyof HostReport]?: unknown }
+  const { cpuMs, memoryBytes, refusedMemory, refusedDisk } = said
+  if (!isAmount(cpuMs) || !isAmount(memoryBytes)) throw new RangeError('A report has an amount that is none.')
+  if (typeof refusedMemory !== 'boolean' || typeof refusedDisk !== 'boolean')
+    throw new RangeError('A report does not say what was refused.')
+  return { cpuMs, memoryBytes, refusedMemory, refusedDisk }
+}
+
+function isAmount(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER
+}
+
+type Collected = Pick<Outcome, 'files' | 'skipped'>
+
+/** Files as a host brings them out. It is not trusted to keep to the limits: everything here throws when it does not. */
+interface Collection {
+  /** Names the next file and how long it is. */
+  file(payload: Buffer): void
+  /** A piece of the file that was named last. */
+  content(payload: Buffer): void
+  skipped(payload: Buffer): void
+  /** Throws when the last file is not whole. */
+  check(): void
+  result(): Collected
+}
+
+const keptSkipped = 200
+/** More than a host looks at. */
+const mostSkipped = 20_000
+
+function createCollection({ collect }: Pick<SandboxJob, 'collect'>): Collection {
+  const files = new Map<string, Uint8Array>()
+  const skipped: { path: string; reason: string }[] = []
+  let [filesLeft, bytesLeft, skippedLeft] = [collect?.files ?? 0, collect?.bytes ?? 0, mostSkipped]
+  let file = new Uint8Array(0)
+  let filled = 0
+  const skip = (path: string, reason: string): void => {
+    if (skipped.length < keptSkipped) skipped.push({ path: path.toWellFormed().slice(0, 200), reason })
+  }
+  const check = (): void => {
+    if (filled < file.length) throw new RangeError('A host brings out half a file.')
+  }
+  return {
+    file(payload) {
+      check()
+      const { path, bytes } = JSON.parse(payload.toString()) as { path: unknown; bytes: unknown }
+      if (typeof path !== 'string' || !isLength(bytes)) throw new RangeError('A host names no file.')
+      bytesLeft -= bytes
+      filesLeft -= 1
+      if (bytesLeft < 0 || filesLeft < 0) throw new RangeError('A host brings out too much.')
+      file = new Uint8Array(bytes)
+      filled = 0
+      const fault = checkPath(path)
+      if (fault === undefined) files.set(path, file)
+      else skip(path, fault)
+    },
+    content(payload) {
+      if (payload.length === 0) throw new RangeError('A host brings out nothing.')
+      file.set(payload, filled)
+      filled += payload.length
+    },
+    skipped(payload) {
+      skippedLeft -= 1
+      if (skippedLeft < 0) throw new RangeError('A host skips too much.')
+      const { path, reason } = JSON.parse(payload.toString()) as { path: unknown; reason: unknown }
+      skip(String(path), String(reason).slice(0, 200))
+    },
+    check,
+    result: () => ({ files, skipped }),
+  }
+}
+
+function isLength(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0
 }

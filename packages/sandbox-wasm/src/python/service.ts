@@ -1,12 +1,19 @@
 import { Buffer } from 'node:buffer'
 import { createRandom } from '../guest/random.ts'
 import type { Disk } from './disk.ts'
-import { decodeWithBytes, fromHost, type HostJob, type HostReport, type ReportRequest, toHost } from './frames.ts'
-import { inPieces, putBytes, viewOf } from './genuine.ts'
-import type { HostNode } from './host-node.ts'
-import type { MemoryCap } from './memory-cap.ts'
-import type { DeviceOperations, Pyodide } from './pyodide.ts'
-import type { Shell } from './shell.ts'
+import {
+  decodeWithBytes,
+  fromHost,
+  type HostJob,
+  type HostReport,
+  inPieces,
+  putBytes,
+  type ReportRequest,
+  toHost,
+  viewOf,
+} from './frames.ts'
+import type { HostNode, Shell } from './host-node.ts'
+import type { DeviceOperations, MemoryCap, Pyodide } from './pyodide.ts'
 
 /** What a Python program has of its host: two streams and an input, a channel, and a way to wait. */
 export interface Service {

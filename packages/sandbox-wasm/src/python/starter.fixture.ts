@@ -1,7 +1,6 @@
 import { limits } from '../run.fixture.ts'
 import { createWasmRuntime } from '../wasm.ts'
-import { findConfinement } from './confinement.ts'
-import { spawnPlainly } from './host-process.ts'
+import { findConfinement, spawnPlainly } from './host-process.ts'
 
 /** Starts an interpreter that waits and one that loops in a single call, says their process ids, and stays. */
 const signal = AbortSignal.timeout(60_000)

@@ -1,8 +1,8 @@
+import { readFile } from 'node:fs/promises'
 import type { SandboxLimit, SandboxLimits } from '@gantry/contract'
-import { type ProcessUsage, usageOf } from './usage.ts'
 
 /** Watches a host from outside, where nothing that its program does holds it up. */
-export interface HostWatch {
+interface HostWatch {
   /** Resolves with the limit that was reached; never, when none is. */
   readonly hit: Promise<SandboxLimit>
   /** Processor time of the turn, as last seen. */
@@ -42,5 +42,31 @@ export function watchHost(pid: number | undefined, limits: SandboxLimits): HostW
       clearTimeout(wall)
       clearTimeout(timer)
     },
+  }
+}
+
+/** What a process has used, as the kernel says. */
+interface ProcessUsage {
+  readonly cpuMs: number
+  readonly residentBytes: number
+}
+
+/** A tick of the kernel's accounts, the same on every Linux. */
+const tickMs = 10
+
+/** Undefined where there is no such process, or no such file system. */
+export async function usageOf(pid: number): Promise<ProcessUsage | undefined> {
+  try {
+    const [stat, status] = await Promise.all([
+      readFile(`/proc/${pid}/stat`, 'latin1'),
+      readFile(`/proc/${pid}/status`, 'latin1'),
+    ])
+    // The name of the program, in brackets, may hold anything; the fields are counted from behind it.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    const ticks = Number(fields[11]) + Number(fields[12])
+    const resident = Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0)
+    return { cpuMs: ticks * tickMs, residentBytes: resident * 1_024 }
+  } catch {
+    return undefined
   }
 }

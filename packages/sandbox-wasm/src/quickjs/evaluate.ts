@@ -1,16 +1,11 @@
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
-import {
-  bodyHead,
-  type Form,
-  formsOf,
-  inJavascript,
-  type LooseImports,
-  looksLikeModule,
-  TypeScriptError,
-} from './forms.ts'
+import { driversFolder } from '../guest/own-files.ts'
 import type { Guest } from './guest.ts'
 import type { Run } from './run.ts'
-import type { CodeJob } from './run-script.ts'
+import type { CodeJob } from './scripts.ts'
+import { stripTypes, TypeScriptError } from './strip-types.ts'
 
 /** A program that was started: the promise of what it comes to. */
 export interface Started {
@@ -87,7 +82,7 @@ export function failWith(guest: Guest, run: Run, error: QuickJSHandle): void {
 }
 
 /** How a program ended that was not stopped: its exit code, and its value as JSON text or what is wrong with it. */
-export interface Finished {
+interface Finished {
   readonly exitCode: number
   readonly text?: string
   readonly fault?: string
@@ -113,4 +108,47 @@ function splitOnce(text: string): readonly [string, string] {
 
 function reasonOf(text: string): string {
   return (text.slice(0, 500).split('\n')[0] ?? '').replace(/^TypeError: /, '')
+}
+
+/**
+ * A way to read a program. A *body* is that of an async function, where `return` and `await` may stand at the top; a
+ * *module* may import and export; a *cell* of a session keeps its variables and has the value of its last expression.
+ */
+interface Form {
+  readonly kind: 'body' | 'module' | 'cell'
+  readonly text: string
+}
+
+/** Makes `import` statements into expressions, line by line. */
+export type LooseImports = (code: string) => string
+
+/** What stands before a body, on one line with it, so that its lines keep their numbers. */
+export const bodyHead = '(async()=>{'
+
+/** The ways to read a program, the likeliest first; the first that compiles is meant. */
+function formsOf(code: string, session: boolean, loose: LooseImports): Form[] {
+  const plain = code.replace(/^\uFEFF/, '').replace(/^#!/, '//')
+  const body = (text: string): Form => ({ kind: 'body', text: `${bodyHead}${text}\n})()` })
+  if (session) return [{ kind: 'cell', text: loose(plain) }, body(loose(plain))]
+  const mixed = looksLikeModule(code) ? [body(loose(plain))] : []
+  return [body(plain), { kind: 'module', text: plain }, ...mixed]
+}
+
+/** Whether code that cannot be read was more likely meant to be a module. Blanks are those of one line, so that a run of lines is read once. */
+export function looksLikeModule(code: string): boolean {
+  return /^[^\S\n\r\u2028\u2029]*(?:import|export)\b(?!\s*\()/m.test(code)
+}
+
+/** The form in JavaScript. Throws TypeScriptError. */
+function inJavascript(form: Form, language: string): Form {
+  return language === 'typescript' ? { ...form, text: stripTypes(form.text) } : form
+}
+
+export { TypeScriptError }
+
+/** The reading of imports that the other runtimes' JavaScript has too. */
+export async function loadLooseImports(): Promise<LooseImports> {
+  const file = join(driversFolder(), 'node', 'imports.mjs')
+  const { looseImports } = (await import(pathToFileURL(file).href)) as { looseImports: LooseImports }
+  return looseImports
 }

@@ -1,9 +1,8 @@
 import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
-import type { Engine } from './engine.ts'
-import { filesModule, moduleSource } from './files-module.ts'
-import { bodyHead } from './forms.ts'
+import { type Engine, takeImage } from './engine.ts'
+import { bodyHead } from './evaluate.ts'
+import { filesModule, moduleSource } from './files.ts'
 import { type Conversation, createConversation } from './gateway-calls.ts'
-import { takeImage } from './image.ts'
 import { prelude } from './prelude.ts'
 
 /** What a program's functions reach in the host; every value that crosses is a number, a text or bytes. */

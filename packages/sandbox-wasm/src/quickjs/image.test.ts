@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { pageBytes, webAssembly } from '../guest/web-assembly.ts'
-import { takeImage } from './image.ts'
+import { takeImage } from './engine.ts'
 
 function filled(): { memory: InstanceType<typeof webAssembly.Memory>; bytes: Uint8Array } {
   const memory = new webAssembly.Memory({ initial: 4, maximum: 8 })

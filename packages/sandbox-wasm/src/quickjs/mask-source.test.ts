@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { maskSource } from './mask-source.ts'
+import { maskSource } from './fault.ts'
 
 test('comments and the insides of strings, templates and patterns are blank, and nothing moves', () => {
   const cases: readonly (readonly [source: string, seen: string])[] = [

@@ -1,4 +1,4 @@
-import { bodyHead } from './forms.ts'
+import { bodyHead } from './evaluate.ts'
 import { gatewayModule } from './gateway-module.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { unlessAborted } from '@gantry/core/internal/resilience/abort'
-import type { CompiledQuickjs } from '../quickjs/compile.ts'
+import type { CompiledQuickjs } from '../quickjs/engine.ts'
 import { closedError } from './fair-share.ts'
 import { startThread, type Thread } from './thread.ts'
 

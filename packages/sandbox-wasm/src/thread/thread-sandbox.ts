@@ -4,12 +4,10 @@ import { parseJson } from '@gantry/core/internal/json/parse'
 import { follow, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Outcome, Sandbox, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import type { ThreadJob, ThreadResult } from '../channel/messages.ts'
-import { enforced } from '../guest/enforced.ts'
-import { checkProgram, checkSpace } from '../guest/job-checks.ts'
+import { checkProgram, checkSpace, enforced } from '../guest/limits.ts'
 import { createStreams, type Streams } from '../guest/streams.ts'
-import { type Thread, ThreadLost } from './thread.ts'
+import { type Thread, ThreadLost, watchThread } from './thread.ts'
 import type { Threads } from './thread-pool.ts'
-import { watchThread } from './watch-thread.ts'
 
 /**
  * A sandbox for scripts and WASI modules. It has no thread until it runs, so that one that waits costs nothing; a session

@@ -1,15 +1,28 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { ToolError } from '@gantry/contract'
+import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
 import type { ProgramGateway, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import { type Asking, createPost } from '../channel/host-channel.ts'
-import type { Stream, ThreadJob, ThreadMessage, ThreadResult } from '../channel/messages.ts'
-import { writeAnswer, writeStop } from '../channel/wire-text.ts'
+import {
+  type ChannelStart,
+  type ThreadJob,
+  type ThreadMessage,
+  type ThreadResult,
+  writeAnswer,
+  writeStop,
+} from '../channel/messages.ts'
 import { ownFile } from '../guest/own-files.ts'
-import type { CompiledQuickjs } from '../quickjs/compile.ts'
+import type { Stream } from '../guest/streams.ts'
+import type { CompiledQuickjs } from '../quickjs/engine.ts'
+
+/** What a worker thread is started with. */
+export interface ThreadStart extends ChannelStart {
+  /** Absent when the thread has to compile QuickJS itself. */
+  readonly quickjs?: CompiledQuickjs
+}
 
 /** Hears what a program writes while it runs. */
-export type ThreadListener = (stream: Stream, bytes: Uint8Array) => void
+type ThreadListener = (stream: Stream, bytes: Uint8Array) => void
 
 /** A thread that runs one job at a time; without a job it does not keep the process alive. */
 export interface Thread {
@@ -58,7 +71,7 @@ interface Running extends Asking {
 export function startThread(quickjs?: CompiledQuickjs): Thread {
   const post = createPost(() => running)
   const worker = new Worker(ownFile('thread/worker'), {
-    workerData: quickjs === undefined ? post.start : { ...post.start, quickjs },
+    workerData: (quickjs === undefined ? post.start : { ...post.start, quickjs }) satisfies ThreadStart,
     transferList: [post.start.port],
     env: {},
     execArgv: ['--disable-warning=ExperimentalWarning'],
@@ -166,6 +179,45 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
       alive = false
       await worker.terminate()
       await ended.promise
+    },
+  }
+}
+
+/** Waits for a program to overrun its time, from outside, where nothing that the program does holds it up. */
+interface ThreadWatch {
+  /** Resolves with the limit that was reached; never, when none is. */
+  readonly hit: Promise<SandboxLimit>
+  stop(): void
+}
+
+/** QuickJS looks at the time itself and ends in good order; this is for when it cannot, in a long call of its own. */
+const graceMs = 250
+const pollMs = 25
+
+export function watchThread(
+  thread: Thread,
+  kind: string,
+  { wallMs, cpuMs }: Pick<SandboxLimits, 'wallMs' | 'cpuMs'>,
+): ThreadWatch {
+  const { promise: hit, resolve } = Promise.withResolvers<SandboxLimit>()
+  const grace = kind === 'code' ? graceMs : 0
+  const wall = setTimeout(() => resolve('wallMs'), wallMs + grace)
+  // A thread cannot use more of a processor than time passes.
+  const watched = cpuMs < wallMs
+  const before = watched ? thread.cpuMs().catch(() => 0) : 0
+  let stopped = false
+  const poll = async (): Promise<void> => {
+    const used = await thread.cpuMs().catch(() => 0)
+    if (used - (await before) >= cpuMs + grace) resolve('cpuMs')
+    else if (!stopped) timer = setTimeout(() => void poll(), pollMs)
+  }
+  let timer = watched ? setTimeout(() => void poll(), cpuMs + grace) : undefined
+  return {
+    hit,
+    stop() {
+      clearTimeout(wall)
+      clearTimeout(timer)
+      stopped = true
     },
   }
 }

@@ -1,7 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { createOutlet } from '../channel/outlet.ts'
-import type { CodeJob } from '../quickjs/run-script.ts'
-import type { Scripts } from '../quickjs/scripts.ts'
+import type { CodeJob, Scripts } from '../quickjs/scripts.ts'
 
 /** After as many the code of interpreter and thread is compiled and runs in a hundredth of the time of the first. */
 const rounds = 16

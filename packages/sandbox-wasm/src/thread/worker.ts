@@ -1,8 +1,9 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { createLine } from '../channel/guest-channel.ts'
-import type { ThreadJob, ThreadMessage, ThreadResult, ThreadStart } from '../channel/messages.ts'
+import type { ThreadJob, ThreadMessage, ThreadResult } from '../channel/messages.ts'
 import { createOutlet, type Outlet } from '../channel/outlet.ts'
 import { lazily } from '../guest/lazily.ts'
+import type { ThreadStart } from './thread.ts'
 import { practise } from './warm-up.ts'
 
 /** The thread that runs scripts and WASI modules, one at a time; whoever started it ends it when a program does not. */

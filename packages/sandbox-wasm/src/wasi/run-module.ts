@@ -5,15 +5,18 @@ import { BinaryError } from '../guest/binary.ts'
 import { createRandom } from '../guest/random.ts'
 import { pageBytes, type WasmMemory, type WasmModule, webAssembly } from '../guest/web-assembly.ts'
 import { collect, createWorkspace, layOut, WorkspaceError } from '../guest/workspace.ts'
-import { baseCalls } from './base-calls.ts'
+import { baseCalls, createModuleClock } from './base-calls.ts'
 import { capModule } from './cap-module.ts'
-import { createDescriptors } from './descriptors.ts'
-import { errno, WasiError, workspaceErrno } from './errno.ts'
-import { fileCalls } from './file-calls.ts'
-import { createGuestMemory } from './guest-memory.ts'
-import { createModuleClock } from './module-clock.ts'
-import { pathCalls } from './path-calls.ts'
-import { type Calls, ModuleEnd } from './program.ts'
+import { fileCalls, pathCalls } from './file-calls.ts'
+import {
+  type Calls,
+  createDescriptors,
+  createGuestMemory,
+  errno,
+  ModuleEnd,
+  WasiError,
+  workspaceErrno,
+} from './program.ts'
 
 export type ModuleJob = ThreadJob & { readonly program: { readonly kind: 'wasi' } }
 

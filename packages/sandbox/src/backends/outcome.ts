@@ -4,8 +4,7 @@ import { parseAnswer } from '@gantry/core/internal/json/parse'
 import type { Outcome } from '@gantry/core/internal/runtimes/runtime'
 import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import type { SandboxedPlan } from './binding.ts'
-import { outputFiles } from './files.ts'
-import { outputText } from './output-text.ts'
+import { outputFiles, outputText } from './files.ts'
 
 /** What a program's end means for its call. */
 export interface Answer {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { outputFile, outputText } from './output-text.ts'
+import { outputFile, outputText } from './files.ts'
 
 test('a stream that was cut ends with a whole character, and one that was not shows what is broken', () => {
   const bytes = Buffer.from('aé€😀')

@@ -4,7 +4,7 @@ import { createFeed, runtimesHealth } from '@gantry/core/internal/backends/runti
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import type { RuntimesSource, SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { codeOf } from '@gantry/core/internal/tracing/tracer'
-import type { SandboxRuntimes } from '../runtimes/sandbox-options.ts'
+import type { SandboxRuntimes } from '../runtimes/options.ts'
 import { readBinding, type SandboxedPlan } from './binding.ts'
 import { answerOf, lossWarnings } from './outcome.ts'
 import { requestOf } from './request.ts'

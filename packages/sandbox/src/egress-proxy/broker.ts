@@ -2,12 +2,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { isIP, type Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { ToolError } from '@gantry/contract'
-import type { Authority } from './authority.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
-import type { Line, Passage, ProxyPorts } from './connection.ts'
+import { badRequest, type Line, type Passage, type ProxyPorts, refusal, refused } from './connection.ts'
 import { forward } from './forward.ts'
-import { badRequest, refusal, refused } from './refusal.ts'
-import { upgrade } from './upgrade.ts'
+import type { Authority } from './origins.ts'
+import { upgrade } from './websocket.ts'
 
 /** Ends the encryption of tunnels to hosts that may be told a secret, and reads the requests inside. */
 export interface Broker {

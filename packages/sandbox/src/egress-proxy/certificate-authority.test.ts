@@ -7,8 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { connect, createServer } from 'node:tls'
-import { createCertificateAuthority } from './certificate-authority.ts'
-import { integer, oid, sequence, text } from './certificate-der.ts'
+import { createCertificateAuthority, integer, oid, sequence, text } from './certificate-authority.ts'
 import { tempFolder } from './proxy.fixture.ts'
 
 test('DER is written as X.690 has it', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { fails } from '../../../core/src/egress/egress.fixture.ts'
-import { helloGate } from './client-hello.ts'
+import { helloGate } from './tunnel.ts'
 
 const u16 = (value: number): number[] => [value >> 8, value & 255]
 const sized = (bytes: readonly number[]): number[] => [...u16(bytes.length), ...bytes]

@@ -1,12 +1,84 @@
+import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { ToolError } from '@gantry/contract'
+import { codes, ToolError } from '@gantry/contract'
 import type { Egress, EgressScope } from '@gantry/core/internal/egress/egress'
-import type { AllowedOrigin } from './allow.ts'
-import type { Authority } from './authority.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
-import type { EgressProxyLimits, Meter } from './limits.ts'
-import type { Standing } from './placeholder.ts'
-import { badRequest, refusal } from './refusal.ts'
+import type { AllowedOrigin, Authority } from './origins.ts'
+import type { Standing } from './secrets.ts'
+
+/** What one sandbox may use of the network; every one is a ceiling. */
+export interface EgressProxyLimits {
+  /** Connections at once; 64. */
+  readonly connections: number
+  /** Bytes of one request's head; 16 KiB. */
+  readonly headBytes: number
+  /** Time until the head of a request is complete; 10 s. */
+  readonly headMs: number
+  /** Time in which nothing moves on a connection, in neither direction; 60 s. */
+  readonly idleMs: number
+  /** Bytes to the sandbox on one connection, without heads; 64 MiB, or what egress allows of one body. */
+  readonly downBytes: number
+  /** Bytes from the sandbox on one connection; 16 MiB. */
+  readonly upBytes: number
+  /** Bytes of all connections in both directions; 256 MiB. */
+  readonly totalBytes: number
+}
+
+export const usualLimits: EgressProxyLimits = {
+  connections: 64,
+  headBytes: 16_384,
+  headMs: 10_000,
+  idleMs: 60_000,
+  downBytes: 67_108_864,
+  upBytes: 16_777_216,
+  totalBytes: 268_435_456,
+}
+
+/** Counts what goes over one connection; throws LIMIT_EXCEEDED before the bytes that are too many go on. */
+export interface Meter {
+  up(bytes: number): void
+  down(bytes: number): void
+}
+
+/** What all connections of a sandbox share. */
+interface Budget {
+  /** Why there is no room for one more connection, when nothing is left. */
+  refusal(): ToolError | undefined
+  meter(): Meter
+}
+
+export function createBudget({ upBytes, downBytes, totalBytes }: EgressProxyLimits): Budget {
+  let left = totalBytes
+  const spent = (): ToolError => overLimit(`The sandbox has used up its ${totalBytes} bytes of network.`)
+  const counter = (most: number, words: string): ((bytes: number) => void) => {
+    let bytes = 0
+    return (more) => {
+      bytes += more
+      left -= more
+      if (bytes > most) throw overLimit(`A connection may carry ${most} bytes ${words} the sandbox.`)
+      if (left < 0) throw spent()
+    }
+  }
+  return {
+    refusal: () => (left > 0 ? undefined : spent()),
+    meter: () => ({ up: counter(upBytes, 'from'), down: counter(downBytes, 'to') }),
+  }
+}
+
+export function overLimit(message: string): ToolError {
+  return new ToolError('LIMIT_EXCEEDED', message)
+}
+
+/** Passes pieces on while the meter lets them. */
+export async function* counted(
+  source: AsyncIterable<Uint8Array>,
+  count: (bytes: number) => void,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  for await (const piece of source) {
+    count(piece.byteLength)
+    yield piece
+  }
+}
 
 /** What every connection of one sandbox goes through. */
 export interface ProxyPorts {
@@ -125,4 +197,44 @@ export class Line implements Passage {
 /** Says why not and hangs up. */
 export function refuse(socket: Socket, error: unknown): void {
   socket.end(refusal(error), () => socket.destroy())
+}
+
+/** A request that is not one, or not one for a proxy. */
+export function badRequest(message: string): ToolError {
+  return new ToolError('INPUT_INVALID', message, { stage: 'execute' })
+}
+
+/** A request that names two hosts, of which one would be checked and the other one asked. */
+export function otherHost(): ToolError {
+  return badRequest('The Host header names another host than the request.')
+}
+
+/** Why not, as it is told: a status and one line. */
+interface Refused {
+  readonly status: number
+  readonly body: string
+}
+
+/**
+ * What is told of an error. Messages of egress name what was asked for, never the address that it leads to; of any other
+ * error nothing is told.
+ */
+export function refused(error: unknown): Refused {
+  const { code, message } = ToolError.is(error) ? error : new ToolError('INTERNAL', 'The proxy failed.')
+  // A limit of the sandbox is neither the request's fault nor the server's.
+  const status = code === 'LIMIT_EXCEEDED' ? 503 : codes[code].http
+  return { status, body: `${`${code}: ${message}`.replace(/[^ -~]+/g, ' ').slice(0, 1_000)}\n` }
+}
+
+/** The same as a whole response. */
+export function refusal(error: unknown): string {
+  const { status, body } = refused(error)
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Failed'}`,
+    'content-type: text/plain',
+    `content-length: ${body.length}`,
+    'connection: close',
+    '',
+    body,
+  ].join('\r\n')
 }

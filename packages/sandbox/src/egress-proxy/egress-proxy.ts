@@ -5,19 +5,25 @@ import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import type { Credential } from '@gantry/core/internal/runtimes/runtime'
-import { parseAllow } from './allow.ts'
-import type { Authority } from './authority.ts'
 import { createBroker } from './broker.ts'
 import { createCertificateAuthority } from './certificate-authority.ts'
-import { Line, type ProxyPorts, refuse } from './connection.ts'
+import {
+  badRequest,
+  createBudget,
+  type EgressProxyLimits,
+  Line,
+  overLimit,
+  type ProxyPorts,
+  refuse,
+  usualLimits,
+} from './connection.ts'
 import { forward } from './forward.ts'
-import { createBudget, type EgressProxyLimits, overLimit, usualLimits } from './limits.ts'
-import { stand } from './placeholder.ts'
-import { badRequest } from './refusal.ts'
+import { type Authority, parseAllow } from './origins.ts'
+import { stand } from './secrets.ts'
 import { tunnel } from './tunnel.ts'
 
 export type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
-export type { EgressProxyLimits } from './limits.ts'
+export type { EgressProxyLimits } from './connection.ts'
 
 export interface EgressProxyOptions {
   readonly egress: Egress

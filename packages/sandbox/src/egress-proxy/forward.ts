@@ -4,13 +4,28 @@ import { pipeline } from 'node:stream/promises'
 import { ToolError } from '@gantry/contract'
 import type { EgressResponse } from '@gantry/core/internal/egress/egress'
 import { isFramingHeader } from '@gantry/core/internal/ids/header-names'
-import { isNamedBy, parsePath, parseTarget, type RequestTarget } from './authority.ts'
-import { type Passage, type ProxyPorts, scopeOf } from './connection.ts'
-import { putIntoBody, putIntoHeaders, putIntoQuery, withoutRange } from './insert-secrets.ts'
-import { counted, type Meter, overLimit } from './limits.ts'
-import { type Standing, standingFor } from './placeholder.ts'
-import { badRequest, otherHost } from './refusal.ts'
-import { takeOutOfBody, takeOutOfBytes, takeOutOfHeaders } from './remove-secrets.ts'
+import {
+  badRequest,
+  counted,
+  type Meter,
+  otherHost,
+  overLimit,
+  type Passage,
+  type ProxyPorts,
+  scopeOf,
+} from './connection.ts'
+import { isNamedBy, parsePath, parseTarget, type RequestTarget } from './origins.ts'
+import {
+  putIntoBody,
+  putIntoHeaders,
+  putIntoQuery,
+  type Standing,
+  standingFor,
+  takeOutOfBody,
+  takeOutOfBytes,
+  takeOutOfHeaders,
+  withoutRange,
+} from './secrets.ts'
 
 /** Bodies of this many bytes are sent as one, because many servers do not take a body without its length. */
 const wholeBytes = 1_048_576

@@ -1,14 +1,11 @@
 import type { IncomingMessage } from 'node:http'
+import { isIP } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { ToolError } from '@gantry/contract'
-import { names } from './allow.ts'
-import { type Authority, isNamedBy, parseAuthority } from './authority.ts'
 import type { Broker } from './broker.ts'
-import { carry } from './carry.ts'
-import { helloGate, unrecognizedName } from './client-hello.ts'
-import { type Line, type ProxyPorts, scopeOf } from './connection.ts'
-import { standingFor } from './placeholder.ts'
-import { badRequest, otherHost } from './refusal.ts'
+import { badRequest, type Line, otherHost, type ProxyPorts, scopeOf } from './connection.ts'
+import { type Authority, isNamedBy, names, parseAuthority } from './origins.ts'
+import { standingFor } from './secrets.ts'
 
 const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
 
@@ -92,4 +89,143 @@ async function exchange({ socket, meter, signal }: Line, { host }: Authority, re
     if (ToolError.is(error) && error.code === 'EGRESS_DENIED') socket.write(unrecognizedName)
     throw error
   }
+}
+
+/**
+ * Moves bytes from one side to the other as they come, and ends the other side when they end. Not by a pipeline, because
+ * what that does for every piece takes longer than the rest of the way.
+ * - Cancellation: rejects with the signal's reason; both sides stay the caller's to destroy.
+ * - Errors: what `pass` throws, and that a side closed before its end.
+ */
+function carry(
+  from: Duplex,
+  to: Duplex,
+  pass: (piece: Uint8Array) => Uint8Array | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  let ended = false
+  const take = (piece: Uint8Array): void => {
+    try {
+      const passed = pass(piece)
+      if (passed !== undefined && !to.write(passed)) from.pause()
+    } catch (error) {
+      from.off('data', take)
+      reject(error)
+    }
+  }
+  const goOn = (): void => void from.resume()
+  const end = (): void => {
+    ended = true
+    to.end(resolve)
+  }
+  const closed = (): void => {
+    if (!ended) reject(new Error('The connection closed before its end.'))
+  }
+  // Whoever has said all that he wanted to say and goes need not hear the rest.
+  const gone = (): void => (to.readableEnded ? resolve() : reject(new Error('The other side closed.')))
+  const abort = (): void => reject(signal.reason)
+  from.on('data', take).once('end', end).once('close', closed)
+  to.on('drain', goOn).once('close', gone)
+  signal.addEventListener('abort', abort, { once: true })
+  if (signal.aborted) abort()
+  return promise.finally(() => {
+    from.off('data', take).off('end', end).off('close', closed)
+    to.off('drain', goOn).off('close', gone)
+    signal.removeEventListener('abort', abort)
+  })
+}
+
+/** What TLS says to whoever asks for a name that is not served: a fatal `unrecognized_name`. */
+const unrecognizedName = Uint8Array.of(21, 3, 3, 0, 2, 2, 112)
+
+const recordHead = 5
+const mostInRecord = 16_384
+
+/** Takes the next bytes of a tunnel and gives those that may go on; undefined while they are held back. */
+type HelloGate = (piece: Uint8Array) => Uint8Array | undefined
+
+/**
+ * Holds the first bytes of a tunnel back until they are a TLS ClientHello for the host that was asked for, then passes
+ * everything on; throws EGRESS_DENIED for anything else. A rule for `https://a.example` thereby opens neither another
+ * protocol nor, where one address serves many names, another name. What is said inside TLS nobody here can see.
+ */
+export function helloGate(host: string): HelloGate {
+  const held: Uint8Array[] = []
+  let [bytes, needed] = [0, recordHead]
+  return (piece) => {
+    if (needed === 0) return piece
+    held.push(piece)
+    bytes += piece.byteLength
+    if (bytes < needed) return undefined
+    const start = Buffer.concat(held)
+    needed = recordHead + helloLength(start)
+    if (bytes < needed) return undefined
+    if (!isFor(host, serverNames(start.subarray(recordHead, needed)))) {
+      throw refused(`The encryption is for another name than ${host}, which was asked for.`)
+    }
+    needed = 0
+    held.length = 0
+    return start
+  }
+}
+
+/** What the record of a ClientHello says of its length; no client divides one into several records. */
+function helloLength(start: Buffer): number {
+  const length = start.readUInt16BE(3)
+  if (start[0] !== 22 || start[1] !== 3 || length > mostInRecord) throw notTls()
+  return length
+}
+
+function isFor(host: string, names: readonly string[]): boolean {
+  const [name, ...more] = names
+  // An address is not sent as a name.
+  if (name === undefined) return isIP(host.replace(/^\[|\]$/g, '')) !== 0
+  return more.length === 0 && name.toLowerCase().replace(/\.$/, '') === host
+}
+
+/** All server names in a ClientHello. */
+function serverNames(hello: Buffer): string[] {
+  try {
+    return namesIn(hello)
+  } catch (cause) {
+    throw cause instanceof RangeError ? notTls(cause) : cause
+  }
+}
+
+/** Reads without trusting any length; reading beyond the end is a RangeError, as is whatever else is not as it should be. */
+function namesIn(hello: Buffer): string[] {
+  if (hello.readUInt8(0) !== 1 || hello.readUIntBE(1, 3) !== hello.length - 4) throw new RangeError('not a ClientHello')
+  const names: string[] = []
+  let at = 4 + 2 + 32
+  at += 1 + hello.readUInt8(at) // the session
+  at += 2 + hello.readUInt16BE(at) // ciphers
+  at += 1 + hello.readUInt8(at) // compression
+  if (at === hello.length) return names
+  if (hello.readUInt16BE(at) !== hello.length - at - 2) throw new RangeError('extensions of another length')
+  for (at += 2; at < hello.length; ) {
+    const [type, start] = [hello.readUInt16BE(at), at + 4]
+    at = start + hello.readUInt16BE(at + 2)
+    if (at > hello.length) throw new RangeError('an extension beyond the end')
+    if (type === 0) addNames(hello.subarray(start, at), names)
+  }
+  return names
+}
+
+function addNames(list: Buffer, names: string[]): void {
+  if (list.readUInt16BE(0) !== list.length - 2) throw new RangeError('names of another length')
+  for (let at = 2; at < list.length; ) {
+    const end = at + 3 + list.readUInt16BE(at + 1)
+    if (list.readUInt8(at) !== 0 || end > list.length) throw new RangeError('not a name')
+    names.push(list.toString('latin1', at + 3, end))
+    at = end
+  }
+}
+
+function notTls(cause?: unknown): ToolError {
+  return refused('A tunnel carries TLS only.', cause)
+}
+
+function refused(message: string, cause?: unknown): ToolError {
+  return new ToolError('EGRESS_DENIED', message, { cause })
 }

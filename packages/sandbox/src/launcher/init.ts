@@ -1,7 +1,15 @@
 import type { Socket } from 'node:net'
-import { linePieces, relayFrame, startFrame } from './encode.ts'
-import { FrameError, frameReader, fromInit, PayloadWriter, toInit } from './frames.ts'
 import type { LaunchStep } from './launcher.ts'
+import {
+  FrameError,
+  frameReader,
+  fromInit,
+  linePieces,
+  PayloadWriter,
+  relayFrame,
+  startFrame,
+  toInit,
+} from './protocol.ts'
 import type { RunIntake } from './run-intake.ts'
 
 /** The init that this code speaks with. */

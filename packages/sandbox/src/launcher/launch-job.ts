@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
-import type { SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import type { Outcome, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import type { Language, Languages } from '../languages/languages.ts'
 import type { LaunchJob, LaunchStep } from './launcher.ts'
 
@@ -41,7 +41,7 @@ export function waitingStep(language: Language, spec: SandboxSpec, inside: Insid
 }
 
 /** Whether an interpreter waits, and whether control groups count what it uses, so that its end need not be awaited. */
-export type Waiting = 'none' | 'counted' | 'uncounted'
+type Waiting = 'none' | 'counted' | 'uncounted'
 
 /** A job as the launcher takes it: a line for the interpreter that waits, or files and steps. */
 export function launchJob(job: SandboxJob, spec: SandboxSpec, inside: Inside, waiting: Waiting): LaunchJob {
@@ -107,4 +107,14 @@ function stepOf(command: readonly string[], { file }: Language, env: LaunchStep[
 
 function bare(argv: readonly [string, ...string[]], env: LaunchStep['env'], { rlimits }: Inside): LaunchStep {
   return { argv, env, rlimits }
+}
+
+/** Limits that no control group holds are watched by the init. */
+export function watchOf({ limits }: SandboxSpec, enforced: Outcome['enforced']): Inside['watch'] {
+  const byKernel = (limit: 'memoryBytes' | 'pids' | 'cpuMs'): boolean => enforced[limit]?.startsWith('cgroup') === true
+  return {
+    ...(byKernel('memoryBytes') ? {} : { memoryBytes: limits.memoryBytes }),
+    ...(byKernel('pids') ? {} : { pids: limits.pids }),
+    ...(byKernel('cpuMs') ? {} : { cpuMs: limits.cpuMs }),
+  }
 }

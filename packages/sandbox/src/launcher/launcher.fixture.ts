@@ -13,10 +13,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
 import { launcherBinary } from './binary.ts'
-import type { CgroupPlan, LaunchPlan } from './launch-plan.ts'
 import {
+  type CgroupPlan,
   type Launched,
   type LaunchJob,
+  type LaunchPlan,
   type LaunchStep,
   type RunEnd,
   type RunOptions,

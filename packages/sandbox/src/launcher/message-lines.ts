@@ -1,7 +1,6 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { defaultJsonLimits } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
-import { createGrowing } from './growing.ts'
 
 const newline = 0x0a
 const longestDone = 64
@@ -17,7 +16,7 @@ const floodFactor = 4
 /** Bytes of a program that end its run, however they are cut into lines. */
 export const mostLineBytes = defaultJsonLimits.bytes * (floodFactor + 2) + 1
 
-export interface LinesOptions {
+interface LinesOptions {
   readonly onValue: (value: Json) => void
   /** Called for a line `{"done":true,…}`, which counts even when there were too many others before it. */
   readonly onDone?: (line: JsonObject) => void
@@ -162,5 +161,38 @@ function parse(line: Buffer | undefined, keys?: { count: number }): Json | undef
     return value
   } catch {
     return undefined
+  }
+}
+
+/** Bytes that come in pieces of any size, kept as one: thousands of tiny pieces cost no more than a large one. */
+export interface Growing {
+  push(piece: Uint8Array): void
+  readonly length: number
+  /** What was pushed; valid until the next push. */
+  bytes(): Buffer
+  clear(): void
+}
+
+export function createGrowing(): Growing {
+  let room = Buffer.alloc(0)
+  let length = 0
+  return {
+    push(piece) {
+      if (length + piece.length > room.length) {
+        const larger = Buffer.allocUnsafe(Math.max(256, room.length * 2, length + piece.length))
+        room.copy(larger, 0, 0, length)
+        room = larger
+      }
+      room.set(piece, length)
+      length += piece.length
+    },
+    get length() {
+      return length
+    },
+    bytes: () => room.subarray(0, length),
+    clear() {
+      room = Buffer.alloc(0)
+      length = 0
+    },
   }
 }

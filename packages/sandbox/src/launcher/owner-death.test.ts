@@ -4,7 +4,6 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { LaunchPlan } from './launch-plan.ts'
 import {
   binary,
   groupsPlan,
@@ -18,6 +17,7 @@ import {
   sandboxPlan,
   until,
 } from './launcher.fixture.ts'
+import type { LaunchPlan } from './launcher.ts'
 
 const owner = join(import.meta.dirname, 'owner-death.fixture.ts')
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { FrameError, fromInit, PayloadWriter } from './frames.ts'
 import type { LaunchJob } from './launcher.ts'
+import { FrameError, fromInit, PayloadWriter } from './protocol.ts'
 import { createRunIntake, type RunIntake } from './run-intake.ts'
 
 const signal = new AbortController().signal

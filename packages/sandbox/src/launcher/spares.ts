@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
-import { pairMs } from '../pools/demand.ts'
-import { channelsOf, spawnChild } from './launcher-process.ts'
+import { pairMs } from '../pools/pool.ts'
+import { channelsOf, spawnChild } from './launched.ts'
 
 /**
  * A launcher that waits for its plan, because to start one holds this process up for milliseconds. It is started once

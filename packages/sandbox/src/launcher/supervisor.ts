@@ -1,6 +1,7 @@
 import type { ChildProcess } from 'node:child_process'
 import type { Socket } from 'node:net'
 import type { SandboxLimit } from '@gantry/contract'
+import type { EndReason, LaunchEnd, LaunchPlan } from './launcher.ts'
 import {
   FrameError,
   frameHead,
@@ -9,9 +10,7 @@ import {
   PayloadReader,
   PayloadWriter,
   toSupervisor,
-} from './frames.ts'
-import type { LaunchPlan } from './launch-plan.ts'
-import type { EndReason, LaunchEnd } from './launcher.ts'
+} from './protocol.ts'
 
 /** In the order of `enum reason` in native/src/supervise.c. */
 const reasons: readonly EndReason[] = ['exited', 'wall', 'watch', 'killed', 'owner-gone', 'start-failed']

@@ -3,9 +3,9 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, openSync, writeFileSync } from 'node:fs'
 import { afterEach, test } from 'node:test'
 import { tracesOfSandboxes } from '@gantry/conformance/internal/attacks/host'
+import { spawnChild } from './launched.ts'
 import { binary, calm, groupsPlan, hostPlan, launch, noGroupsHere, removeParents, until } from './launcher.fixture.ts'
 import { startLauncher } from './launcher.ts'
-import { spawnChild } from './launcher-process.ts'
 
 const skip = process.platform === 'linux' ? false : 'needs Linux'
 const started: ChildProcess[] = []

@@ -1,5 +1,5 @@
 import { basename, dirname } from 'node:path'
-import type { CgroupFiles } from './cgroups-files.ts'
+import type { CgroupFiles } from './cgroup-trees.ts'
 
 interface Group {
   readonly pids: Set<number>

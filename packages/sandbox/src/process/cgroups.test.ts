@@ -4,11 +4,11 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
-import type { CgroupPlan } from '../launcher/launch-plan.ts'
+import type { CgroupPlan } from '../launcher/launcher.ts'
 import { asRoot } from './bubblewrap.fixture.ts'
 import { type Cgroups, createCgroups, ownTrees } from './cgroups.ts'
 import { secondKernel } from './cgroups-kernel.fixture.ts'
-import { ownName } from './sandbox-root-owner.ts'
+import { ownName } from './sandbox-root.ts'
 
 const limits = {
   wallMs: 5_000,

@@ -16,7 +16,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { isRoot } from './bubblewrap.fixture.ts'
 import { sweep } from './janitor.ts'
-import { ownName } from './sandbox-root-owner.ts'
+import { ownName } from './sandbox-root.ts'
 import { claimsFolder } from './uids.ts'
 
 interface Predecessor {

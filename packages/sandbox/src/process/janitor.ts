@@ -1,11 +1,9 @@
 import { readdir, readFile, rm, statfs } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { isAbsent } from '@gantry/core/internal/files/private-file'
+import { type CgroupFiles, kernelFiles, removeCgroup } from './cgroup-trees.ts'
 import { groupName, ownTrees } from './cgroups.ts'
-import { type CgroupFiles, kernelFiles } from './cgroups-files.ts'
-import { removeCgroup } from './cgroups-remove.ts'
-import type { SandboxRoot } from './sandbox-root.ts'
-import { stateOf } from './sandbox-root-owner.ts'
+import { type SandboxRoot, stateOf } from './sandbox-root.ts'
 import { claimsFolder, ownerOfClaim } from './uids.ts'
 
 /** What a janitor did. */

@@ -7,8 +7,7 @@ import { basename, dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { asRoot, isRoot, outsider } from './bubblewrap.fixture.ts'
-import { openSandboxRoot } from './sandbox-root.ts'
-import { ownName, stateOf } from './sandbox-root-owner.ts'
+import { openSandboxRoot, ownName, stateOf } from './sandbox-root.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gantry-root-'))
 chmodSync(folder, 0o755)

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { asRoot } from './bubblewrap.fixture.ts'
-import { ownName } from './sandbox-root-owner.ts'
+import { ownName } from './sandbox-root.ts'
 import { claimsFolder, claimUids } from './uids.ts'
 
 const first = 0x7000_0000

@@ -1,3 +1,4 @@
+import type { Isolation } from '@gantry/contract'
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { RuntimeInfo } from '@gantry/core/internal/runtimes/runtimes'
 import { createProcessRuntime } from '../drivers/process.ts'
@@ -5,8 +6,7 @@ import { createUnsafeHostRuntime } from '../drivers/unsafe-host.ts'
 import { createLanguages } from '../languages/languages.ts'
 import { createSessions } from '../sessions/sessions.ts'
 import { createRuntimes } from './create-runtimes.ts'
-import { runtimesWithoutDriver } from './missing-drivers.ts'
-import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './sandbox-options.ts'
+import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './options.ts'
 
 /**
  * The runtimes `process` and `unsafe_host`, with those of `use`. Nothing is started before the first request.
@@ -41,4 +41,31 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
     return [...present, ...runtimesWithoutDriver(present)]
   }
   return { ...door, list, languages, sessions, close }
+}
+
+/** Kinds of runtimes that Gantry names, for which this version brings no driver. */
+const kinds: readonly (readonly [kind: string, isolation: Isolation])[] = [
+  ['docker', 'container'],
+  ['containerd', 'container'],
+  ['gvisor', 'kernel'],
+  ['kata', 'microvm'],
+  ['kubernetes', 'container'],
+  ['firecracker', 'microvm'],
+  ['qemu', 'microvm'],
+  ['remote', 'none'],
+  ['proxmox_lxc', 'container'],
+  ['temporal', 'none'],
+]
+
+/** The kinds without a driver as `gantry doctor` lists them, so that the reason is the same before and at a call. */
+function runtimesWithoutDriver(present: readonly RuntimeInfo[]): readonly RuntimeInfo[] {
+  const there = new Set(present.map(({ kind }) => kind))
+  return kinds
+    .filter(([kind]) => !there.has(kind))
+    .map(([kind, isolation]) => ({
+      ...{ kind, isolation, available: false, version: null, startMs: null },
+      ...{ limits: {}, languages: [], attacks: [], breached: [] },
+      reason: `This version has no driver for ${kind}.`,
+      remedy: 'Use `process` or `wasm`; a call that names it is refused with RUNTIME_UNAVAILABLE.',
+    }))
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { type Identity, type Isolation, type Issue, ToolError } from '@gantry/contract'
 import { follow } from '@gantry/core/internal/resilience/abort'
 import { createBulkhead } from '@gantry/core/internal/resilience/bulkhead'
@@ -5,7 +6,6 @@ import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime
 import type { OpenedSandbox, RunAnswer } from '@gantry/core/internal/runtimes/runtimes'
 import { disposeOf } from '../pools/start.ts'
 import type { Timing } from '../pools/timing.ts'
-import { createSeenFiles } from './seen-files.ts'
 
 /** Who a session belongs to; permissions are for those who stand before it. */
 export type Owner = Pick<Identity, 'principal' | 'tenant'>
@@ -33,7 +33,7 @@ export interface SessionInfo {
   readonly idleMs: number
 }
 
-export interface SessionParts {
+interface SessionParts {
   readonly id: string
   readonly owner: Owner
   readonly language: string
@@ -159,4 +159,28 @@ export function over(reason: string): ToolError {
 export function unusable(message: string): ToolError {
   const issues: Issue[] = [{ path: '/session', message }]
   return new ToolError('INPUT_INVALID', message, { details: { issues } })
+}
+
+/** Knows which files of a workspace are as they were when somebody last saw them. */
+interface SeenFiles {
+  /** These were put in by their owner, who knows them. */
+  put(files: ReadonlyMap<string, Uint8Array>): void
+  /** Those of these that are new or different; from here on they are known too. */
+  changed(files: ReadonlyMap<string, Uint8Array>): ReadonlyMap<string, Uint8Array>
+}
+
+function createSeenFiles(): SeenFiles {
+  const seen = new Map<string, string>()
+  const note = (path: string, content: Uint8Array): boolean => {
+    const digest = createHash('sha256').update(content).digest('base64')
+    const known = seen.get(path) === digest
+    seen.set(path, digest)
+    return !known
+  }
+  return {
+    put(files) {
+      for (const [path, content] of files) note(path, content)
+    },
+    changed: (files) => new Map([...files].filter(([path, content]) => note(path, content))),
+  }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { assemble, type Rule, toBytes } from './assemble.ts'
+import { assemble, type Rule, toBytes } from './filters.ts'
 import { evaluate } from './interpreter.fixture.ts'
 
 test('a call is found among many rules, however far a jump has to go', () => {

@@ -1,0 +1,166 @@
+import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
+import type { QuickJSHandle } from 'quickjs-emscripten-core'
+import type { Line, LineAnswer } from '../channel/guest-channel.ts'
+import type { GuestClock } from './clock.ts'
+import { bodyHead } from './evaluate.ts'
+import { faultOf, lastFault, outOfMemory } from './fault.ts'
+import type { Guest } from './guest.ts'
+import { killedCode, type Run } from './run.ts'
+import {
+  ParserFellError,
+  type Place,
+  type Stripped,
+  stripTypesMapped,
+  syntaxFault,
+  TypeScriptError,
+} from './strip-types.ts'
+
+const jobsAtOnce = 1_000
+
+/**
+ * Runs a program over tools to its end. It *runs* while promise jobs wait; then it *rests*, and is told one answer, or
+ * waits for one, and runs again. It is *over* when its promise is rejected, when it is fulfilled and every call was
+ * answered, or when nothing is left that could wake it.
+ *
+ * Between two answers it always comes to rest, also when the next one is there already: what it asked is taken off it, and
+ * it is seen whether it is over. So where it ends, and what is too much to ask at once, follow from the order of its
+ * answers alone, and not from the time at which they came.
+ */
+export function converse(promise: QuickJSHandle, guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  guest.call('watch', promise)
+  while (!run.over) {
+    drain(guest, run)
+    if (!run.over) rest(guest, run, line, clock)
+  }
+}
+
+/** Does what promises wait for, which can be without end. */
+function drain({ conversation, engine }: Guest, run: Run): void {
+  while (!run.over && conversation.pending) {
+    const went = conversation.work(jobsAtOnce)
+    run.look()
+    if (!went) broken(run, engine.refused)
+  }
+}
+
+function rest(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  const said = guest.conversation.rest() ?? ''
+  const state = said[0]
+  line.take(said)
+  if (state === undefined) broken(run, guest.engine.refused)
+  else if (state === 'r') run.fault(lastFault(guest), guest.engine.refused)
+  else if (state === 'f' && line.owed === 0) end(guest, run)
+  else if (line.open === 0) run.fault(unsettled, guest.engine.refused)
+  else hear(guest, run, line, clock)
+}
+
+/** Tells it the answer that is there, or waits for one. */
+function hear(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+  const answer = line.next() ?? run.rest(line)
+  if (line.stopped) run.end(killedCode)
+  else if (answer !== undefined && !run.over) tell(answer, guest, run, clock)
+}
+
+function tell(
+  { number, ok, text, nowMs }: LineAnswer,
+  { conversation, engine }: Guest,
+  run: Run,
+  clock: GuestClock,
+): void {
+  if (nowMs !== undefined) clock.advance(nowMs)
+  if (!conversation.tell(number, ok, text)) broken(run, engine.refused)
+  run.look()
+}
+
+/** It stopped short: a limit was reached, which the run then knows, there is no memory, or it spoilt its own tools. */
+function broken(run: Run, refusedMemory: boolean): void {
+  run.host.interrupt()
+  run.fault(refusedMemory ? outOfMemory : bent, refusedMemory)
+}
+
+const bent: ProgramFault = {
+  kind: 'run',
+  name: 'Error',
+  message:
+    'The program changed a part of the language by which it asks and is answered; leave built-in objects as they are.',
+}
+const unsettled: ProgramFault = {
+  kind: 'run',
+  name: 'Error',
+  message: 'The program waits for something that never comes; await what you call, and settle your own promises.',
+}
+
+function end(guest: Guest, run: Run): void {
+  const { context, call } = guest
+  const said = call('end')
+  if (said.error === undefined) {
+    const text = context.getString(said.value)
+    run.returned(text.slice(text.indexOf(' ') + 1), Number.parseInt(text, 10))
+  } else {
+    const { name, message } = faultOf(guest, said.error)
+    const text = `The value that was returned is not JSON: ${message}`
+    run.fault({ kind: 'run', name, message: text }, guest.engine.refused)
+  }
+}
+
+/** Starts a program over tools, which is the body of an async function; undefined when it does not compile. */
+export function startProgram(
+  { code, language }: { readonly code: string; readonly language: string },
+  guest: Guest,
+  run: Run,
+): QuickJSHandle | undefined {
+  const whole = `${bodyHead}${code.replace(/^\uFEFF/, ' ').replace(/^#!/, '//')}\n})()`
+  try {
+    const { text, original }: Stripped = language === 'typescript' ? stripTypesMapped(whole) : { text: whole }
+    if (original !== undefined) {
+      guest.place(0)
+      run.places = (place) => inBody(original(place))
+    }
+    const result = guest.context.evalCode(text, 'main.js', { type: 'global' })
+    if (result.error === undefined) return result.value
+    refuse(faultOf(guest, result.error, 'compile'), whole, guest, run)
+  } catch (error) {
+    if (error instanceof TypeScriptError) run.fault(syntaxError(error.message, error.place, whole), false)
+    else throw fallen(error, run)
+  }
+  return undefined
+}
+
+/** Tells of a parser that fell, which is thrown on so that nothing else is run beside it. */
+function fallen(error: unknown, run: Run): unknown {
+  if (error instanceof ParserFellError) run.fault({ kind: 'compile', name: error.name, message: error.message }, false)
+  return error
+}
+
+/** Ends with what the compiler said. */
+function refuse(fault: ProgramFault, whole: string, { engine }: Guest, run: Run): void {
+  try {
+    run.fault(sharper(fault, whole), engine.refused)
+  } finally {
+    // The first end counts: this is one only when the other parser fell.
+    run.fault(fault, engine.refused)
+  }
+}
+
+/** QuickJS tells the line of a syntax error and not its column; another parser does, where it sees one too. */
+function sharper(fault: ProgramFault, whole: string): ProgramFault {
+  if (/call stack|stack overflow/.test(fault.message)) return { ...fault, message: 'The code is nested too deeply.' }
+  const found = fault.name === 'SyntaxError' ? syntaxFault(whole) : undefined
+  if (found === undefined) return fault
+  return syntaxError(found.message, found.place, whole)
+}
+
+/** What the parser misses in our own last line is missing at the end of the program. */
+function syntaxError(message: string, place: Place | undefined, whole: string): ProgramFault {
+  const common = { kind: 'compile', name: 'SyntaxError' } as const
+  if (place === undefined) return { ...common, message }
+  const lines = whole.split('\n')
+  if (place.line < lines.length) return { ...common, message, ...inBody(place) }
+  const end = { line: lines.length - 1, column: (lines.at(-2)?.length ?? 0) + 1 }
+  return { ...common, message: 'Unexpected end of the program: something is not closed', ...inBody(end) }
+}
+
+/** A place in the whole text as one in the program. */
+function inBody({ line, column }: Place): Place {
+  return { line, column: line === 1 ? Math.max(1, column - bodyHead.length) : column }
+}

@@ -1,0 +1,154 @@
+import { randomBytes } from 'node:crypto'
+import { createRedactor, type Redactor } from '@gantry/core/internal/json/redact'
+import type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
+import { type AllowedOrigin, type Authority, names, parseAllow } from './origins.ts'
+
+/** A credential in one sandbox. */
+export interface Standing {
+  readonly variable: string
+  readonly placeholder: string
+  /** The bytes of the secret in UTF-8, each as one character: what goes over a wire. */
+  readonly secret: string
+  readonly places: ReadonlySet<CredentialLocation>
+  readonly origins: readonly AllowedOrigin[]
+  /** Puts the placeholder back for the secret, in whatever form somebody sends that. */
+  readonly redactor: Redactor
+}
+
+/** Gives a credential a placeholder that nobody can guess and that no other sandbox has. */
+export function stand({ variable, value, hosts, in: places = ['header'] }: Credential): Standing {
+  const placeholder = `gantry-placeholder-${randomBytes(16).toString('hex')}`
+  const secret = Buffer.from(value()).toString('latin1')
+  // Servers that take the bytes of a header for characters send those back in UTF-8.
+  const values = [...new Set([secret, value(), Buffer.from(secret).toString('latin1')])]
+  return {
+    ...{ variable, placeholder, secret, places: new Set(places), origins: parseAllow(hosts) },
+    redactor: createRedactor({ values, keys: false, mark: placeholder }),
+  }
+}
+
+/** Those that may be told to an origin. */
+export function standingFor(all: readonly Standing[], scheme: string, authority: Authority): readonly Standing[] {
+  return all.filter(({ origins }) => names(origins, scheme, authority))
+}
+
+type HeaderTexts = { readonly [name: string]: string }
+
+/** Puts secrets into the headers of a request, where their placeholders stand, also within basic credentials. */
+export function putIntoHeaders(headers: HeaderTexts, standing: readonly Standing[]): HeaderTexts {
+  const inHeaders = placed(standing, 'header')
+  if (inHeaders.length === 0) return headers
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, inHeader(value, inHeaders)]))
+}
+
+/** A part of a file could hold a part of a secret, which nobody would know again; a server may answer with all of it. */
+export function withoutRange({ range: _range, 'if-range': _unless, ...rest }: HeaderTexts): HeaderTexts {
+  return rest
+}
+
+/** Puts secrets into the query of a URL, as a query is written. */
+export function putIntoQuery(url: URL, standing: readonly Standing[]): URL {
+  const inQuery = placed(standing, 'query').filter(({ placeholder }) => url.search.includes(placeholder))
+  if (inQuery.length === 0) return url
+  const filled = new URL(url)
+  for (const { placeholder, secret } of inQuery) {
+    filled.search = filled.search.replaceAll(placeholder, () => percented(secret))
+  }
+  return filled
+}
+
+/** Puts secrets into a body, piece by piece, written as its media type has it; a body that is encoded stays as it is. */
+export function putIntoBody(
+  pieces: AsyncIterable<Uint8Array>,
+  headers: HeaderTexts,
+  standing: readonly Standing[],
+): AsyncIterable<Uint8Array> {
+  const inBody = placed(standing, 'body')
+  if (inBody.length === 0 || (headers['content-encoding'] ?? 'identity') !== 'identity') return pieces
+  const written = writerOf(headers['content-type'] ?? '')
+  return inBody.reduce((source, { placeholder, secret }) => replaced(source, placeholder, written(secret)), pieces)
+}
+
+function placed(standing: readonly Standing[], place: CredentialLocation): readonly Standing[] {
+  return standing.filter(({ places }) => places.has(place))
+}
+
+function inHeader(value: string, standing: readonly Standing[]): string {
+  const [, scheme, coded = ''] = /^(basic +)([A-Za-z0-9+/]+={0,2})$/i.exec(value) ?? []
+  if (scheme === undefined) return filled(value, standing)
+  const plain = Buffer.from(coded, 'base64').toString('latin1')
+  const whole = filled(plain, standing)
+  return whole === plain ? value : `${scheme}${Buffer.from(whole, 'latin1').toString('base64')}`
+}
+
+function filled(text: string, standing: readonly Standing[]): string {
+  return standing.reduce((done, { placeholder, secret }) => done.replaceAll(placeholder, () => secret), text)
+}
+
+function writerOf(mediaType: string): (secret: string) => string {
+  if (/^application\/x-www-form-urlencoded\b/i.test(mediaType)) return percented
+  if (/^application\/(?:[\w.-]+\+)?json\b/i.test(mediaType)) return (secret) => JSON.stringify(secret).slice(1, -1)
+  return (secret) => secret
+}
+
+/** Of bytes that stand as one character each. */
+function percented(secret: string): string {
+  return encodeURIComponent(Buffer.from(secret, 'latin1').toString()).replace(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+}
+
+/** Replaces a text in a stream of bytes, also where it is divided between two pieces. */
+async function* replaced(
+  source: AsyncIterable<Uint8Array>,
+  from: string,
+  to: string,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let held = ''
+  for await (const piece of source) {
+    const text = (held + Buffer.from(piece).toString('latin1')).replaceAll(from, () => to)
+    const kept = beginningAtEnd(text, from)
+    held = text.slice(text.length - kept)
+    if (text.length > kept) yield Buffer.from(text.slice(0, text.length - kept), 'latin1')
+  }
+  if (held !== '') yield Buffer.from(held, 'latin1')
+}
+
+/** How many characters at the end of a text are a beginning of another. */
+function beginningAtEnd(text: string, whole: string): number {
+  for (let length = Math.min(whole.length - 1, text.length); length > 0; length--) {
+    if (text.endsWith(whole.slice(0, length))) return length
+  }
+  return 0
+}
+
+/** Puts placeholders back into what a server sent: names and values of headers in turn. */
+export function takeOutOfHeaders(headers: readonly string[], standing: readonly Standing[]): string[] {
+  // Looking through one long text is much quicker than through many, and most hold nothing.
+  const all = headers.join('\0')
+  return takeOut(all, standing) === all ? [...headers] : headers.map((text) => takeOut(text, standing))
+}
+
+/** The same for the bytes of a body that is here as a whole. */
+export function takeOutOfBytes(bytes: Uint8Array, standing: readonly Standing[]): Buffer {
+  return Buffer.from(takeOut(Buffer.from(bytes).toString('latin1'), standing), 'latin1')
+}
+
+/** The same for a body that comes in pieces: the end of each, where a secret may be unfinished, waits for the next one. */
+export async function* takeOutOfBody(
+  pieces: AsyncIterable<Uint8Array>,
+  standing: readonly Standing[],
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const redactors = standing.map(({ redactor }) => redactor.pieces())
+  for await (const piece of pieces) {
+    const text = redactors.reduce((rest, redactor) => redactor.push(rest), Buffer.from(piece).toString('latin1'))
+    if (text !== '') yield Buffer.from(text, 'latin1')
+  }
+  const last = redactors.reduce((before, redactor) => `${redactor.push(before)}${redactor.end()}`, '')
+  if (last !== '') yield Buffer.from(last, 'latin1')
+}
+
+function takeOut(text: string, standing: readonly Standing[]): string {
+  return standing.reduce((rest, { redactor }) => redactor.text(rest), text)
+}

@@ -1,0 +1,242 @@
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { ToolError } from '@gantry/contract'
+import { badRequest, counted, type Passage, type ProxyPorts, scopeOf } from './connection.ts'
+import { headersOf, targetOf } from './forward.ts'
+import { putIntoHeaders, putIntoQuery, type Standing, standingFor, takeOutOfHeaders } from './secrets.ts'
+
+const mostHeadBytes = 16_384
+
+/**
+ * Turns a connection into a WebSocket: secrets go into the request that asks for it, and behind its answer frames go
+ * through. Nobody can take a secret out of frames without breaking them, so one that comes back cuts the connection;
+ * compression, which would hide it, is not asked for. Throws what the client is to be told while it was not answered.
+ */
+export async function upgrade(
+  ports: ProxyPorts,
+  passage: Passage,
+  request: IncomingMessage,
+  socket: Socket,
+  head: Buffer,
+): Promise<void> {
+  const { signal, meter } = passage
+  const { url, authority } = targetOf(request, passage)
+  if (request.method !== 'GET' || !/^websocket$/i.test(request.headers.upgrade ?? '')) {
+    throw new ToolError('EGRESS_DENIED', 'A connection may be turned into a WebSocket only.')
+  }
+  if (request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0) {
+    throw badRequest('A request for a WebSocket has no body.')
+  }
+  const standing = standingFor(ports.standing, 'https', authority)
+  const tls = { alpn: ['http/1.1'] }
+  const { host, port } = authority
+  const remote = await ports.egress.connect({ ...scopeOf(ports), host, port, signal, tls })
+  try {
+    remote.write(requestHead(request, putIntoQuery(url, standing), standing))
+    const answer = await headOf(remote, signal)
+    socket.write(answerHead(answer.lines, standing))
+    if (head.length > 0) socket.unshift(head)
+    const come = counted(followed(answer.rest, remote), (bytes) => {
+      meter.down(bytes)
+      passage.moved()
+    })
+    const down = withoutSecrets(come, standing)
+    const up = counted(socket.iterator({ destroyOnReturn: false }), meter.up)
+    // Behind the answer there is no room for a reason: whatever fails there cuts the connection.
+    await Promise.all([pipeline(up, remote, { signal }), pipeline(down, socket, { signal })]).catch(() =>
+      socket.destroy(),
+    )
+  } finally {
+    remote.destroy()
+  }
+}
+
+/** Of all that a client says, what it says of its wish is written anew, so that nothing else is agreed on. */
+function requestHead(request: IncomingMessage, url: URL, standing: readonly Standing[]): Buffer {
+  const { 'sec-websocket-extensions': _extensions, ...headers } = headersOf(request)
+  const filled = Object.entries(putIntoHeaders(headers, standing))
+  const lines = [
+    `GET ${url.pathname}${url.search} HTTP/1.1`,
+    `host: ${url.host}`,
+    ...filled.map(([name, value]) => `${name}: ${value}`),
+    'connection: Upgrade',
+    'upgrade: websocket',
+  ]
+  return Buffer.from([...lines, '', ''].join('\r\n'), 'latin1')
+}
+
+interface AnswerHead {
+  readonly lines: readonly string[]
+  readonly rest: Buffer
+}
+
+/** The head of the answer, which must agree, and what came behind it. */
+async function headOf(remote: Duplex, signal: AbortSignal): Promise<AnswerHead> {
+  let bytes = Buffer.alloc(0)
+  for await (const piece of remote.iterator({ destroyOnReturn: false })) {
+    signal.throwIfAborted()
+    bytes = Buffer.concat([bytes, piece])
+    const end = bytes.indexOf('\r\n\r\n')
+    if (end < 0 && bytes.length <= mostHeadBytes) continue
+    const lines = bytes.toString('latin1', 0, Math.max(end, 0)).split('\r\n')
+    if (end >= 0 && /^HTTP\/1\.1 101 /.test(lines[0] ?? '')) return { lines, rest: bytes.subarray(end + 4) }
+    break
+  }
+  const status = /^HTTP\/1\.1 (\d{3}) /.exec(bytes.toString('latin1', 0, 32))?.[1] ?? 'nothing that is HTTP'
+  throw new ToolError('BACKEND_FAILED', `The server answered with ${status}, and not with a WebSocket.`)
+}
+
+function answerHead(lines: readonly string[], standing: readonly Standing[]): Buffer {
+  return Buffer.from([...takeOutOfHeaders(lines, standing), '', ''].join('\r\n'), 'latin1')
+}
+
+async function* followed(first: Buffer, rest: Duplex): AsyncGenerator<Uint8Array, void, undefined> {
+  if (first.length > 0) yield first
+  yield* rest.iterator({ destroyOnReturn: false })
+}
+
+/** So many bytes of heads and control frames may wait with a message, which is in as many frames as its server likes. */
+const mostBetween = 65_536
+
+/**
+ * Passes the frames of a WebSocket on as long as no secret is in them, and throws EGRESS_DENIED before one goes on.
+ *
+ * The end of a message that goes on waits, as far back as a secret in it may be unfinished and whatever it says; with the
+ * end of the message all of it goes on, so that nobody waits for the next one. What waits when the connection ends in the
+ * middle of a message stays away.
+ */
+export async function* withoutSecrets(
+  pieces: AsyncIterable<Uint8Array>,
+  standing: readonly Standing[],
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const reader = createFrameReader()
+  let waiting: FramePart[] = []
+  for await (const piece of pieces) {
+    const passed: Buffer[] = []
+    for (const part of reader.push(piece)) {
+      waiting.push(part)
+      if (part.kind === 'control') check(part.bytes.toString('latin1'), standing)
+      if (!part.ends) continue
+      check(messageOf(waiting), standing)
+      passed.push(joined(waiting))
+      waiting = []
+    }
+    const message = messageOf(waiting)
+    const settled = Math.min(message.length, ...standing.map(({ redactor }) => redactor.settled(message)))
+    if (settled > 0) check(message, standing)
+    const [before, behind] = parted(waiting, settled)
+    waiting = behind
+    const bytes = Buffer.concat([...passed, joined(before)])
+    if (bytes.length > 0) yield bytes
+    if (joined(waiting).length - (message.length - settled) > mostBetween) {
+      throw new ToolError('EGRESS_DENIED', 'The server sent a message in too many small frames.')
+    }
+  }
+}
+
+function joined(parts: readonly FramePart[]): Buffer {
+  return Buffer.concat(parts.map(({ bytes }) => bytes))
+}
+
+function messageOf(parts: readonly FramePart[]): string {
+  return joined(parts.filter(({ kind }) => kind === 'data')).toString('latin1')
+}
+
+function check(text: string, standing: readonly Standing[]): void {
+  if (standing.every(({ redactor }) => redactor.text(text) === text)) return
+  throw new ToolError('EGRESS_DENIED', 'The server sent a secret back.')
+}
+
+/** Divides parts behind so many bytes of their message, with what stands before the next byte of it. */
+function parted(parts: readonly FramePart[], length: number): [FramePart[], FramePart[]] {
+  let left = length
+  for (const [index, part] of parts.entries()) {
+    if (part.kind !== 'data') continue
+    if (part.bytes.length > left) {
+      const [before, behind] = [part.bytes.subarray(0, left), part.bytes.subarray(left)]
+      const more = left === 0 ? [] : [{ ...part, bytes: before }]
+      return [
+        [...parts.slice(0, index), ...more],
+        [{ ...part, bytes: behind }, ...parts.slice(index + 1)],
+      ]
+    }
+    left -= part.bytes.length
+  }
+  return [[...parts], []]
+}
+
+/** A part of what the server of a WebSocket sent; all of them in their order are the bytes as they came. */
+interface FramePart {
+  /** `data` are bytes of a message, `head` is what stands before them, and `control` a whole frame that is no message. */
+  readonly kind: 'head' | 'data' | 'control'
+  readonly bytes: Buffer
+  /** Whether a message ends here; it may have come in several frames. */
+  readonly ends: boolean
+}
+
+/** Takes bytes apart that come in pieces: data as it comes, and all else when it is whole. */
+interface FrameReader {
+  /** Throws EGRESS_DENIED for what no server sends that agreed to no extension. */
+  push(piece: Uint8Array): FramePart[]
+}
+
+function createFrameReader(): FrameReader {
+  let kept: Buffer = Buffer.alloc(0)
+  let left = 0
+  let final = false
+  const take = (length: number): Buffer => {
+    const taken = kept.subarray(0, length)
+    kept = kept.subarray(length)
+    return taken
+  }
+  /** The next part of what is kept; undefined when more must come first. */
+  const next = (): FramePart | undefined => {
+    if (left > 0) {
+      if (kept.length === 0) return undefined
+      const bytes = take(left)
+      left -= bytes.length
+      return { kind: 'data', bytes, ends: final && left === 0 }
+    }
+    const head = frameHeadOf(kept)
+    if (head === undefined) return undefined
+    if (head.control) {
+      const length = head.length + head.payload
+      return kept.length < length ? undefined : { kind: 'control', bytes: take(length), ends: false }
+    }
+    left = head.payload
+    final = head.final
+    return { kind: 'head', bytes: take(head.length), ends: final && left === 0 }
+  }
+  return {
+    push(piece) {
+      kept = Buffer.concat([kept, piece])
+      const parts: FramePart[] = []
+      for (let part = next(); part !== undefined; part = next()) parts.push(part)
+      return parts
+    },
+  }
+}
+
+interface Head {
+  readonly length: number
+  readonly payload: number
+  readonly final: boolean
+  readonly control: boolean
+}
+
+/** What the first bytes of a frame say (RFC 6455, 5.2); undefined when they are not all there. */
+function frameHeadOf(bytes: Buffer): Head | undefined {
+  const [first, second] = bytes
+  if (first === undefined || second === undefined) return undefined
+  const [final, control, short] = [(first & 0x80) !== 0, (first & 0x08) !== 0, second & 0x7f]
+  const reserved = (first & 0x70) !== 0 || (second & 0x80) !== 0
+  if (reserved || (control && (short > 125 || !final))) {
+    throw new ToolError('EGRESS_DENIED', 'The server sent what is no frame of a WebSocket without extensions.')
+  }
+  const length = short === 127 ? 10 : short === 126 ? 4 : 2
+  if (bytes.length < length) return undefined
+  const payload = short === 127 ? Number(bytes.readBigUInt64BE(2)) : short === 126 ? bytes.readUInt16BE(2) : short
+  return { length, payload, final, control }
+}
