@@ -1,9 +1,9 @@
 import { type Result, ToolError } from '@gantry/contract'
 import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
-import { listOf, member, readCalls } from './read-calls.ts'
-import { byName, readTools, writeTools } from './read-tools.ts'
+import { listOf, member, readCalls } from './calls.ts'
 import { isNode } from './reduce.ts'
 import { type Rendered, render, textOf } from './render.ts'
+import { byName, readTools, writeTools } from './tools.ts'
 
 export type AiSdkOutputPart =
   | { type: 'text'; text: string }

@@ -1,8 +1,8 @@
 import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
-import { listOf, member, readCalls, valueOnly } from './read-calls.ts'
-import { readTools, writeTools } from './read-tools.ts'
+import { listOf, member, readCalls, valueOnly } from './calls.ts'
 import { isNode, type Node, plainTop } from './reduce.ts'
 import { render } from './render.ts'
+import { readTools, writeTools } from './tools.ts'
 
 /** A tool of the Messages API. */
 export interface AnthropicTool {

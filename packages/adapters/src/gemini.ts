@@ -1,11 +1,11 @@
 import type { Json } from '@gantry/contract'
 import { type Adapter, type AdapterOptions, checkAdapterOptions, defaultMaxChars } from './adapter.ts'
+import { listOf, member, readCalls, valueOnly } from './calls.ts'
 import type { Tell } from './clean.ts'
 import { fromGemini, geminiSchema } from './gemini-schema.ts'
-import { listOf, member, readCalls, valueOnly } from './read-calls.ts'
-import { readTools, writeTools } from './read-tools.ts'
 import { isNode, type Node } from './reduce.ts'
 import { render, textOf } from './render.ts'
+import { readTools, writeTools } from './tools.ts'
 
 export interface GeminiFunction {
   name: string

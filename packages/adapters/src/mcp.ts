@@ -1,10 +1,10 @@
 import type { Content, Json, JsonSchema, Tool } from '@gantry/contract'
 import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
+import { malformed, member, readCalls, valueOnly } from './calls.ts'
 import type { Tell } from './clean.ts'
-import { malformed, member, readCalls, valueOnly } from './read-calls.ts'
-import { readTools, writeTools } from './read-tools.ts'
 import { isNode, type Node, withObjectSchemas } from './reduce.ts'
 import { render } from './render.ts'
+import { readTools, writeTools } from './tools.ts'
 
 /** A tool of the Model Context Protocol. */
 export interface McpTool {

@@ -1,9 +1,9 @@
 import type { Adapter } from './adapter.ts'
+import { listOf, member, readCalls } from './calls.ts'
 import { checkOpenAi, type OpenAiOptions, openAiParameters, undoStrict } from './openai-tools.ts'
-import { listOf, member, readCalls } from './read-calls.ts'
-import { readTools, writeTools } from './read-tools.ts'
 import { isNode, type Node } from './reduce.ts'
 import { render, textOf } from './render.ts'
+import { readTools, writeTools } from './tools.ts'
 
 /** A tool of the Chat Completions API. */
 export interface OpenAiChatTool {

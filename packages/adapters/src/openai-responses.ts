@@ -1,9 +1,9 @@
 import type { Adapter } from './adapter.ts'
+import { listOf, member, readCalls } from './calls.ts'
 import { checkOpenAi, type OpenAiOptions, openAiParameters, undoStrict } from './openai-tools.ts'
-import { listOf, member, readCalls } from './read-calls.ts'
-import { readTools, writeTools } from './read-tools.ts'
 import type { Node } from './reduce.ts'
 import { render } from './render.ts'
+import { readTools, writeTools } from './tools.ts'
 
 /** A tool of the Responses API. */
 export interface OpenAiResponsesTool {

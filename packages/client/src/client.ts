@@ -14,9 +14,9 @@ import {
   ToolError,
   type WorkerView,
 } from '@gantry/contract'
-import { type FollowOptions, follow } from './follow.ts'
+import { type AuditReads, auditOf, type Keys, keysOf, type PolicyAccess, policyOf } from './administration.ts'
+import { type FollowOptions, follow } from './events.ts'
 import { createHttp, type Http, type Request, segment } from './http.ts'
-import { type AuditReads, auditOf, type Keys, keysOf, type PolicyAccess, policyOf } from './keys.ts'
 import {
   type CallOptions,
   type ChainOptions,

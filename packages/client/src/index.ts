@@ -25,19 +25,6 @@ export {
   ToolError,
   type WorkerView,
 } from '@gantry/contract'
-export { type CallbackHeaders, type VerifyOptions, verifyCallback } from './callback.ts'
-export {
-  type Accepted,
-  type ArtifactOptions,
-  type Client,
-  createClient,
-  type DecideOptions,
-  type DescribeOptions,
-  type FindOptions,
-  type PageOptions,
-} from './client.ts'
-export { type Credentials, credentialsOf } from './credentials.ts'
-export type { FollowOptions } from './follow.ts'
 export type {
   AuditOptions,
   AuditReads,
@@ -51,7 +38,20 @@ export type {
   PolicyView,
   RevokeOptions,
   RotateOptions,
-} from './keys.ts'
+} from './administration.ts'
+export { type CallbackHeaders, type VerifyOptions, verifyCallback } from './callback.ts'
+export {
+  type Accepted,
+  type ArtifactOptions,
+  type Client,
+  createClient,
+  type DecideOptions,
+  type DescribeOptions,
+  type FindOptions,
+  type PageOptions,
+} from './client.ts'
+export { type Credentials, credentialsOf } from './credentials.ts'
+export type { FollowOptions } from './events.ts'
 export type { CallOptions, ChainOptions, ClientOptions, CodeOptions, SubmitOptions } from './options.ts'
 export type {
   CatalogPage,

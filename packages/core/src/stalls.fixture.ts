@@ -1,7 +1,7 @@
 import type { EntryPoint } from '@gantry/conformance/internal/stalls'
 import { type Json, type JsonSchema, ToolError } from '@gantry/contract'
 import { compileSchema } from '@gantry/json-schema'
-import { errorOutput, lineReader } from '@gantry/mcp/internal/client/child'
+import { errorOutput, lineReader } from '@gantry/mcp/internal/client/child-process'
 import { plainText } from '@gantry/mcp/internal/client/logs'
 import { importOpenapi } from '@gantry/openapi'
 import { parseAllow, parseAuthority, parsePath, parseTarget } from '@gantry/sandbox/internal/egress-proxy/origins'

@@ -1,6 +1,6 @@
 import { type JsonSchema, type Tool, ToolError } from '@gantry/contract'
 import { toolNameFault } from '@gantry/core/internal/ids/tool-id'
-import { entryFields, isMap, isObjectLike } from './decode.ts'
+import { entryFields, isMap, isObjectLike } from './codec.ts'
 import type { GrpcOptions } from './options.ts'
 import { scalars } from './scalars.ts'
 import { type FieldType, type MessageType, type MethodType, methodKey, type Types, type ValueType } from './types.ts'

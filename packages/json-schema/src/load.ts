@@ -4,7 +4,7 @@ import { isObject } from './keywords/keyword.ts'
 import { join } from './node.ts'
 import { type Place, rootUri, type SchemaObject } from './place.ts'
 import { type Reference, Registry, type SchemaLimits } from './registry.ts'
-import { Spot, shapes } from './shapes.ts'
+import { Spot, shapes } from './verify.ts'
 
 export interface LoadOptions {
   readonly documents?: ReadonlyMap<string, JsonSchema>

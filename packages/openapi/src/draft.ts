@@ -2,14 +2,14 @@ import type { EffectClass, HttpAuth, HttpBinding, HttpParameter, JsonSchema, Too
 import { compileSchema, type Validator } from '@gantry/json-schema'
 import { readBody } from './body.ts'
 import { type Example, toolExamples } from './examples.ts'
-import { readAnswer } from './media.ts'
+import { readResponse } from './media.ts'
 import { tagName } from './names.ts'
 import type { Operation, Report } from './operations.ts'
 import { type Argument, nameArguments, readParameters } from './parameters.ts'
+import type { SchemaBuilder, SizeBudget, ToolSchema } from './schema-builder.ts'
 import type { Security } from './security.ts'
 import type { Servers } from './servers.ts'
 import { attempt, clip, type Source, textOf, Unusable } from './source.ts'
-import type { Room, Work, Workshop } from './workshop.ts'
 
 const maxPath = 2_000
 
@@ -20,11 +20,11 @@ export interface Import {
   readonly report: Report
   readonly servers: Servers
   readonly security: Security
-  readonly inputs: Workshop
-  readonly outputs: Workshop
-  readonly room: Room
+  readonly inputs: SchemaBuilder
+  readonly outputs: SchemaBuilder
+  readonly room: SizeBudget
   /** For schemas that are compiled to check examples. */
-  readonly checks: Room
+  readonly checks: SizeBudget
 }
 
 /** An operation as a tool, before its schemas are checked and complete. */
@@ -34,8 +34,8 @@ export interface Draft {
   readonly binding: HttpBinding
   readonly named: ReadonlyMap<string, Argument>
   readonly examples: readonly Example[]
-  readonly input: Work
-  readonly output: Work | undefined
+  readonly input: ToolSchema
+  readonly output: ToolSchema | undefined
 }
 
 /** Reads one operation; throws Unusable with the reason why it cannot be a tool. */
@@ -46,7 +46,8 @@ export function draftTool(operation: Operation, name: string, shared: Import): D
   const { path, query, baseUrl } = pathOf(operation, servers)
   const auth = security.of(operation)
   const input = inputs.begin()
-  const translate = (schema: Parameters<Workshop['translate']>[1], at: string) => inputs.translate(input, schema, at)
+  const translate = (schema: Parameters<SchemaBuilder['translate']>[1], at: string) =>
+    inputs.translate(input, schema, at)
   const reading = { source, operation, report, translate, auth: auth ?? security.usual }
   const parameters = readParameters(reading)
   const body = readBody(reading)
@@ -113,9 +114,9 @@ function paramsOf(named: ReadonlyMap<string, Argument>): { params?: { [argument:
 function answerOf(
   operation: Operation,
   { source, outputs, report }: Import,
-): { output: Work | undefined; accept?: string } {
+): { output: ToolSchema | undefined; accept?: string } {
   const output = outputs.begin()
-  const read = attempt(() => readAnswer(source, operation, (schema, path) => outputs.translate(output, schema, path)))
+  const read = attempt(() => readResponse(source, operation, (schema, path) => outputs.translate(output, schema, path)))
   if ('reason' in read) {
     report.warn(operation.path, `the output is not described: ${read.reason}`, operation.label)
     return { output: undefined }

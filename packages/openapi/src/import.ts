@@ -4,10 +4,10 @@ import { type Draft, draftTool, finishTool, type Import, oneOrList, tagsOf } fro
 import { nameOperations } from './names.ts'
 import { listOperations, type Operation, Report } from './operations.ts'
 import { type Choices, type OpenapiImport, type OpenapiOptions, readChoices } from './options.ts'
+import { checkBudget, createSchemaBuilder, toolBudget } from './schema-builder.ts'
 import { readSecurity } from './security.ts'
 import { readServers } from './servers.ts'
 import { attempt, readSource, type Source } from './source.ts'
-import { createWorkshop, roomForChecks, roomForTools } from './workshop.ts'
 
 /**
  * Tools from an OpenAPI 3.0 or 3.1 document: one for each operation, all through one HTTP backend.
@@ -24,10 +24,10 @@ export function importOpenapi(document: unknown, options: OpenapiOptions): Opena
   const { name } = options
   const servers = readServers(source, options, report)
   const security = readSecurity(source, name, report)
-  const room = roomForTools()
-  const inputs = createWorkshop(source, 'input', report, room)
-  const outputs = createWorkshop(source, 'output', report, room)
-  const shared: Import = { source, name, report, servers, security, inputs, outputs, room, checks: roomForChecks() }
+  const room = toolBudget()
+  const inputs = createSchemaBuilder(source, 'input', report, room)
+  const outputs = createSchemaBuilder(source, 'output', report, room)
+  const shared: Import = { source, name, report, servers, security, inputs, outputs, room, checks: checkBudget() }
   const chosen = chooseOperations(source, choices, report)
   const drafts = [...chosen].flatMap(([operation, tool]) => draftOrLeave(operation, tool, shared))
   inputs.finish()

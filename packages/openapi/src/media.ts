@@ -44,7 +44,7 @@ export function bestMedia(types: readonly (Part & { readonly key: string })[]): 
 }
 
 /** What an operation answers when all is well. */
-interface Answer {
+interface ResponseSchema {
   /** Undefined when nothing is said of it, or when it is not JSON. */
   readonly schema: JsonSchema | undefined
   /** The media type to ask for, when it is JSON by another name. */
@@ -55,11 +55,11 @@ interface Answer {
  * The output from the responses 2xx, or from `default` when none of them is there. Several that differ are alternatives;
  * an answer without content is null.
  */
-export function readAnswer(
+export function readResponse(
   source: Source,
   operation: Operation,
   translate: (schema: Json, path: string) => JsonSchema,
-): Answer {
+): ResponseSchema {
   const all = parts(member({ value: operation.value, path: operation.path }, 'responses'))
   const good = all.filter(({ key }) => /^2(?:\d\d|XX)$/i.test(key))
   const chosen = good.length > 0 ? good : all.filter(({ key }) => key === 'default')

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
 import type { AuthProvider } from '@modelcontextprotocol/client'
-import { boundedResponse } from './bounded.ts'
+import { boundedResponse } from './bounded-response.ts'
 import { memoryTokenStore, oauthClient, type TokenMemory, tokenMemory } from './oauth-client.ts'
 import type { McpOAuth } from './options.ts'
 import { loadSdk, type Sdk } from './sdk.ts'

@@ -4,7 +4,7 @@ import type { Client, JSONRPCMessage, StandardSchemaV1 } from '@modelcontextprot
 import { type ClientEvents, createClient } from './client.ts'
 import type { Link, Sdk } from './sdk.ts'
 import type { McpSettings } from './settings.ts'
-import { raced } from './supervisor.ts'
+import { raceWithSignal } from './supervisor.ts'
 
 /** One conversation with a server, from the handshake to its end. */
 export interface Connection {
@@ -77,7 +77,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
     const connecting = client.connect(link.transport, legacy ? { ...options, prior: { kind: 'legacy' } } : options)
     // It may be waiting for a person who gets a token, and the SDK would wait with it.
     connecting.catch(() => undefined)
-    await raced(connecting, signal)
+    await raceWithSignal(connecting, signal)
     signal.throwIfAborted()
     if (over !== undefined) throw new ToolError('BACKEND_UNAVAILABLE', over)
   } catch (cause) {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { isGone, open, raw, until } from './backend.fixture.ts'
-import { startChild } from './child.ts'
+import { startChild } from './child-process.ts'
 
 test('a program that does not end in time is killed when the time for closing is over', async (t) => {
   const server = open({ command: raw('stubborn') })

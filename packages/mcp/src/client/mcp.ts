@@ -3,14 +3,14 @@ import type { Backend, BackendCall, BackendContext, BackendHost, Health } from '
 import { isStepUp } from './authorizer.ts'
 import { beforeAnyCall, failureOf, isForgotten, sendCall } from './call.ts'
 import { type Connection, connect } from './connection.ts'
-import { listTools, translateTools } from './list-tools.ts'
+import { type Connector, createConnector } from './connector.ts'
+import { listTools, translateTools } from './discovered-tools.ts'
 import { Logs } from './logs.ts'
 import type { McpOptions } from './options.ts'
-import { createRefresher, keepListening } from './refresher.ts'
 import { loadSdk, type Sdk } from './sdk.ts'
 import { type McpSettings, readOptions } from './settings.ts'
 import { Supervisor } from './supervisor.ts'
-import { type Way, wayTo } from './way.ts'
+import { createRefresher, keepSubscribed } from './tool-list-refresh.ts'
 
 /**
  * The tools of one server of the Model Context Protocol, in the revisions 2024-11-05 to 2026-07-28.
@@ -54,7 +54,7 @@ class McpServer {
   readonly #kill = new AbortController()
   readonly #supervisor: Supervisor
   readonly #logs: Logs
-  readonly #way: Way
+  readonly #way: Connector
   readonly #refresher = createRefresher(() => this.#refresh())
   /** Set once the server was found to be of the time before 2026-07-28. */
   #sdk: Sdk | undefined
@@ -69,9 +69,9 @@ class McpServer {
     this.#host = host
     this.#logs = new Logs(settings.name, host)
     const times = { life: this.#life.signal, kill: this.#kill.signal }
-    this.#way = wayTo(settings, host, times, {
+    this.#way = createConnector(settings, host, times, {
       log: (line) => this.#logs.line(line),
-      toolsChanged: () => this.#refresher.wish(),
+      toolsChanged: () => this.#refresher.request(),
     })
     this.#supervisor = new Supervisor({
       settings,
@@ -79,8 +79,8 @@ class McpServer {
       report: (report) => host.report(report),
       connected: (connection, number) => {
         // A server that was started again may have other tools.
-        if (number > 1 && this.#published !== undefined) this.#refresher.wish()
-        void keepListening(connection, () => this.#refresher.wish(), this.#life.signal)
+        if (number > 1 && this.#published !== undefined) this.#refresher.request()
+        void keepSubscribed(connection, () => this.#refresher.request(), this.#life.signal)
       },
     })
   }
@@ -135,7 +135,7 @@ class McpServer {
   async #connect(signal: AbortSignal, ended: (reason: string) => void): Promise<Connection> {
     const sdk = await this.#library()
     const events = {
-      toolsChanged: () => this.#refresher.wish(),
+      toolsChanged: () => this.#refresher.request(),
       message: (level: string, data: unknown) => this.#logs.message(level, data),
     }
     const parts = { sdk, settings: this.#settings, events, legacy: this.#legacy, ended }

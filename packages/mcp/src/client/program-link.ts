@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import type { JSONRPCMessage, JSONRPCNotification, Transport } from '@modelcontextprotocol/client'
-import { type Child, startChild } from './child.ts'
+import { type Child, startChild } from './child-process.ts'
 import { perSecond } from './logs.ts'
 import type { Link, Sdk } from './sdk.ts'
 import type { ProgramPlace } from './settings.ts'

@@ -3,7 +3,7 @@ import type { BackendHost } from '@gantry/core/internal/backends/backend'
 import { createRedactor } from '@gantry/core/internal/json/redact'
 import type { JSONRPCMessage, Transport, TransportSendOptions } from '@modelcontextprotocol/client'
 import type { Authorizer } from './authorizer.ts'
-import { boundedResponse } from './bounded.ts'
+import { boundedResponse } from './bounded-response.ts'
 import type { Link, Sdk } from './sdk.ts'
 import { fillAll, type RemotePlace } from './settings.ts'
 

@@ -57,7 +57,7 @@ export class Supervisor {
   async need(signal: AbortSignal): Promise<Connection> {
     signal.throwIfAborted()
     if (this.#state.kind === 'up') return this.#state.connection
-    return raced(this.#attempt(), signal)
+    return raceWithSignal(this.#attempt(), signal)
   }
 
   /** Gives a connection up that turned out to be of no use, so that the next need makes another at once. */
@@ -180,7 +180,7 @@ function refusal(why: ToolError, leftMs: number): ToolError {
 }
 
 /** Waits for work that somebody else owns, or rejects with the signal's reason; the work goes on. */
-export async function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+export async function raceWithSignal<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>()
   const onAbort = (): void => reject(signal.reason)
   signal.addEventListener('abort', onAbort, { once: true })

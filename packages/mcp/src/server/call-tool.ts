@@ -6,7 +6,7 @@ import type { Revision } from './tool-list.ts'
 import type { CalledTool, ResultReader, ResultWriter } from './tool-result.ts'
 
 /** What a caller of a tool hears while it runs. */
-export interface Hearing {
+export interface CallNotifications {
   /** There when he asked for it. */
   readonly progress?: (progress: number, total: number | undefined, message: string | undefined) => Promise<void>
   readonly log?: (level: 'debug' | 'info' | 'warning' | 'error', data: unknown) => Promise<void>
@@ -18,7 +18,7 @@ export interface ToolCall {
   readonly identity: Identity
   readonly revision: Revision
   readonly signal: AbortSignal
-  readonly hearing?: Hearing | undefined
+  readonly notifications?: CallNotifications | undefined
   readonly traceparent?: string
 }
 
@@ -28,12 +28,12 @@ export interface ToolCall {
  */
 export async function callTool(
   { surface, host, write }: { readonly surface: Surface; readonly host: McpHost; readonly write: ResultWriter },
-  { name, args, identity, revision, signal, hearing, ...trace }: ToolCall,
+  { name, args, identity, revision, signal, notifications, ...trace }: ToolCall,
 ): Promise<CalledTool> {
   const reader = { revision, identity, signal }
   return answering({ surface, write, reader }, { name, args }, async (prepared) => {
     if (prepared.kind === 'answer') return prepared.answer(signal)
-    const onReport = hearing === undefined ? undefined : hearer(hearing)
+    const onReport = notifications === undefined ? undefined : reportSender(notifications)
     return write(await host.run({ ...prepared.input, ...trace }, { identity, signal, onReport }), reader)
   })
 }
@@ -76,7 +76,7 @@ function isNoName({ code }: ToolError): boolean {
 const levels = { debug: 'debug', info: 'info', warn: 'warning', error: 'error' } as const
 
 /** Passes reports on; progress that does not increase is left out, because MCP knows none. */
-function hearer({ progress, log }: Hearing): (report: Report) => Promise<void> {
+function reportSender({ progress, log }: CallNotifications): (report: Report) => Promise<void> {
   let last = Number.NEGATIVE_INFINITY
   return async (report) => {
     if (report.kind === 'progress') {

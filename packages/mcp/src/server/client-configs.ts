@@ -1,5 +1,5 @@
 /** How a client reaches Gantry: by a program that it starts, or over HTTP. */
-export type Way =
+export type ClientConnection =
   | { readonly kind: 'stdio'; readonly command: string; readonly args: readonly string[] }
   | { readonly kind: 'http'; readonly url: string; readonly key: string | undefined }
 
@@ -19,7 +19,7 @@ const variable = 'GANTRY_KEY'
 const fromVariable = `Set ${variable} to the key before you start the client; it is not written here.`
 
 /** The configuration that makes a client use Gantry, ready to be put where it belongs. */
-export function clientConfig(client: ClientName, way: Way): ClientConfig {
+export function clientConfig(client: ClientName, way: ClientConnection): ClientConfig {
   switch (client) {
     case 'claude-desktop':
       if (way.kind === 'http') return desktopOverHttp(way.url)
@@ -55,18 +55,18 @@ export function clientConfig(client: ClientName, way: Way): ClientConfig {
   }
 }
 
-type Stdio = Extract<Way, { readonly kind: 'stdio' }>
+type Stdio = Extract<ClientConnection, { readonly kind: 'stdio' }>
 
 function started({ command, args }: Stdio): object {
   return { command, args }
 }
 
-function entry(way: Way, member: string, reference: string, more: object = {}): object {
+function entry(way: ClientConnection, member: string, reference: string, more: object = {}): object {
   if (way.kind === 'stdio') return started(way)
   return { ...more, [member]: way.url, headers: { Authorization: `Bearer ${way.key ?? reference}` } }
 }
 
-function hint(way: Way): string[] {
+function hint(way: ClientConnection): string[] {
   return way.kind === 'http' && way.key === undefined ? [fromVariable] : []
 }
 
@@ -82,7 +82,7 @@ function desktopOverHttp(url: string): ClientConfig {
   return { title: 'Claude Desktop', file: 'Settings, Connectors, Add custom connector', text: url, notes }
 }
 
-function forVsCode(way: Way): ClientConfig {
+function forVsCode(way: ClientConnection): ClientConfig {
   const asks = way.kind === 'http' && way.key === undefined
   const gantry =
     way.kind === 'stdio'
@@ -94,7 +94,7 @@ function forVsCode(way: Way): ClientConfig {
   return { title: 'VS Code', file: '.vscode/mcp.json', text: JSON.stringify(document, null, 2), notes }
 }
 
-function forCodex(way: Way): ClientConfig {
+function forCodex(way: ClientConnection): ClientConfig {
   const lines =
     way.kind === 'stdio'
       ? [`command = ${JSON.stringify(way.command)}`, `args = ${JSON.stringify(way.args)}`]

@@ -12,8 +12,8 @@ import {
 import { loadSdk } from './sdk.ts'
 import { createMcpParts, createMcpServer, type Era, isOwn, type McpExtension, type McpServerOptions } from './server.ts'
 import { createSessions, type SessionLimits } from './sessions.ts'
-import { createListeners } from './subscriptions.ts'
-import { createChanges } from './tool-list-changes.ts'
+import { createSubscriptions } from './subscriptions.ts'
+import { createToolListChanges } from './tool-list-changes.ts'
 
 export interface DispatcherOptions extends McpServerOptions, DirectSettings {
   /** How clients of earlier revisions are served: each with a session in memory, or each request for itself. */
@@ -48,7 +48,7 @@ export interface Dispatcher {
 export async function createDispatcher(options: DispatcherOptions): Promise<Dispatcher> {
   const sdk = await loadSdk()
   const parts = createMcpParts(options)
-  const changes = createChanges(parts.surface, options.lookMs)
+  const changes = createToolListChanges(parts.surface, options.lookMs)
   const make = (era: Era) => createMcpServer(sdk, parts, era)
   const handler = sdk.createMcpHandler(({ era }) => make(era), {
     legacy: options.sessions === 'none' ? 'stateless' : 'reject',
@@ -56,7 +56,7 @@ export async function createDispatcher(options: DispatcherOptions): Promise<Disp
   })
   const sessions =
     options.sessions === 'none' ? undefined : createSessions(sdk, () => make('legacy'), changes, options.limits)
-  const listeners = createListeners(sdk, () => make('modern'), changes, options.limits)
+  const listeners = createSubscriptions(sdk, () => make('modern'), changes, options.limits)
   const classify = createClassify(sdk)
   const createTask = taskCreation(parts)
   return {

@@ -8,7 +8,7 @@ export function loadSdk(): Promise<McpSdk> {
 }
 
 /** Tells a refusal in the words of JSON-RPC; what is no refusal of ours is not told. */
-export async function refusing<T>(sdk: McpSdk, work: () => T | Promise<T>): Promise<T> {
+export async function withProtocolErrors<T>(sdk: McpSdk, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (thrown) {

@@ -8,10 +8,10 @@ import type {
   ServerContext,
   ServerOptions,
 } from '@modelcontextprotocol/server'
-import { callTool, type Hearing, traceOf } from './call-tool.ts'
+import { type CallNotifications, callTool, traceOf } from './call-tool.ts'
 import type { McpHost } from './host.ts'
 import { serveResources } from './resources.ts'
-import { type McpSdk, refusing } from './sdk.ts'
+import { type McpSdk, withProtocolErrors } from './sdk.ts'
 import { createSurface, type Surface, type SurfaceOptions } from './surface.ts'
 import { serveTasks, tasksExtension } from './tasks.ts'
 import type { McpTool, Revision } from './tool-list.ts'
@@ -80,7 +80,9 @@ export function createMcpServer(sdk: McpSdk, parts: McpParts, era: Era): Server 
     })
   }
   server.setRequestHandler('tools/list', async ({ params }, ctx) => {
-    const { tools, nextCursor } = await refusing(sdk, () => surface.list(params?.cursor, identityOf(ctx), revision))
+    const { tools, nextCursor } = await withProtocolErrors(sdk, () =>
+      surface.list(params?.cursor, identityOf(ctx), revision),
+    )
     const own = params?.cursor === undefined ? (extension?.tools ?? []) : []
     return { tools: [...own, ...tools] as never, ...(nextCursor === undefined ? {} : { nextCursor }) }
   })
@@ -88,8 +90,11 @@ export function createMcpServer(sdk: McpSdk, parts: McpParts, era: Era): Server 
     if (extension?.call !== undefined && isOwn(extension, params.name)) return extension.call(params, ctx)
     const args = (params.arguments ?? {}) as JsonObject
     const call = { name: params.name, args, identity: identityOf(ctx), revision, signal: ctx.mcpReq.signal }
-    const called: CalledTool = await refusing(sdk, () =>
-      callTool({ surface, host, write }, { ...call, ...traceOf(params._meta), hearing: hearingOf(ctx, level) }),
+    const called: CalledTool = await withProtocolErrors(sdk, () =>
+      callTool(
+        { surface, host, write },
+        { ...call, ...traceOf(params._meta), notifications: notificationsOf(ctx, level) },
+      ),
     )
     return called as never
   })
@@ -129,15 +134,15 @@ const logLevelMeta = 'io.modelcontextprotocol/logLevel'
  * What one who asks wants to hear while his call runs: with nothing of it, the call costs less. A client of 2026-07-28
  * says from which level on it wants log lines with each request, one of an earlier revision once for its session.
  */
-function hearingOf({ mcpReq }: ServerContext, level: LoggingLevel | undefined): Hearing | undefined {
+function notificationsOf({ mcpReq }: ServerContext, level: LoggingLevel | undefined): CallNotifications | undefined {
   const token = mcpReq._meta?.progressToken
   const asked = (mcpReq.envelope as { readonly [name: string]: unknown } | undefined)?.[logLevelMeta] ?? level
   const from = severities.indexOf(asked as LoggingLevel)
   if (token === undefined && from === -1) return undefined
-  const log: Hearing['log'] = async (one, data) => {
+  const log: CallNotifications['log'] = async (one, data) => {
     if (severities.indexOf(one) >= from) await mcpReq.log(one, data)
   }
-  const progress: Hearing['progress'] = (done, total, message) =>
+  const progress: CallNotifications['progress'] = (done, total, message) =>
     mcpReq.notify({
       method: 'notifications/progress',
       params: {

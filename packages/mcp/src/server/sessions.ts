@@ -8,7 +8,7 @@ import type {
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server'
 import type { McpSdk } from './sdk.ts'
-import type { Changes } from './tool-list-changes.ts'
+import type { ToolListChanges } from './tool-list-changes.ts'
 
 export interface SessionLimits {
   /** Of all callers together, of one principal, and of one tenant, three quarters of all when absent. */
@@ -59,7 +59,7 @@ interface Session extends Omit<PoolEntry, 'idle' | 'usedAt'> {
 export function createSessions(
   sdk: McpSdk,
   make: () => Server,
-  changes: Changes,
+  changes: ToolListChanges,
   given: Partial<SessionLimits> = {},
 ): Sessions {
   const limits = { ...defaultSessionLimits, ...given }
@@ -86,7 +86,7 @@ export function createSessions(
       onsessioninitialized: (id) => void sessions.set(id, session),
       onsessionclosed: () => session.end(),
     })
-    const unhear = changes.listen(identity, () => void server.sendToolListChanged().catch(() => undefined))
+    const unhear = changes.subscribe(identity, () => void server.sendToolListChanged().catch(() => undefined))
     const session: Session = {
       ...{ transport, owner, tenant: identity.tenant, principal: identity.principal, open: 0 },
       usedAt: performance.now(),
@@ -110,7 +110,7 @@ export function createSessions(
     }
     try {
       const response = await session.transport.handleRequest(request, how)
-      return watched(response, done)
+      return onBodyEnd(response, done)
     } catch (error) {
       done()
       throw error
@@ -128,7 +128,7 @@ export function createSessions(
       }
       if (!sdk.isInitializeRequest(body)) return refused(400, -32_000, 'Bad Request: Mcp-Session-Id header is required')
       const admission = admitToPool<PoolEntry | Session>([...sessions.values(), ...opening], identity, share)
-      if (admission.kind === 'full') return crowded(admission, 'sessions')
+      if (admission.kind === 'full') return poolFull(admission, 'sessions')
       const { tenant, principal } = identity
       const place = { tenant, principal, idle: false, usedAt: performance.now() }
       opening.add(place)
@@ -160,7 +160,7 @@ export function createSessions(
 }
 
 /** The same answer, with word when it has been read to its end, or nobody reads it any more. */
-export function watched(response: Response, done: () => void): Response {
+export function onBodyEnd(response: Response, done: () => void): Response {
   if (response.body === null) {
     done()
     return response
@@ -198,7 +198,7 @@ export function shareOf(total: number, each: number): number {
 }
 
 /** The caller's own limits are 429, because less of its own helps; a full pool is 503. */
-export function crowded({ scope, most }: PoolAdmission<unknown> & { readonly kind: 'full' }, what: string): Response {
+export function poolFull({ scope, most }: PoolAdmission<unknown> & { readonly kind: 'full' }, what: string): Response {
   const whose = { principal: ' of this caller', tenant: ' of this tenant', pool: '' }[scope]
   const text = `${most} ${what}${whose} are open and in use; close one, or try later.`
   return refused(scope === 'pool' ? 503 : 429, -32_000, text)

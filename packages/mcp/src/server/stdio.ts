@@ -3,7 +3,7 @@ import type { Server } from '@modelcontextprotocol/server'
 import { messageCheck, messageLines, mostBufferBytes } from './message-lines.ts'
 import { loadSdk } from './sdk.ts'
 import { createMcpParts, createMcpServer, type McpServerOptions } from './server.ts'
-import { createChanges } from './tool-list-changes.ts'
+import { createToolListChanges } from './tool-list-changes.ts'
 
 export interface StdioOptions extends McpServerOptions {
   readonly input: Readable
@@ -21,12 +21,13 @@ export async function serveOverStdio({ input, output, note, signal, lookMs, ...o
     import('@modelcontextprotocol/server/stdio'),
   ])
   const parts = createMcpParts(options)
-  const changes = createChanges(parts.surface, lookMs)
+  const changes = createToolListChanges(parts.surface, lookMs)
   const { identity } = options
   const make = (era: 'legacy' | 'modern'): Server => {
     const server = createMcpServer(sdk, parts, era)
     // The one that only probes what the server speaks is never connected, and hears of nothing.
-    if (identity !== undefined) changes.listen(identity, () => void server.sendToolListChanged().catch(() => undefined))
+    if (identity !== undefined)
+      changes.subscribe(identity, () => void server.sendToolListChanged().catch(() => undefined))
     return server
   }
   const lines = messageLines({

@@ -2,22 +2,22 @@ import type { Identity } from '@gantry/contract'
 import { admitToPool, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
 import type { McpHandlerRequestOptions, McpHttpHandler, Server } from '@modelcontextprotocol/server'
 import type { McpSdk } from './sdk.ts'
-import { crowded, defaultSessionLimits, type SessionLimits, shareOf, watched } from './sessions.ts'
-import type { Changes } from './tool-list-changes.ts'
+import { defaultSessionLimits, onBodyEnd, poolFull, type SessionLimits, shareOf } from './sessions.ts'
+import type { ToolListChanges } from './tool-list-changes.ts'
 
 /** The streams of `subscriptions/listen`, on which clients of 2026-07-28 hear that tools have changed. */
-export interface Listeners {
+export interface Subscriptions {
   open(request: Request, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
   close(): Promise<void>
 }
 
 /** Each stream has a handler of its own, because that of the SDK tells all of its streams the same. */
-export function createListeners(
+export function createSubscriptions(
   sdk: McpSdk,
   make: () => Server,
-  changes: Changes,
+  changes: ToolListChanges,
   given: Partial<SessionLimits> = {},
-): Listeners {
+): Subscriptions {
   const limits = { ...defaultSessionLimits, ...given }
   const { streams, streamsEach, streamsPerTenant = shareOf(streams, streamsEach) } = limits
   const share = { total: streams, perTenant: streamsPerTenant, perPrincipal: streamsEach }
@@ -26,16 +26,16 @@ export function createListeners(
     async open(request, identity, how) {
       const { tenant, principal } = identity
       const admission = admitToPool(open.values(), identity, share)
-      if (admission.kind === 'full') return crowded(admission, 'streams')
+      if (admission.kind === 'full') return poolFull(admission, 'streams')
       const handler = sdk.createMcpHandler(make, {
         legacy: 'reject',
         bus: {
           publish: () => undefined,
-          subscribe: (hear) => changes.listen(identity, () => hear({ kind: 'tools_list_changed' })),
+          subscribe: (hear) => changes.subscribe(identity, () => hear({ kind: 'tools_list_changed' })),
         },
       })
       open.set(handler, { tenant, principal, idle: false, usedAt: 0 })
-      return watched(await handler.fetch(request, how), () => open.delete(handler))
+      return onBodyEnd(await handler.fetch(request, how), () => open.delete(handler))
     },
     async close() {
       await Promise.all([...open.keys()].map((handler) => handler.close()))

@@ -1,7 +1,7 @@
 import { type CallView, type Identity, ToolError } from '@gantry/contract'
 import type { Server, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import type { DurableCalls } from './host.ts'
-import { type McpSdk, refusing } from './sdk.ts'
+import { type McpSdk, withProtocolErrors } from './sdk.ts'
 import type { Era, McpParts } from './server.ts'
 import type { Revision } from './tool-list.ts'
 
@@ -82,7 +82,7 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
         const requiredCapabilities = { extensions: { [tasksExtension]: {} } }
         throw new sdk.MissingRequiredClientCapabilityError({ requiredCapabilities })
       }
-      return refusing(sdk, () => handle(params, identityOf(ctx), ctx)) as never
+      return withProtocolErrors(sdk, () => handle(params, identityOf(ctx), ctx)) as never
     })
 
   if (era === 'modern') {

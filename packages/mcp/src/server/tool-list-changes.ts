@@ -5,18 +5,18 @@ import type { Surface } from './surface.ts'
  * Tells those who listen when what they would be shown has changed, each by what he may see, so that nobody hears of
  * tools that are not there for him. It looks by itself, because tools change with backends, configuration and policy.
  */
-export interface Changes {
+export interface ToolListChanges {
   /** Returns the function that ends it. */
-  listen(identity: Identity, changed: () => void): () => void
+  subscribe(identity: Identity, changed: () => void): () => void
   close(): void
 }
 
 const everyMs = 1_000
 
-export function createChanges(
+export function createToolListChanges(
   { hashFor, state }: Pick<Surface, 'hashFor' | 'state'>,
   lookMs: number = everyMs,
-): Changes {
+): ToolListChanges {
   const listening = new Set<{ readonly identity: Identity; readonly changed: () => void; hash: string }>()
   let timer: NodeJS.Timeout | undefined
   let before: readonly unknown[] = []
@@ -32,7 +32,7 @@ export function createChanges(
     }
   }
   return {
-    listen(identity, changed) {
+    subscribe(identity, changed) {
       const one = { identity, changed, hash: hashFor(identity) }
       listening.add(one)
       timer ??= setInterval(look, lookMs).unref()

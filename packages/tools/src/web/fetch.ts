@@ -2,9 +2,9 @@ import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { BackendCall, BackendContext, BackendHost } from '@gantry/core/internal/backends/backend'
 import { isJson, isJsonLines, isText, mediaOf } from '@gantry/core/internal/backends/http/media'
 import type { EgressRequest } from '@gantry/core/internal/egress/egress'
-import { answerOf, extentOf, isHtml, readAll, readText } from './answer.ts'
 import type { WebPlan } from './binding.ts'
 import { draftRequest, type Shown, sealRequest } from './request.ts'
+import { answerOf, extentOf, isHtml, readAll, readText } from './response.ts'
 
 const usualRedirects = 5
 

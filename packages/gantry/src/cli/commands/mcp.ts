@@ -4,10 +4,10 @@ import { contractVersion } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import {
   type ClientConfig,
+  type ClientConnection,
   type ClientName,
   clientConfig,
   clientNames,
-  type Way,
 } from '@gantry/mcp/internal/server/client-configs'
 import type { LoadedConfig } from '@gantry/service/internal/config/config'
 import { findConfig } from '@gantry/service/internal/config/discover'
@@ -77,7 +77,7 @@ function paragraph({ title, file, text, notes }: ClientConfig): string {
 }
 
 /** The program that runs now. The client starts it in a folder of its own, so that every path is a whole one. */
-function byProgram({ config, data }: OptionValues, io: Io): Way {
+function byProgram({ config, data }: OptionValues, io: Io): ClientConnection {
   const { environment, folder } = io
   const [, script = 'gantry'] = process.argv
   const file = findConfig(config, environment, folder)
@@ -87,7 +87,7 @@ function byProgram({ config, data }: OptionValues, io: Io): Way {
   return { kind: 'stdio', command: process.execPath, args: [script, 'mcp', ...where] }
 }
 
-async function overHttp(options: OptionValues, io: Io): Promise<Way> {
+async function overHttp(options: OptionValues, io: Io): Promise<ClientConnection> {
   const found = await findService(options, io)
   if (found.missing === undefined) {
     return {

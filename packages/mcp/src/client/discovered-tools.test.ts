@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Connection } from './connection.ts'
-import { listTools } from './list-tools.ts'
+import { listTools } from './discovered-tools.ts'
 import { readOptions } from './settings.ts'
 
 test('a list that is large page by page is refused before it fills the memory', async () => {

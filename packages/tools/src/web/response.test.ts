@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { EgressResponse } from '@gantry/core/internal/egress/egress'
 import { guessesOf } from '../../../core/src/json/guesses.fixture.ts'
-import { extentOf, readPieces } from './answer.ts'
+import { extentOf, readPieces } from './response.ts'
 
 const secret = 'ghp_Zk3Qw9LmN7rTv'
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toolNameFault } from '@gantry/core/internal/ids/tool-id'
 import fc from 'fast-check'
-import { headerMarkFault, translateTools } from './list-tools.ts'
+import { headerMarkFault, translateTools } from './discovered-tools.ts'
 import { readOptions } from './settings.ts'
 
 const settings = readOptions({ name: 'test', command: ['x'] })

@@ -1,13 +1,13 @@
 import type { Json, JsonSchema } from '@gantry/contract'
 import { defaultDialect } from './dialects.ts'
-import { mendAlone, mendTogether } from './mend.ts'
 import { createNamer } from './names.ts'
 import type { Report } from './operations.ts'
+import { repairAlone, repairTogether } from './repair.ts'
 import { attempt, lookUp, measure, type Size, type Source, tooOften, Unusable } from './source.ts'
 import { createHidden, type Direction, translateSchema } from './translate.ts'
 
 /** A schema of the document: a part of what a tool takes or gives, or what a reference leads to. */
-export interface Sheet {
+export interface SchemaDraft {
   /** Where it stands in the document. */
   readonly path: string
   /** Names in `$defs` that it uses. */
@@ -19,8 +19,8 @@ export interface Sheet {
 }
 
 /** The arguments or the output of one tool, and the schemas of the document that it is put together from. */
-export interface Work {
-  readonly parts: Set<Sheet>
+export interface ToolSchema {
+  readonly parts: Set<SchemaDraft>
   schema: JsonSchema
   size: Size
 }
@@ -40,22 +40,27 @@ const leftOff: JsonSchema = { description: 'Not described, because the whole sch
  * `whole` for each. A schema of the document is translated, checked and measured once, however many tools use it, and
  * they share what comes of it; nothing is ever expanded.
  */
-export interface Workshop {
-  begin(): Work
+export interface SchemaBuilder {
+  begin(): ToolSchema
   /** Translates a schema of the document, without the keywords that do not hold; throws Unusable. */
-  translate(work: Work, schema: Json, path: string): JsonSchema
+  translate(work: ToolSchema, schema: Json, path: string): JsonSchema
   /** Takes what was put together; throws Unusable when there is no room for it. */
-  end(work: Work, schema: JsonSchema): void
+  end(work: ToolSchema, schema: JsonSchema): void
   /** Translates what references lead to, checks it together and drops keywords that do not hold. */
   finish(): void
   /** The schema with the definitions it uses, nearest first; those beyond the size allow anything. Throws Unusable. */
-  whole(work: Work): { readonly schema: JsonSchema; readonly cut: number; readonly bytes: number }
+  whole(work: ToolSchema): { readonly schema: JsonSchema; readonly cut: number; readonly bytes: number }
 }
 
-export function createWorkshop(source: Source, direction: Direction, report: Report, room: Room): Workshop {
-  const made = new Map<Json, Sheet>()
+export function createSchemaBuilder(
+  source: Source,
+  direction: Direction,
+  report: Report,
+  room: SizeBudget,
+): SchemaBuilder {
+  const made = new Map<Json, SchemaDraft>()
   const sizes = new WeakMap<object, Size>()
-  const definitions = new Map<string, Sheet>()
+  const definitions = new Map<string, SchemaDraft>()
   const free = createNamer(definitions)
   const originals = new Map<string, Json>()
   const names = new Map<string, string>()
@@ -71,10 +76,10 @@ export function createWorkshop(source: Source, direction: Direction, report: Rep
     const name = free(definitionName(path))
     names.set(path, name)
     originals.set(name, value)
-    definitions.set(name, newSheet(path))
+    definitions.set(name, newDraft(path))
     return name
   }
-  const fill = (sheet: Sheet, schema: Json): void => {
+  const fill = (sheet: SchemaDraft, schema: Json): void => {
     const refer = (reference: string): string => {
       const name = nameOf(reference)
       sheet.refs.add(name)
@@ -86,10 +91,10 @@ export function createWorkshop(source: Source, direction: Direction, report: Rep
       left -= measure(read.value).bytes
     } else sheet.fault = 'reason' in read ? read.reason : tooOften
   }
-  const make = (schema: Json, path: string): Sheet => {
-    const sheet = newSheet(path)
+  const make = (schema: Json, path: string): SchemaDraft => {
+    const sheet = newDraft(path)
     fill(sheet, schema)
-    if (sheet.fault === undefined) mendAlone(sheet, warn)
+    if (sheet.fault === undefined) repairAlone(sheet, warn)
     if (typeof sheet.schema !== 'boolean') sizes.set(sheet.schema, measure(sheet.schema))
     return sheet
   }
@@ -112,7 +117,7 @@ export function createWorkshop(source: Source, direction: Direction, report: Rep
     finish() {
       // A map is walked in the order of insertion, and what is added on the way is still met.
       for (const [name, sheet] of definitions) fill(sheet, originals.get(name) ?? null)
-      mendTogether(definitions, warn)
+      repairTogether(definitions, warn)
       for (const sheet of definitions.values()) sheet.size = measure(sheet.schema)
     },
     whole: (work) => gather(work, definitions, most[direction], room),
@@ -122,9 +127,14 @@ export function createWorkshop(source: Source, direction: Direction, report: Rep
 const noSize: Size = { bytes: 0, nodes: 0, depth: 0 }
 
 /** Stands for a definition that fits nowhere. */
-const nothing: Sheet = { path: '', refs: new Set(), schema: leftOff, size: { bytes: Infinity, nodes: 0, depth: 0 } }
+const nothing: SchemaDraft = {
+  path: '',
+  refs: new Set(),
+  schema: leftOff,
+  size: { bytes: Infinity, nodes: 0, depth: 0 },
+}
 
-function newSheet(path: string): Sheet {
+function newDraft(path: string): SchemaDraft {
   return { path, refs: new Set(), schema: {}, size: noSize }
 }
 
@@ -135,11 +145,11 @@ function definitionName(path: string): string {
 }
 
 function gather(
-  root: Work,
-  definitions: ReadonlyMap<string, Sheet>,
+  root: ToolSchema,
+  definitions: ReadonlyMap<string, SchemaDraft>,
   limit: Size,
-  total: Room,
-): ReturnType<Workshop['whole']> {
+  total: SizeBudget,
+): ReturnType<SchemaBuilder['whole']> {
   const usable = ({ size }: { readonly size: Size }): boolean => size.depth + 2 <= limit.depth
   if (!usable(root) || root.size.bytes > limit.bytes || root.size.nodes > limit.nodes) {
     throw new Unusable(`its schema is larger than ${limit.bytes} bytes or nested too deeply`)
@@ -169,7 +179,7 @@ function gather(
 const mebibyte = 1_048_576
 
 /** A size that all tools of a document share. Once there is too little left, there is none at all. */
-export interface Room {
+export interface SizeBudget {
   /** Throws Unusable when there is not so much left. */
   take(bytes: number): void
 }
@@ -178,16 +188,16 @@ export interface Room {
  * For what tools carry; a definition counts for each tool that uses it. It is taken as the tools are built, so that a
  * small document cannot make work and memory without end. The largest document we know of takes 16 MiB.
  */
-export function roomForTools(): Room {
-  return createRoom(48, (size) => `the document would make more than ${size} of tools; choose some`)
+export function toolBudget(): SizeBudget {
+  return createBudget(48, (size) => `the document would make more than ${size} of tools; choose some`)
 }
 
 /** For the schemas that are compiled to check examples, which costs far more than carrying them. */
-export function roomForChecks(): Room {
-  return createRoom(4, (size) => `comes after ${size} of schemas that were compiled for others`)
+export function checkBudget(): SizeBudget {
+  return createBudget(4, (size) => `comes after ${size} of schemas that were compiled for others`)
 }
 
-function createRoom(mebibytes: number, reason: (size: string) => string): Room {
+function createBudget(mebibytes: number, reason: (size: string) => string): SizeBudget {
   let left = mebibytes * mebibyte
   return {
     take(bytes) {

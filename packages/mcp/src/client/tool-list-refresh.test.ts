@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { createRefresher } from './refresher.ts'
+import { createRefresher } from './tool-list-refresh.ts'
 
 const turn = () => new Promise<void>((resolve) => process.nextTick(resolve))
 
@@ -12,18 +12,18 @@ test('wishes that come together lead to one refresh, and the next waits its time
       refreshes += 1
       return true
     })
-    for (let wishes = 0; wishes < 100; wishes++) refresher.wish()
+    for (let wishes = 0; wishes < 100; wishes++) refresher.request()
     mock.timers.tick(0)
     await turn()
     assert.equal(refreshes, 1)
-    for (let wishes = 0; wishes < 100; wishes++) refresher.wish()
+    for (let wishes = 0; wishes < 100; wishes++) refresher.request()
     mock.timers.tick(999)
     await turn()
     assert.equal(refreshes, 1)
     mock.timers.tick(1)
     await turn()
     assert.equal(refreshes, 2)
-    refresher.wish()
+    refresher.request()
     refresher.stop()
     mock.timers.tick(100_000)
     assert.equal(refreshes, 2)
@@ -38,10 +38,10 @@ test('a server that announces changes and has none is asked ever more rarely', a
     let refreshes = 0
     const refresher = createRefresher(async () => {
       refreshes += 1
-      refresher.wish()
+      refresher.request()
       return false
     })
-    refresher.wish()
+    refresher.request()
     for (let second = 0; second < 600; second++) {
       mock.timers.tick(1_000)
       await turn()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { errorOutput, lineReader } from './child.ts'
+import { errorOutput, lineReader } from './child-process.ts'
 import { limitedLines, plainText } from './logs.ts'
 import { fillSecrets } from './settings.ts'
 

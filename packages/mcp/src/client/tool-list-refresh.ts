@@ -7,7 +7,7 @@ const longestGapMs = 60_000
 
 /** Turns any number of wishes into refreshes that stand apart. */
 interface Refresher {
-  wish(): void
+  request(): void
   stop(): void
 }
 
@@ -40,7 +40,7 @@ export function createRefresher(refresh: () => Promise<boolean>): Refresher {
     timer.unref()
   }
   return {
-    wish() {
+    request() {
       if (running) wished = true
       else schedule()
     },
@@ -55,7 +55,7 @@ export function createRefresher(refresh: () => Promise<boolean>): Refresher {
  * Since 2026-07-28 changes are told on a stream that the client opens. The SDK opens the first with the connection;
  * this opens the next when one ends by itself, and says that something may have been missed. Never rejects.
  */
-export async function keepListening(connection: Connection, missed: () => void, life: AbortSignal): Promise<void> {
+export async function keepSubscribed(connection: Connection, missed: () => void, life: AbortSignal): Promise<void> {
   const { client } = connection
   let open: McpSubscription | undefined = client.autoOpenedSubscription
   let gapMs = shortestGapMs

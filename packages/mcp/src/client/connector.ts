@@ -10,7 +10,7 @@ import { fillAll, type McpSettings, type RemotePlace } from './settings.ts'
 const shortestHidden = 8
 
 /** The way to one server. */
-export interface Way {
+export interface Connector {
   /** Makes a fresh link. */
   open(sdk: Sdk, signal: AbortSignal): Promise<Link>
   readonly authorizer: Authorizer | undefined
@@ -19,23 +19,28 @@ export interface Way {
 }
 
 /** What a server says beside its answers. */
-interface Asides {
+interface ServerNotifications {
   /** A line for people. */
   log(line: string): void
   toolsChanged(): void
 }
 
 /** How long a way is open. */
-interface WayTimes {
+interface ConnectorSignals {
   /** Ends with the backend. */
   readonly life: AbortSignal
   /** Aborts when the time for an orderly end is over. */
   readonly kill: AbortSignal
 }
 
-export function wayTo(settings: McpSettings, host: BackendHost, times: WayTimes, asides: Asides): Way {
+export function createConnector(
+  settings: McpSettings,
+  host: BackendHost,
+  times: ConnectorSignals,
+  asides: ServerNotifications,
+): Connector {
   const { name, place, maxResponseBytes } = settings
-  if (place.kind === 'remote') return remoteWay(settings, place, host, times.life)
+  if (place.kind === 'remote') return remoteConnector(settings, place, host, times.life)
   return {
     authorizer: undefined,
     workFor: (_tenant, work) => work(),
@@ -53,7 +58,7 @@ export function wayTo(settings: McpSettings, host: BackendHost, times: WayTimes,
   }
 }
 
-function remoteWay(settings: McpSettings, place: RemotePlace, host: BackendHost, life: AbortSignal): Way {
+function remoteConnector(settings: McpSettings, place: RemotePlace, host: BackendHost, life: AbortSignal): Connector {
   const { name, maxResponseBytes } = settings
   const { url, oauth } = place
   const origins = [url.origin, ...(oauth?.origins ?? [])]

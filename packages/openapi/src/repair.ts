@@ -1,8 +1,8 @@
 import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
 import { checkSchema } from '@gantry/json-schema'
 import { unescapeSegment } from '@gantry/json-schema/internal/pointer'
+import type { SchemaDraft } from './schema-builder.ts'
 import { refused } from './source.ts'
-import type { Sheet } from './workshop.ts'
 
 /** All definitions of a document are checked as one, so the limits are those of a document and not of a tool. */
 const limits = { nodes: 2_000_000, text: 64_000_000, issues: 10_000 }
@@ -16,26 +16,26 @@ type Warn = (path: string, message: string) => void
  * warning: a pattern that cannot be bounded costs its tool that pattern and not its life. What cannot be mended gets a
  * fault.
  */
-export function mendAlone(sheet: Sheet, warn: Warn): void {
+export function repairAlone(sheet: SchemaDraft, warn: Warn): void {
   // No definition has a space in its name.
-  mendAll(new Map([['the sheet', sheet]]), sheet.refs, warn)
+  repairAll(new Map([['the sheet', sheet]]), sheet.refs, warn)
 }
 
 /** The same for all definitions together, where references may also lead in a circle. */
-export function mendTogether(definitions: ReadonlyMap<string, Sheet>, warn: Warn): void {
-  mendAll(definitions, [], warn)
+export function repairTogether(definitions: ReadonlyMap<string, SchemaDraft>, warn: Warn): void {
+  repairAll(definitions, [], warn)
 }
 
-function mendAll(all: ReadonlyMap<string, Sheet>, elsewhere: Iterable<string>, warn: Warn): void {
+function repairAll(all: ReadonlyMap<string, SchemaDraft>, elsewhere: Iterable<string>, warn: Warn): void {
   for (let round = 0; round < mostRounds; round++) {
     const issues = issuesOf(all, elsewhere)
     if (issues.length === 0) return
-    for (const issue of issues) mend(issue, all, warn)
+    for (const issue of issues) repair(issue, all, warn)
   }
   throw refused('The schemas of the OpenAPI document are wrong in too many places.', '')
 }
 
-function issuesOf(all: ReadonlyMap<string, Sheet>, elsewhere: Iterable<string>): readonly Issue[] {
+function issuesOf(all: ReadonlyMap<string, SchemaDraft>, elsewhere: Iterable<string>): readonly Issue[] {
   const $defs: { [name: string]: JsonSchema } = {}
   for (const name of elsewhere) $defs[name] = true
   for (const [name, { schema, fault }] of all) $defs[name] = fault === undefined ? schema : {}
@@ -48,7 +48,7 @@ function issuesOf(all: ReadonlyMap<string, Sheet>, elsewhere: Iterable<string>):
   }
 }
 
-function mend(issue: Issue, all: ReadonlyMap<string, Sheet>, warn: Warn): void {
+function repair(issue: Issue, all: ReadonlyMap<string, SchemaDraft>, warn: Warn): void {
   const [, , name = '', ...inner] = issue.path.split('/').map(unescapeSegment)
   const sheet = all.get(name)
   if (sheet === undefined) throw refused(`The schemas of the OpenAPI document cannot be read: ${issue.message}.`, '')

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { readEvents, type ServerEvent } from './follow.ts'
+import { readEvents, type ServerEvent } from './events.ts'
 
 /** Reads a text that comes in the given pieces. */
 async function read(pieces: readonly Uint8Array[], idleMs = 10_000): Promise<ServerEvent[]> {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { entryOf, resultOf } from '@gantry/conformance/internal/adapter-samples'
 import { ToolError } from '@gantry/contract'
+import { answerCalls } from './calls.ts'
 import { openaiChat } from './openai-chat.ts'
-import { answerCalls } from './read-calls.ts'
 
 const adapter = openaiChat()
 const { names } = adapter.tools([entryOf()])

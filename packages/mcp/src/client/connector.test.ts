@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { spacedGets } from './way.ts'
+import { spacedGets } from './connector.ts'
 
 test('requests that open a stream again and again are spaced, and no other is', async () => {
   const seen: string[] = []
