@@ -1,7 +1,9 @@
-import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { globSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { codes } from '@gantry/contract'
+import { apiPages } from './docs/api-pages.ts'
 import { errorsPage } from './docs/errors-page.ts'
+import { generated } from './docs/generated.ts'
 import { brokenLinks } from './docs/links.ts'
 import { type Fence, readPage } from './docs/page.ts'
 import { shellFault, showsOutput } from './docs/sh-fences.ts'
@@ -16,8 +18,15 @@ const root = dirname(import.meta.dirname)
 const folder = join(root, 'node_modules', '.cache', `docs-${process.pid}`)
 const patterns = ['*.md', 'docs/**/*.md', 'packages/*/*.md', 'examples/**/*.md', '.changeset/*.md']
 
-const faults = generated('docs/errors.md', errorsPage(codes), process.argv.includes('--write'))
-faults.push(...generated('docs/tokens.md', await tokensPage(), process.argv.includes('--write')))
+const write = process.argv.includes('--write')
+const generatedPages = new Map([
+  ['docs/errors.md', errorsPage(codes)],
+  ['docs/tokens.md', await tokensPage()],
+  ...apiPages(root),
+])
+const faults = [...generatedPages].flatMap(([file, text]) =>
+  generated(root, file, text, write, 'npm run docs -- --write'),
+)
 const pages = globSync(patterns, { cwd: root })
   .sort()
   .map((file) => readPage(root, file))
@@ -54,12 +63,4 @@ async function inTurn(list: readonly Fence[], check: (fence: Fence) => Promise<s
   }
   await Promise.all([work(), work()])
   return found
-}
-
-/** Writes a generated page, or says that it is not what it should be. */
-function generated(file: string, text: string, write: boolean): string[] {
-  const path = join(root, file)
-  if (write) writeFileSync(path, text)
-  if (existsSync(path) && readFileSync(path, 'utf8') === text) return []
-  return [`${file} is out of date; run npm run docs -- --write`]
 }
