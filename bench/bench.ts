@@ -11,6 +11,7 @@ import { code } from './code.ts'
 import { door } from './door.ts'
 import { durableCode } from './durable-code.ts'
 import { egress } from './egress.ts'
+import { installSize } from './install-size.ts'
 import { localCall } from './local-call.ts'
 import { mcp } from './mcp.ts'
 import { openapiImport } from './openapi-import.ts'
@@ -33,6 +34,7 @@ const parts: ReadonlyMap<string, () => Promise<Section>> = new Map([
   ['chain', chain],
   ['stream', stream],
   ['cli-start', cliStart],
+  ['install-size', installSize],
   ['backends', backends],
   ['safeguards', safeguards],
   ['policy', policy],

@@ -8,6 +8,8 @@ export interface Table {
 export interface Section {
   readonly title: string
   readonly tables: readonly Table[]
+  /** What a program printed, shown as it is. */
+  readonly text?: string
   readonly notes: readonly string[]
 }
 
@@ -25,8 +27,9 @@ export function ratio(value: number, other: number): string {
 }
 
 /** A section as Markdown that also reads well in a terminal. */
-export function sectionText({ title, tables, notes }: Section): string {
-  const parts = [`## ${title}`, ...tables.map(tableText), notes.map((note) => `- ${note}`).join('\n')]
+export function sectionText({ title, tables, text, notes }: Section): string {
+  const shown = text === undefined ? '' : `\`\`\`text\n${text.trimEnd()}\n\`\`\``
+  const parts = [`## ${title}`, ...tables.map(tableText), shown, notes.map((note) => `- ${note}`).join('\n')]
   return parts.filter((part) => part !== '').join('\n\n')
 }
 

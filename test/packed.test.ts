@@ -1,8 +1,19 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { build } from 'esbuild'
 
@@ -50,6 +61,48 @@ test('the built library runs in an empty project, without type stripping', () =>
   const { stdout, stderr, status } = node(['--no-experimental-strip-types', 'main.js'], project)
   assert.equal(status, 0, stderr)
   assert.equal(stdout, '{"value":8} function\n')
+})
+
+test('@gantry/core alone brings undici and nothing foreign beside, in 5 MB, runs a tool, and says what to install for the rest', () => {
+  const alone = mkdtempSync(join(tmpdir(), 'gantry-core-'))
+  const modules = join(alone, 'node_modules')
+  try {
+    const own = ['@gantry/core', '@gantry/contract', '@gantry/json-schema']
+    const names = [...own, 'undici']
+    for (const name of names) {
+      const from = own.includes(name) ? join(root, 'build', basename(name)) : join(root, 'node_modules', name)
+      cpSync(from, join(modules, name), { recursive: true })
+      const { dependencies = {} } = JSON.parse(readFileSync(join(modules, name, 'package.json'), 'utf8'))
+      for (const each of Object.keys(dependencies)) assert.ok(names.includes(each), `${name} brings ${each}`)
+    }
+    const bytes = globSync('**/*', { cwd: modules }).reduce((sum, file) => sum + statSync(join(modules, file)).size, 0)
+    assert.ok(bytes <= 5_000_000, `${bytes} bytes`)
+    writeFileSync(join(alone, 'package.json'), '{"type":"module"}')
+    writeFileSync(
+      join(alone, 'main.js'),
+      `import { createExecutor, defineTool } from '@gantry/core'
+       const inputSchema = { type: 'object', properties: { n: { type: 'number' } } }
+       const of = (name, how) => defineTool({ namespace: 'my', name, description: 'It.', effect: 'read', inputSchema, ...how })
+       const gantry = createExecutor({ tools: [
+         of('double', { run: ({ n }) => n * 2 }),
+         of('remote', { backends: [{ kind: 'mcp', name: 'files' }] }),
+         of('program', { backends: [{ kind: 'sandboxed', takes: 'code' }] }),
+       ] })
+       const said = async (outcome) => (await outcome).error?.message.match(/npm install (\\S+?)\`/)?.[1]
+       console.log(JSON.stringify([
+         (await gantry.run('my:double', { n: 21 })).output,
+         await said(gantry.run('my:remote', {})),
+         await said(gantry.run('my:program', {})),
+         await said(gantry.code('return 1')),
+       ]))
+       await gantry.close()`,
+    )
+    const { stdout, stderr, status } = node(['--no-experimental-strip-types', 'main.js'], alone)
+    assert.equal(status, 0, stderr)
+    assert.deepEqual(JSON.parse(stdout), [42, '@gantry/mcp', '@gantry/sandbox', '@gantry/sandbox'])
+  } finally {
+    rmSync(alone, { recursive: true, force: true })
+  }
 })
 
 test('the built command runs', () => {
