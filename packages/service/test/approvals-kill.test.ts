@@ -57,6 +57,7 @@ export default {
   const endOf = async (id: string): Promise<string> => (await api.get(`/v1/calls/${id}?waitMs=20000`)).value.state
 
   const first = start('worker')
+  await first.ready
   const calls = await submit()
   first.child.kill('SIGKILL')
   await first.ended
