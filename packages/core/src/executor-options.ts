@@ -9,6 +9,7 @@ import { ceilingIssues } from './code/limits.ts'
 import type { Egress, EgressEvent } from './egress/egress.ts'
 import { lazyEgress } from './egress/lazy-egress.ts'
 import type { EgressOptions } from './egress/options.ts'
+import { isFunction, isObject, isText } from './json/kinds.ts'
 import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
@@ -205,18 +206,6 @@ function isListOfText(value: unknown): boolean {
 
 function isListOf(value: unknown, fits: (item: { readonly [key: string]: unknown }) => boolean): boolean {
   return Array.isArray(value) && value.every((item) => isObject(item) && fits(item))
-}
-
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string'
-}
-
-function isFunction(value: unknown): boolean {
-  return typeof value === 'function'
 }
 
 /** Whether a value is a usable limit or time. */

@@ -2,6 +2,7 @@ import { ToolError } from '@gantry/contract'
 import type { Backend } from './backends/backend.ts'
 import type { Sources } from './pipeline/ports.ts'
 import { backendKey } from './pipeline/registry.ts'
+import { unlessAborted } from './resilience/abort.ts'
 
 /** A backend whose tools could not be found out. */
 export interface SourceFault {
@@ -125,7 +126,8 @@ export function createSources(
     },
     async ready(signal) {
       const waiting = askAll(all())
-      if (waiting !== undefined) await untilAborted(waiting, signal)
+      // Discovery goes on after the caller's signal aborts: other callers wait for the same answer.
+      if (waiting !== undefined) await (signal === undefined ? waiting : unlessAborted(waiting, signal, cancelled))
       return all().flatMap(({ key, failure }) => (failure === undefined ? [] : [{ backend: key, error: failure }]))
     },
   }
@@ -141,17 +143,6 @@ function quarantined(key: string): ToolError {
   return new ToolError('TOOL_QUARANTINED', message)
 }
 
-/** Waits no longer than the caller wants to; the question itself goes on for whoever comes next. */
-async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (signal === undefined) return work
-  const cancelled = (): ToolError => new ToolError('CANCELLED', 'The search was cancelled.', { cause: signal.reason })
-  if (signal.aborted) throw cancelled()
-  const aborted = Promise.withResolvers<never>()
-  const onAbort = (): void => aborted.reject(cancelled())
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    await Promise.race([work, aborted.promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
+function cancelled(cause: unknown): ToolError {
+  return new ToolError('CANCELLED', 'The search was cancelled.', { cause })
 }

@@ -9,9 +9,10 @@ import type {
   ToolExample,
 } from '@gantry/contract'
 import { commentText, isIdentifier, typeText } from '@gantry/json-schema/internal/type-text'
+import { isObject } from '../json/kinds.ts'
 import { didYouMean } from '../search/index.ts'
 import type { CatalogEntry } from './catalog.ts'
-import { inputFault, isRecord } from './tool-fields.ts'
+import { inputFault } from './tool-fields.ts'
 
 /** How much a reader wants to know: to choose a tool, to call it (by types in programs), or to understand it. */
 export type DocLevel = 'summary' | 'types' | 'schema' | 'full'
@@ -130,11 +131,11 @@ function summaryParts({ key, tool }: CatalogEntry) {
 
 function schemaParts({ digest, tool }: CatalogEntry) {
   const { inputSchema, outputSchema } = tool
-  const shape = isRecord(inputSchema) ? inputSchema : {}
+  const shape = isObject(inputSchema) ? inputSchema : {}
   const required = Array.isArray(shape.required) ? shape.required.filter((name) => typeof name === 'string') : []
-  const properties = isRecord(shape.properties) ? Object.entries(shape.properties) : []
+  const properties = isObject(shape.properties) ? Object.entries(shape.properties) : []
   const defaults = properties.flatMap(([name, schema]) =>
-    isRecord(schema) && schema.default !== undefined ? [[name, schema.default as Json] as const] : [],
+    isObject(schema) && schema.default !== undefined ? [[name, schema.default as Json] as const] : [],
   )
   return {
     digest,

@@ -1,4 +1,5 @@
 import { ToolError } from '@gantry/contract'
+import { follow, unlessAborted } from '../resilience/abort.ts'
 import type { CatalogEntry } from './catalog.ts'
 
 const batchSize = 64
@@ -125,19 +126,12 @@ export async function embedWithin(
   signal: AbortSignal,
 ): Promise<readonly Float32Array[]> {
   signal.throwIfAborted()
-  const stop = new AbortController()
-  const given = Promise.withResolvers<never>()
-  const giveUp = (reason: unknown): void => {
-    given.reject(reason)
-    stop.abort(reason)
-  }
-  const onAbort = (): void => giveUp(signal.reason)
-  const timer = setTimeout(() => giveUp(new ToolError('TIMEOUT', `The embedder took longer than ${ms} ms.`)), ms)
-  signal.addEventListener('abort', onAbort, { once: true })
+  const { signal: own, abort, leave } = follow(signal)
+  const timer = setTimeout(() => abort(new ToolError('TIMEOUT', `The embedder took longer than ${ms} ms.`)), ms)
   try {
-    return await Promise.race([given.promise, embedder.embed(texts, stop.signal)])
+    return await unlessAborted(() => embedder.embed(texts, own), own)
   } finally {
     clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
+    leave()
   }
 }

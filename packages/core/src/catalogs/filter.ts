@@ -2,9 +2,10 @@ import { type Issue, ToolError } from '@gantry/contract'
 import { normalTag, readTexts, textList } from '../ids/text-list.ts'
 import { namespaceFault } from '../ids/tool-id.ts'
 import { toolMatcher } from '../ids/tool-pattern.ts'
+import { isObject } from '../json/kinds.ts'
 import { queryDigest, unknownKeys } from '../search/index.ts'
 import type { CatalogEntry, EntryFilter } from './catalog.ts'
-import { inputFault, isRecord } from './tool-fields.ts'
+import { inputFault } from './tool-fields.ts'
 
 /**
  * One test out of all that a query filters by; the caller's permission comes last because it may cost most.
@@ -88,7 +89,7 @@ const parts: {
  */
 export function toolsetFilter(toolset: Toolset): EntryTest {
   const path = '/toolset'
-  if (!isRecord(toolset))
+  if (!isObject(toolset))
     throw inputFault('toolset', [{ path, message: 'must be an object such as { allow: ["ns:*"] }' }])
   const issues = [...unknownKeys(toolset, Object.keys(parts), path, 'is not part of a toolset')]
   const said: { readonly [part: string]: unknown } = toolset

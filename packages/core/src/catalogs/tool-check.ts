@@ -5,6 +5,7 @@ import { isTag, normalTag } from '../ids/text-list.ts'
 import { namespaceFault, parseToolId, toolNameFault } from '../ids/tool-id.ts'
 import { parseVersion, type Version } from '../ids/version.ts'
 import { copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import { didYouMean } from '../search/index.ts'
 import {
@@ -13,7 +14,6 @@ import {
   Issues as IssueList,
   type Issues,
   integer,
-  isRecord,
   json,
   jsonObject,
   list,
@@ -91,7 +91,7 @@ export interface CheckedTool {
  * A function beside the data, as `defineTool` keeps it, is left out.
  */
 export function checkTool(tool: Tool): CheckedTool {
-  if (!isRecord(tool)) throw new ToolError('TOOL_INVALID', 'A tool definition must be an object.')
+  if (!isObject(tool)) throw new ToolError('TOOL_INVALID', 'A tool definition must be an object.')
   const issues = new IssueList()
   const copy = ownMembers(tool)
   for (const name of Object.keys(copy)) {
@@ -131,7 +131,7 @@ export function invalid(tool: Tool, issues: readonly Issue[]): ToolError {
 }
 
 function inputSchema(value: unknown, path: string, issues: Issues): unknown {
-  if (!isRecord(value) || value.type !== 'object') {
+  if (!isObject(value) || value.type !== 'object') {
     return issues.add(path, 'must be a schema with `"type": "object"`, because arguments are an object')
   }
   return schema(value, path, issues)
@@ -139,7 +139,7 @@ function inputSchema(value: unknown, path: string, issues: Issues): unknown {
 
 /** Copies a schema, then checks the copy, so that what was checked is what is kept. */
 function schema(value: unknown, path: string, issues: Issues): unknown {
-  if (typeof value !== 'boolean' && !isRecord(value)) return issues.add(path, 'must be a JSON Schema')
+  if (typeof value !== 'boolean' && !isObject(value)) return issues.add(path, 'must be a JSON Schema')
   const copy = json(value, path, issues)
   if (copy === undefined) return undefined
   try {
@@ -194,7 +194,7 @@ const bindingName = text(128)
 
 /** A binding's options are the host's own: plain data is copied, a function or a client object stays what it is. */
 function binding(value: unknown, path: string, issues: Issues): unknown {
-  if (!isRecord(value)) return issues.add(path, 'must be an object')
+  if (!isObject(value)) return issues.add(path, 'must be an object')
   bindingKind(value.kind, `${path}/kind`, issues)
   if (value.name !== undefined) bindingName(value.name, `${path}/name`, issues)
   const copy: Record<string, unknown> = {}

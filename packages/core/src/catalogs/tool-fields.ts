@@ -1,5 +1,6 @@
 import { type Issue, type Json, ToolError } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import { didYouMean } from '../search/index.ts'
 
@@ -69,7 +70,7 @@ export function list(field: Field, limit: number, least = 0): Field {
 export function record(members: { readonly [key: string]: Field }, required: readonly string[] = []): Field {
   const known = new Map(Object.entries(members))
   return (value, path, issues) => {
-    if (!isRecord(value)) return issues.add(path, 'must be an object')
+    if (!isObject(value)) return issues.add(path, 'must be an object')
     const copy: Record<string, unknown> = {}
     for (const key of Object.keys(value)) {
       const member = value[key]
@@ -98,18 +99,14 @@ export function json(value: unknown, path: string, issues: Issues): Json | undef
 /** A JSON object. */
 /** An object of texts under any names; a plain copy of it. */
 export function texts(value: unknown, path: string, issues: Issues): unknown {
-  if (!isRecord(value)) return issues.add(path, 'must be an object')
+  if (!isObject(value)) return issues.add(path, 'must be an object')
   const wrong = Object.keys(value).find((name) => typeof value[name] !== 'string')
   if (wrong !== undefined) return issues.add(`${path}/${wrong.slice(0, 64)}`, 'must be a string')
   return json(value, path, issues)
 }
 
 export function jsonObject(value: unknown, path: string, issues: Issues): Json | undefined {
-  return isRecord(value) ? json(value, path, issues) : issues.add(path, 'must be an object')
-}
-
-export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return isObject(value) ? json(value, path, issues) : issues.add(path, 'must be an object')
 }
 
 /** Enough for a person; a toolset of thousands of wrong patterns would otherwise be thousands of sentences. */

@@ -1,5 +1,6 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError, utf8Length } from '../json/limits.ts'
 import { type Allowance, type ChainLimits, createAllowance, sizeOf } from './limits.ts'
 import { readReference, type Scope } from './scope.ts'
@@ -21,7 +22,7 @@ export function bind(template: Template, scope: Scope, limits: ChainLimits): Jso
 /** Binds what is known to be an object. */
 export function bindArgs(args: Template, scope: Scope, limits: ChainLimits): JsonObject {
   const bound = bind(args, scope, limits)
-  if (typeof bound === 'object' && bound !== null && !Array.isArray(bound)) return bound
+  if (isObject(bound)) return bound
   throw new ToolError('REFERENCE_INVALID', 'The arguments are not an object.')
 }
 

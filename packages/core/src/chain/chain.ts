@@ -13,6 +13,7 @@ import {
 import { clip } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
 import { JsonError } from '../json/limits.ts'
+import { follow } from '../resilience/abort.ts'
 import { checkChain } from './check-chain.ts'
 import {
   type ChainContext,
@@ -99,7 +100,7 @@ async function runSteps(
       slots: createSlots(limits.parallel),
     }
     const ended = await withStop(signal, (stop) =>
-      follow(plan, resumed, input, { ...shared, stop }, options.onStep, done),
+      walkSteps(plan, resumed, input, { ...shared, stop }, options.onStep, done),
     )
     failure = ended.failure
     output = ended.output
@@ -118,7 +119,7 @@ async function runSteps(
 }
 
 /** Walks the plan, adding to `done`, until it ends or a step's failure ends it. */
-async function follow(
+async function walkSteps(
   plan: readonly PlannedStep[],
   resumed: Resumed,
   input: Json,
@@ -233,23 +234,20 @@ export interface Stop {
 
 /** Gives `work` a Stop that follows the caller's signal and lets go of it afterwards. */
 export async function withStop<T>(parent: AbortSignal | undefined, work: (stop: Stop) => Promise<T>): Promise<T> {
-  const controller = new AbortController()
+  const { signal, abort, leave } = parent === undefined ? follow() : follow(parent)
   let first: Failure | undefined
-  const follow = (): void => controller.abort(parent?.reason)
-  if (parent?.aborted) follow()
-  else parent?.addEventListener('abort', follow, { once: true })
   try {
     return await work({
-      signal: controller.signal,
+      signal,
       get failure() {
         return first
       },
       end(failure) {
         first ??= failure
-        controller.abort(new Error('Another call of the chain failed.'))
+        abort(new Error('Another call of the chain failed.'))
       },
     })
   } finally {
-    parent?.removeEventListener('abort', follow)
+    leave()
   }
 }

@@ -2,6 +2,7 @@ import type { Issue, Json, JsonObject, RetryRule } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { clip } from '../ids/quote.ts'
 import { copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import { didYouMean } from '../search/near.ts'
 import { compileCondition } from './condition.ts'
@@ -187,10 +188,6 @@ function visitorFor(sight: Sight, issue: Visitor['issue']): Visitor {
 interface FieldLocation {
   readonly path: string
   readonly visitor: Visitor
-}
-
-export function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Tells of every key that has no meaning here. */

@@ -9,6 +9,7 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 
 /** Why a call, and perhaps the chain, did not succeed. */
 export interface Failure {
@@ -67,7 +68,7 @@ function infoOf(error: ToolError): ErrorInfo {
 function detailsOf(error: ToolError): { [key: string]: Json } | undefined {
   try {
     const copied = copyJson(error.details ?? null, { convert: true, dropped: { count: 0 } })
-    return typeof copied === 'object' && copied !== null && !Array.isArray(copied) ? copied : undefined
+    return isObject(copied) ? copied : undefined
   } catch {
     return undefined
   }

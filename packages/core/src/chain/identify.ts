@@ -1,5 +1,5 @@
 import type { Json } from '@gantry/contract'
-import { isObject } from './check-chain.ts'
+import { isObject } from '../json/kinds.ts'
 
 /** A step as written, with its id and its place in the chain. */
 export interface Identified {

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module'
 import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '../resilience/abort.ts'
 import type { Slots } from '../resilience/slots.ts'
 
 /** One thing that the compiler has to say of the program. */
@@ -126,7 +127,7 @@ export async function compilerOutput(command: readonly string[], folder: string,
     detached: true,
   })
   const kill = (): void => killGroup(child.pid)
-  signal.addEventListener('abort', kill, { once: true })
+  const leave = onAbort(signal, kill)
   try {
     return await new Promise<string>((resolve, reject) => {
       let said = ''
@@ -143,7 +144,7 @@ export async function compilerOutput(command: readonly string[], folder: string,
       })
     })
   } finally {
-    signal.removeEventListener('abort', kill)
+    leave()
   }
 }
 

@@ -2,6 +2,7 @@ import { type ArtifactRef, type ProgramLanguage, type ProgramLimits, ToolError }
 import type { Backend, BackendCall, BackendContext, Measured } from '../backends/backend.ts'
 import type { WriteBack } from '../backends/program-journal.ts'
 import { createFeed, type Feed, runtimesHealth } from '../backends/runtime-support.ts'
+import { follow } from '../resilience/abort.ts'
 import { createSlots as createTurns, type Slots as Turns } from '../resilience/slots.ts'
 import type { Outcome } from '../runtimes/runtime.ts'
 import type { RuntimesSource, SandboxRequest } from '../runtimes/runtimes.ts'
@@ -185,16 +186,13 @@ interface Stop {
 
 /** Stops with the call, or on its own. */
 function stopWith(call: AbortSignal): Stop {
-  const own = new AbortController()
-  const follow = (): void => own.abort(call.reason)
-  if (call.aborted) follow()
-  else call.addEventListener('abort', follow, { once: true })
+  const { signal, abort, leave } = follow(call)
   return {
-    signal: own.signal,
-    abort: (reason) => own.abort(reason),
+    signal,
+    abort,
     end() {
-      call.removeEventListener('abort', follow)
-      own.abort(over)
+      leave()
+      abort(over)
     },
   }
 }

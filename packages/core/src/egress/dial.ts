@@ -2,6 +2,7 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { SecureContext } from 'node:tls'
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '../resilience/abort.ts'
 import { checkedAddresses } from './addresses.ts'
 import type { Admitted, Report } from './admit.ts'
 import { tooManyConnections } from './connection-slots.ts'
@@ -151,17 +152,15 @@ function ready<S extends Socket>(
   const { promise, resolve, reject } = Promise.withResolvers<S>()
   socket.setNoDelay(true)
   const late = Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })
-  const onAbort = (): void => reject(signal.reason)
   const timer = setTimeout(reject, ms, late)
-  signal.addEventListener('abort', onAbort, { once: true })
   // Stays for good: an error without a listener would end the process, and the user of the socket hears 'close' too.
   socket.on('error', reject)
   socket.once('close', () => reject(new Error('The connection closed before it was open.')))
   socket.setNoDelay(true).once(event, () => resolve(socket))
-  if (signal.aborted) onAbort()
+  const leave = onAbort(signal, () => reject(signal.reason))
   const settled = promise.finally(() => {
     clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
+    leave()
   })
   settled.catch(() => socket.destroy())
   return settled

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { onAbort } from '../resilience/abort.ts'
 import type { Release } from '../resilience/slots.ts'
 import { refuseKnown } from './addresses.ts'
 import { type Admitted, createAdmission, createReport } from './admit.ts'
@@ -36,9 +37,8 @@ export function createEgress(options: EgressOptions = {}): Egress {
       const socket = await dialer.dial(admitted, options)
       socket.once('close', leave)
       const end = (): void => void socket.destroy(revoke.signal.reason)
-      revoke.signal.addEventListener('abort', end, { once: true })
       socket.once('close', () => raw.delete(revoke))
-      if (revoke.signal.aborted) end()
+      onAbort(revoke.signal, end)
       return socket
     } catch (error) {
       leave?.()

@@ -1,4 +1,5 @@
 import { type Issue, ToolError } from '@gantry/contract'
+import { isObject } from '../json/kinds.ts'
 import { didYouMean } from '../search/near.ts'
 import type { EgressAllow, EgressEvent } from './egress.ts'
 import { parseRules, type Rule } from './rules.ts'
@@ -118,8 +119,4 @@ function isWhole(value: unknown): boolean {
 
 function isAbove0(value: unknown): boolean {
   return typeof value === 'number' && Number.isFinite(value) && value > 0
-}
-
-function isObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null
 }

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { type Issue, ToolError } from '@gantry/contract'
+import { isObject } from '../json/kinds.ts'
 import { didYouMean } from '../search/near.ts'
 import { type Target, targetOf } from './target.ts'
 
@@ -108,8 +109,4 @@ function originFault(origin: string): string {
 function isMethods(value: unknown): value is readonly string[] {
   const method = (item: unknown): boolean => typeof item === 'string' && /^[A-Z][A-Z-]{0,30}$/.test(item)
   return Array.isArray(value) && value.length > 0 && value.every(method)
-}
-
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

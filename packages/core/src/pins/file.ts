@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { type Issue, ToolError } from '@gantry/contract'
 import { whileLocked } from '../files/lock.ts'
 import { replacePrivate } from '../files/private-file.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import { parseJson } from '../json/parse.ts'
 import { definitionHash } from './definition.ts'
@@ -62,14 +63,14 @@ async function read(file: string, signal: AbortSignal): Promise<Book> {
 
 /** A pin whose hash is not its definition's was edited by hand, and then nobody knows which of them was approved. */
 function fault(book: unknown): Issue | undefined {
-  if (!isRecord(book) || book.version !== 1 || !isRecord(book.sources)) {
+  if (!isObject(book) || book.version !== 1 || !isObject(book.sources)) {
     return { path: '', message: 'must have version 1 and sources' }
   }
   for (const [source, pins] of Object.entries(book.sources)) {
-    if (!isRecord(pins)) return { path: `/sources/${source}`, message: 'must be an object of pins' }
+    if (!isObject(pins)) return { path: `/sources/${source}`, message: 'must be an object of pins' }
     for (const [name, pin] of Object.entries(pins)) {
       const path = `/sources/${source}/${name}`
-      if (!isRecord(pin) || !isRecord(pin.definition)) return { path, message: 'must have a definition' }
+      if (!isObject(pin) || !isObject(pin.definition)) return { path, message: 'must have a definition' }
       if (![pin.at, pin.by, pin.since ?? ''].every((part) => typeof part === 'string')) {
         return { path, message: 'must say when and by whom it was pinned' }
       }
@@ -79,10 +80,6 @@ function fault(book: unknown): Issue | undefined {
     }
   }
   return undefined
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 async function write(file: string, book: Book): Promise<void> {

@@ -1,6 +1,7 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
 import { type CopyOptions, copyJson } from '../json/copy.ts'
+import { isPromiseLike } from '../json/kinds.ts'
 import { JsonError, type JsonLimits, utf8Length } from '../json/limits.ts'
 import type { PieceRedactor } from '../json/redact.ts'
 import { traced } from '../tracing/tracer.ts'
@@ -70,10 +71,6 @@ function watchLate(run: Run, tool: string, work: PromiseLike<unknown>): void {
     if (run.ended) events.emit('call:late', { callId: run.request.callId, tool, ended })
   }
   work.then(tell('returned'), tell('threw'))
-}
-
-function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
 }
 
 /** How long a streaming tool may keep the process to itself. */

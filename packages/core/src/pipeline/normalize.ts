@@ -2,6 +2,7 @@ import { type Content, type Json, type JsonObject, ToolError } from '@gantry/con
 import { isStandardSchema } from '@gantry/json-schema'
 import type { Measured } from '../backends/backend.ts'
 import { copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import { parseAnswer } from '../json/parse.ts'
 import type { PreparedTool } from './prepare.ts'
@@ -23,10 +24,6 @@ export function normalize(run: Run, tool: PreparedTool, raw: unknown): void {
   else if (typeof value === 'string') readJsonText(run, tool, value)
   const failure = isObject(run.output) ? structuralFailure(run.output) : undefined
   if (failure !== undefined) throw failure
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Only a text in brackets can be an object or an array, so that ordinary texts are not parsed. */
@@ -129,5 +126,5 @@ function messageOf(error: Json | undefined): string | undefined {
 /** A tool denies by a field, not by a phrase: `denied: true`, or the code DENIED. */
 function isDenial(value: JsonObject, error: Json | undefined): boolean {
   if (value.denied === true || value.code === 'DENIED') return true
-  return typeof error === 'object' && error !== null && !Array.isArray(error) && error.code === 'DENIED'
+  return isObject(error) && error.code === 'DENIED'
 }

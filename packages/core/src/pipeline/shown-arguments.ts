@@ -1,5 +1,6 @@
 import type { Json, JsonObject, Tool } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import { isObject } from '../json/kinds.ts'
 import { createRedactor, define, isSecretKey, type RedactionMark, type Redactor } from '../json/redact.ts'
 
 /** Arguments as an approver may see them, with the places where something is hidden. */
@@ -71,14 +72,14 @@ function applicable(schemas: readonly unknown[], root: unknown): Set<Schema> {
   const found = new Set<Schema>()
   const pending = [...schemas]
   for (let schema = pending.pop(); schema !== undefined; schema = pending.pop()) {
-    if (!isSchema(schema) || found.has(schema)) continue
+    if (!isObject(schema) || found.has(schema)) continue
     found.add(schema)
     for (const keyword of ['allOf', 'anyOf', 'oneOf']) {
       const list = schema[keyword]
       if (Array.isArray(list)) pending.push(...list)
     }
     for (const keyword of ['if', 'then', 'else']) pending.push(schema[keyword] ?? null)
-    if (isSchema(schema.dependentSchemas)) pending.push(...Object.values(schema.dependentSchemas))
+    if (isObject(schema.dependentSchemas)) pending.push(...Object.values(schema.dependentSchemas))
     if (typeof schema.$ref === 'string') pending.push(referred(schema.$ref, root))
   }
   return found
@@ -107,7 +108,7 @@ function itemSchemas(schemas: readonly Schema[], index: number): unknown[] {
 }
 
 function declared({ properties }: Schema, key: string): unknown {
-  return isSchema(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined
+  return isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined
 }
 
 /** Whether anything in a schema is a declaration that could hide a member; most schemas have none. */
@@ -116,10 +117,6 @@ function namesSecret(schema: unknown): boolean {
   if (Array.isArray(schema)) return schema.some(namesSecret)
   return Object.entries(schema).some(
     ([key, member]) =>
-      (key === 'properties' && isSchema(member) && Object.keys(member).some(isSecretKey)) || namesSecret(member),
+      (key === 'properties' && isObject(member) && Object.keys(member).some(isSecretKey)) || namesSecret(member),
   )
-}
-
-function isSchema(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,6 +1,7 @@
 import { type Issue, type JsonObject, ToolError } from '@gantry/contract'
 import { isStandardSchema, type StandardSchema, type Validated, validateStandard } from '@gantry/json-schema'
 import { type CopyOptions, copyJson } from '../json/copy.ts'
+import { isObject } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import type { PreparedTool } from './prepare.ts'
 import type { Run } from './run.ts'
@@ -45,7 +46,7 @@ export function plainArgs(value: unknown, options: CopyOptions): JsonObject {
   if (value === undefined) return {}
   try {
     const copied = copyJson(value, options)
-    if (typeof copied === 'object' && copied !== null && !Array.isArray(copied)) return copied
+    if (isObject(copied)) return copied
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const issue: Issue = { path: error.path, message: error.message }

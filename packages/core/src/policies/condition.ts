@@ -1,6 +1,7 @@
 import type { Issue, Json, JsonObject } from '@gantry/contract'
 import { unescapeSegment } from '@gantry/json-schema/internal/pointer'
 import { canonicalJson } from '../json/canonical.ts'
+import { isObject } from '../json/kinds.ts'
 import { unknownKeys } from '../search/index.ts'
 
 /** What must be true of one value among the arguments; all that is said must be. */
@@ -159,8 +160,4 @@ function equal(one: Json, other: Json): boolean {
   if (one === other) return true
   if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
   return canonicalJson(one) === canonicalJson(other)
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

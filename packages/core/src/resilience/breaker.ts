@@ -1,4 +1,5 @@
 import { ToolError } from '@gantry/contract'
+import { isPromiseLike } from '../json/kinds.ts'
 import {
   type BreakerJson,
   type BreakerState,
@@ -8,7 +9,6 @@ import {
   outcomeOf,
 } from './circuit.ts'
 import { checkShapes, type OptionShape } from './options.ts'
-import { isPromiseLike } from './promise-like.ts'
 
 export interface BreakerOptions extends CircuitOptions {
   /** What an error says about the backend; by default what `isFault` says. */

@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
+import { isPromiseLike } from '../json/kinds.ts'
 import { checkShapes, type OptionShape } from './options.ts'
-import { isPromiseLike } from './promise-like.ts'
 
 export interface BulkheadOptions {
   /** Calls that run at a time. */

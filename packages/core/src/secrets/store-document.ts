@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
+import { isObject, isText } from '../json/kinds.ts'
 import { JsonError } from '../json/limits.ts'
 import { parseJson } from '../json/parse.ts'
 import { isSecretName } from './secret.ts'
@@ -94,14 +95,6 @@ function areRecords(records: unknown): boolean {
     names.add(name)
     return fresh && isCount(version) && isText(box)
   })
-}
-
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string'
 }
 
 function isCount(value: unknown): value is number {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { HttpBody, Json, JsonObject } from '@gantry/contract'
-import { badArgument, isRecord } from './check.ts'
+import { isObject } from '../../json/kinds.ts'
+import { badArgument } from './check.ts'
 import { asText, encode, type Pair, writePairs } from './parameters.ts'
 
 /** A body as it is sent. */
@@ -35,7 +36,7 @@ const writers: { readonly [type in HttpBody['type']]: (body: HttpBody, value: Js
 }
 
 function membersOf(body: HttpBody, value: Json): [name: string, member: Json][] {
-  if (isRecord(value)) return Object.entries(value as JsonObject)
+  if (isObject(value)) return Object.entries(value as JsonObject)
   throw badArgument(body.arg ?? '', `is a ${body.type} body and must be an object`)
 }
 

@@ -1,5 +1,6 @@
 import { type Issue, ToolError } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+import { isObject } from '../../json/kinds.ts'
 import { unknownKeys } from '../../search/near.ts'
 
 /** Says what is wrong with a value of the configuration, if anything. */
@@ -53,7 +54,7 @@ export function listOf(shape: Shape): Shape {
 /** An object whose keys are free; `key` says what is wrong with one. */
 export function mapOf(shape: Shape, key: (name: string) => string | undefined = () => undefined): Shape {
   return (value, path) => {
-    if (!isRecord(value)) return [{ path, message: 'must be an object' }]
+    if (!isObject(value)) return [{ path, message: 'must be an object' }]
     return Object.entries(value).flatMap(([name, member]) => {
       const at = `${path}/${escapeSegment(name)}`
       const fault = key(name)
@@ -66,7 +67,7 @@ export function mapOf(shape: Shape, key: (name: string) => string | undefined = 
 export function record(members: { readonly [key: string]: Shape }, required: readonly string[] = []): Shape {
   const known = Object.keys(members)
   return (value, path) => {
-    if (!isRecord(value)) return [{ path, message: 'must be an object' }]
+    if (!isObject(value)) return [{ path, message: 'must be an object' }]
     const missing = required.filter((key) => value[key] === undefined)
     return [
       ...unknownKeys(value, known, path, 'is not known here'),
@@ -74,8 +75,4 @@ export function record(members: { readonly [key: string]: Shape }, required: rea
       ...known.flatMap((key) => (value[key] === undefined ? [] : (members[key]?.(value[key], `${path}/${key}`) ?? []))),
     ]
   }
-}
-
-export function isRecord(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

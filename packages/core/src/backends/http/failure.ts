@@ -1,7 +1,8 @@
 import { type ErrorDetails, type Json, ToolError } from '@gantry/contract'
 import type { EgressResponse } from '../../egress/egress.ts'
+import { isObject } from '../../json/kinds.ts'
 import { parseAnswer } from '../../json/parse.ts'
-import { isRecord } from './check.ts'
+
 import { decodeText, type Excerpt, isJson, mediaOf } from './media.ts'
 
 /** Of the body of a failure, what is read and for how long, what is shown, and what of it may go into the message. */
@@ -102,10 +103,10 @@ function explanation(body: string, type: string | undefined): string | undefined
 }
 
 function fromJson(body: Json): string | undefined {
-  if (!isRecord(body)) return undefined
+  if (!isObject(body)) return undefined
   const { title, detail, message, error } = body
   const problem = [title, detail].filter((part) => typeof part === 'string')
   if (problem.length > 0) return problem.join(': ')
-  const inner = isRecord(error) ? error.message : error
+  const inner = isObject(error) ? error.message : error
   return [message, inner].find((part) => typeof part === 'string')
 }

@@ -1,7 +1,8 @@
 import { type HttpAuth, type Issue, ToolError } from '@gantry/contract'
 import { isFramingHeader, isHeaderName, isSensitiveHeader } from '../../ids/header-names.ts'
 import { fillSecrets, type Secrets } from '../../ids/secret-reference.ts'
-import { badArgument, isRecord, listOf, oneOf, record, ruled, type Shape, text } from './check.ts'
+import { isObject } from '../../json/kinds.ts'
+import { badArgument, listOf, oneOf, record, ruled, type Shape, text } from './check.ts'
 
 const visible = /^[\t\x20-\x7e]*$/
 
@@ -44,7 +45,7 @@ const shapes: { readonly [type: string]: Shape } = {
 }
 
 function oneAuth(auth: unknown, path: string): readonly Issue[] {
-  const type = isRecord(auth) ? auth.type : undefined
+  const type = isObject(auth) ? auth.type : undefined
   const known = typeof type === 'string' && Object.hasOwn(shapes, type) ? shapes[type] : undefined
   return known === undefined ? oneOf(...Object.keys(shapes))(type, `${path}/type`) : known(auth, path)
 }

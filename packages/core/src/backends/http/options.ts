@@ -1,8 +1,9 @@
 import type { HttpAuth, Issue, Tool } from '@gantry/contract'
 import type { EgressRule } from '../../egress/egress.ts'
 import { namespaceFault } from '../../ids/tool-id.ts'
+import { isObject } from '../../json/kinds.ts'
 import { headersShape, idempotencyShape } from './binding.ts'
-import { flag, isRecord, listOf, mapOf, record, refuseConfig, rule, ruled, text, whole } from './check.ts'
+import { flag, listOf, mapOf, record, refuseConfig, rule, ruled, text, whole } from './check.ts'
 import { authList, authShape } from './headers.ts'
 import { type Base, baseFault, readBase, templateFault } from './parameters.ts'
 
@@ -75,8 +76,8 @@ function originFault(text: string): string | undefined {
 }
 
 function hasHttpBinding(tool: unknown): boolean {
-  if (!isRecord(tool) || !Array.isArray(tool.backends)) return false
-  return tool.backends.some((binding) => isRecord(binding) && binding.kind === 'http')
+  if (!isObject(tool) || !Array.isArray(tool.backends)) return false
+  return tool.backends.some((binding) => isObject(binding) && binding.kind === 'http')
 }
 
 /** Checks the options once; throws CONFIG_INVALID with every path that is wrong. */

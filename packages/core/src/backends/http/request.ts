@@ -1,5 +1,6 @@
 import type { EffectClass, HttpAuth, HttpBody, Json, JsonObject } from '@gantry/contract'
 import { fillSecrets, type Secrets, secretNames } from '../../ids/secret-reference.ts'
+import { isObject } from '../../json/kinds.ts'
 import type { Plan } from './binding.ts'
 import { constantPair, joinPairs, type SentBody, writeBody } from './body.ts'
 import { badArgument } from './check.ts'
@@ -87,7 +88,7 @@ const json: HttpBody = { type: 'json' }
 
 /** An argument that nothing places: as a form writes it, and by `name[key]` when it has members, so that none is lost. */
 function loose(name: string, value: Json): ParameterTarget {
-  const deep = typeof value === 'object' && value !== null && !Array.isArray(value)
+  const deep = isObject(value)
   return { argument: name, name, style: deep ? 'deepObject' : 'form', explode: true, reserved: false, json: false }
 }
 
