@@ -16,7 +16,7 @@ const warm = { cold: 1_000, inner: 20 }
 export async function code(): Promise<Section> {
   const executor = createExecutor({ tools: addTools() })
   try {
-    await practise(executor)
+    await warmUp(executor)
     const cold = await interleave(coldSubjects(executor), 1, warm.cold, 4)
     const inner = await interleave(await innerSubjects(executor), calls, warm.inner, 0)
     return {
@@ -74,7 +74,7 @@ async function ended(executor: Executor, text: string, language: 'javascript' | 
 }
 
 /** The thread that was started first has compiled its code by then. */
-async function practise(executor: Executor): Promise<void> {
+async function warmUp(executor: Executor): Promise<void> {
   await ended(executor, 'return 1', 'typescript')
   await delay(2_000)
 }

@@ -5,7 +5,7 @@ import { errorOutput, lineReader } from '@gantry/mcp/internal/client/child-proce
 import { plainText } from '@gantry/mcp/internal/client/logs'
 import { importOpenapi } from '@gantry/openapi'
 import { parseAllow, parseAuthority, parsePath, parseTarget } from '@gantry/sandbox/internal/egress-proxy/origins'
-import { createLaunchedGateway } from '@gantry/sandbox/internal/launcher/gateway-channel'
+import { createGatewayChannel } from '@gantry/sandbox/internal/launcher/gateway-channel'
 import { createLines } from '@gantry/sandbox/internal/launcher/message-lines'
 import { looksLikeModule } from '@gantry/sandbox-wasm/internal/quickjs/evaluate'
 import { createExecutor } from '@gantry/tools'
@@ -223,7 +223,7 @@ function readerPoints(): EntryPoint[] {
 }
 
 function said(line: string): void {
-  createLaunchedGateway({ gateway: { ask: ignored }, send: () => 0, fail: ignored }).take(line)
+  createGatewayChannel({ gateway: { ask: ignored }, send: () => 0, fail: ignored }).take(line)
 }
 
 function pushed<T>(reader: { push(piece: T): unknown }, pieces: readonly T[]): void {

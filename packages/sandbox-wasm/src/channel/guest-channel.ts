@@ -1,17 +1,17 @@
 import { createReader, createWriter, read, waitForPlace, written } from './mailbox.ts'
-import { type ChannelStart, readAnswer, type WrittenAnswer, writeRest } from './messages.ts'
-import { createPatience } from './spin-policy.ts'
+import { type ChannelStart, readResponse, type WrittenResponse, writeRequests } from './messages.ts'
+import { createSpinPolicy } from './spin-policy.ts'
 
-export type LineAnswer = WrittenAnswer & { readonly number: number }
+export type GatewayResponse = WrittenResponse & { readonly number: number }
 
 /** What a program over tools asks its host, from inside its thread. */
-export interface Line {
+export interface GuestChannel {
   /** Takes what a program says when it can do nothing more: a letter, and a line for each question. */
   take(said: string): void
   /** An answer that is there already. */
-  next(): LineAnswer | undefined
+  next(): GatewayResponse | undefined
   /** Hands over all that was taken and waits for an answer until a time of the thread's clock. */
-  rest(until: number): LineAnswer | undefined
+  rest(until: number): GatewayResponse | undefined
   /** Questions that were not answered. */
   readonly open: number
   /** Those of them that a program is not over without. */
@@ -33,7 +33,12 @@ const lookMs = 0.05
  * The line of one run. The thread has nothing to do but to wait, so it looks for its answer, and then sleeps on the count
  * of the answers instead of its event loop; whoever kills it wakes it. `wake` tells the owner of questions.
  */
-export function createLine(run: number, start: ChannelStart, wake: () => void, now: () => number): Line {
+export function createGuestChannel(
+  run: number,
+  start: ChannelStart,
+  wake: () => void,
+  now: () => number,
+): GuestChannel {
   const { counts } = start.answers
   const receive = createReader(start.answers, start.port)
   const send = createWriter(start.questions, start.port)
@@ -42,7 +47,7 @@ export function createLine(run: number, start: ChannelStart, wake: () => void, n
   let [last, owed, told] = [0, 0, 0]
   let taken = ''
   let stopped = false
-  const patience = createPatience()
+  const spinPolicy = createSpinPolicy()
 
   const post = (said: string): void => {
     while (!send(said)) waitForPlace(start.questions)
@@ -50,25 +55,25 @@ export function createLine(run: number, start: ChannelStart, wake: () => void, n
   }
   /** Until there is another answer than those that were seen, or a time is over. */
   const wait = (seen: number, until: number): void => {
-    if (patience.looks()) {
+    if (spinPolicy.shouldSpin()) {
       const end = now() + lookMs
       while (Atomics.load(counts, written) === seen && now() < end);
       const paid = Atomics.load(counts, written) !== seen
-      patience.learn(paid)
+      spinPolicy.record(paid)
       if (paid) return
     }
     const ms = until - now()
     if (ms > 0) Atomics.wait(counts, written, seen, ms)
   }
   const handOver = (): void => {
-    post(writeRest(told, taken))
+    post(writeRequests(told, taken))
     taken = ''
   }
-  const next = (): LineAnswer | undefined => {
+  const next = (): GatewayResponse | undefined => {
     while (true) {
       const received = receive()
       if (received === undefined) return undefined
-      const answer = readAnswer(received)
+      const answer = readResponse(received)
       // What an earlier run did not wait for may still lie here.
       if (answer.run !== run) continue
       if (!isAnswer(answer)) {
@@ -123,6 +128,6 @@ export function createLine(run: number, start: ChannelStart, wake: () => void, n
 }
 
 /** One without a number asks the run to end. */
-function isAnswer(written: WrittenAnswer): written is LineAnswer {
+function isAnswer(written: WrittenResponse): written is GatewayResponse {
   return written.number !== undefined
 }

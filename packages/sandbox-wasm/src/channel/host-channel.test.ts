@@ -4,16 +4,16 @@ import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import fc from 'fast-check'
-import { createLine, type Line } from './guest-channel.ts'
-import { type Asking, createPost } from './host-channel.ts'
-import { writeAnswer } from './messages.ts'
+import { createGuestChannel, type GuestChannel } from './guest-channel.ts'
+import { createHostChannel, type RunningProgram } from './host-channel.ts'
+import { writeResponse } from './messages.ts'
 
 /** Owner and thread in one, so that nothing happens but in the order of the test; a clock that runs when it is read. */
 function opened() {
   const asked: ProgramRequest[] = []
-  let running: Asking | undefined
+  let running: RunningProgram | undefined
   let [runs, time] = [0, 0]
-  const post = createPost(() => running)
+  const post = createHostChannel(() => running)
   const now = (): number => {
     time += 1
     return time
@@ -31,14 +31,14 @@ function opened() {
       runs += 1
       const run = runs
       asked.length = 0
-      const line = createLine(run, post.start, post.collect, now)
+      const line = createGuestChannel(run, post.start, post.collect, now)
       const answer = (given: ProgramResponse): void => {
         if (running !== asking) return
         asking.given += 1
-        post.tell(writeAnswer(run, given))
+        post.tell(writeResponse(run, given))
       }
       const gateway = { ask: (questions: readonly ProgramRequest[]) => void asked.push(...questions) }
-      const asking: Asking = {
+      const asking: RunningProgram = {
         gateway,
         answer,
         fail: assert.ifError,
@@ -52,7 +52,7 @@ function opened() {
       return { line, answer }
     },
     /** One that is woken within it goes on. */
-    rest: (line: Line, said: string) => {
+    rest: (line: GuestChannel, said: string) => {
       line.take(said)
       return line.rest(time + 3)
     },
@@ -151,7 +151,7 @@ test('whatever is asked, answered and left behind over many runs, who waits for 
         for (const steps of all) {
           const { line, answer } = begin()
           let [given, told] = [0, 0]
-          const hear = (heard: ReturnType<Line['next']>): boolean => {
+          const hear = (heard: ReturnType<GuestChannel['next']>): boolean => {
             if (heard === undefined) return false
             told += 1
             assert.equal(heard.number, told)

@@ -3,13 +3,13 @@ import { MessageChannel } from 'node:worker_threads'
 import { ToolError } from '@gantry/contract'
 import type { ProgramGateway, ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import { createMailbox, createReader, createWriter, type Mailbox, read, written } from './mailbox.ts'
-import { type ChannelStart, readRest } from './messages.ts'
-import { createPatience } from './spin-policy.ts'
+import { type ChannelStart, readRequests } from './messages.ts'
+import { createSpinPolicy } from './spin-policy.ts'
 
 // The global of this name is a getter, and the time is read in every turn of the event loop.
 
 /** The owner's side of the questions and answers of a thread's programs. */
-interface Post {
+interface HostChannel {
   /** What the thread is started with; its port goes over to it. */
   readonly start: ChannelStart
   /** Sends an answer. */
@@ -22,7 +22,7 @@ interface Post {
 }
 
 /** The program that runs, as far as its questions go. */
-export interface Asking {
+export interface RunningProgram {
   readonly gateway: ProgramGateway | undefined
   readonly answer: (answer: ProgramResponse) => void
   /** Ends it with an error that it cannot catch. */
@@ -46,7 +46,7 @@ const mostAtOnce = 256
 const mostHeldBytes = 64 * 2 ** 20
 const questionBytes = 256
 
-export function createPost(running: () => Asking | undefined): Post {
+export function createHostChannel(running: () => RunningProgram | undefined): HostChannel {
   const { port1: ours, port2: port } = new MessageChannel()
   const watched = new Int32Array(new SharedArrayBuffer(4))
   const late = new Int32Array(new SharedArrayBuffer(4))
@@ -62,7 +62,7 @@ export function createPost(running: () => Asking | undefined): Post {
   /** Whether anything was asked since it was looked for. */
   let isAsked = false
   let answered = 0
-  const patience = createPatience()
+  const spinPolicy = createSpinPolicy()
   ours.unref()
 
   /**
@@ -106,7 +106,7 @@ export function createPost(running: () => Asking | undefined): Post {
     const looks = !isQuiet() && performance.now() - answered < lookMs
     collect()
     if (looks) return void setImmediate(watch)
-    patience.learn(isAsked)
+    spinPolicy.record(isAsked)
     watching = false
     Atomics.store(watched, 0, 0)
     // What came before the thread could see that it must wake us.
@@ -126,7 +126,7 @@ export function createPost(running: () => Asking | undefined): Post {
       put(answer)
       if (!unread.add(answer, waiting.length - sent)) running()?.fail(tooMuch('answers that it does not take'))
       answered = performance.now()
-      if (watching || !patience.looks()) return
+      if (watching || !spinPolicy.shouldSpin()) return
       watching = true
       isAsked = false
       Atomics.store(watched, 0, 1)
@@ -140,8 +140,8 @@ export function createPost(running: () => Asking | undefined): Post {
  * A program that was not told yet what it was given rests again as soon as it is; what it asked until then waits. Returns
  * how many questions were read.
  */
-function handOn(said: string, asking: Asking, gateway: ProgramGateway): number {
-  const { told, questions } = readRest(said, asking.asked)
+function handOn(said: string, asking: RunningProgram, gateway: ProgramGateway): number {
+  const { told, questions } = readRequests(said, asking.asked)
   asking.asked += questions.length
   asking.told = told
   // Added to, not copied: a program rests once for each answer that is on its way to it.

@@ -76,12 +76,12 @@ export interface ChannelStart {
  */
 
 /** How many answers the program was told until this rest, and what it asked before it: a line for each question, behind a break. */
-export function writeRest(told: number, asked: string): string {
+export function writeRequests(told: number, asked: string): string {
   return `${told}${asked}`
 }
 
 /** What was written; the questions are numbered from the one after `last` on. */
-export function readRest(
+export function readRequests(
   written: string,
   last: number,
 ): { readonly told: number; readonly questions: readonly ProgramRequest[] } {
@@ -90,20 +90,20 @@ export function readRest(
     const next = written.indexOf('\n', at + 1)
     // Nothing is looked for beyond a line, because a program may have found the way to write lines of its own.
     const line = written.slice(at + 1, next < 0 ? undefined : next)
-    questions.push(questionOf(line, last + questions.length + 1))
+    questions.push(requestOf(line, last + questions.length + 1))
     at = next
   }
   // The number ends where the first question begins.
   return { told: Number.parseInt(written, 10), questions }
 }
 
-function questionOf(line: string, number: number): ProgramRequest {
+function requestOf(line: string, number: number): ProgramRequest {
   const space = line.indexOf(' ')
   return { number, kind: line.slice(0, space), text: line.slice(space + 1) }
 }
 
 /** `run time number 1 text`; the time may be missing. */
-export function writeAnswer(run: number, { number, ok, text, nowMs }: ProgramResponse): string {
+export function writeResponse(run: number, { number, ok, text, nowMs }: ProgramResponse): string {
   return `${run} ${nowMs ?? ''} ${number} ${ok ? 1 : 0} ${text}`
 }
 
@@ -113,7 +113,7 @@ export function writeStop(run: number): string {
 }
 
 /** An answer as a thread reads it; without a number it asks the run to end. */
-export interface WrittenAnswer {
+export interface WrittenResponse {
   readonly run: number
   readonly nowMs: number | undefined
   readonly number: number | undefined
@@ -121,7 +121,7 @@ export interface WrittenAnswer {
   readonly text: string
 }
 
-export function readAnswer(written: string): WrittenAnswer {
+export function readResponse(written: string): WrittenResponse {
   const first = written.indexOf(' ')
   const second = written.indexOf(' ', first + 1)
   const third = written.indexOf(' ', second + 1)

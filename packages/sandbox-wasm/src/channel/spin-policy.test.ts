@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createPatience } from './spin-policy.ts'
+import { createSpinPolicy } from './spin-policy.ts'
 
 test('who looks in vain looks only now and then, and one look that pays makes up for all', () => {
-  const patience = createPatience()
-  const looks = (count: number): number => {
+  const spinPolicy = createSpinPolicy()
+  const shouldSpin = (count: number): number => {
     let looked = 0
     for (let wait = 0; wait < count; wait += 1) {
-      if (!patience.looks()) continue
+      if (!spinPolicy.shouldSpin()) continue
       looked += 1
-      patience.learn(false)
+      spinPolicy.record(false)
     }
     return looked
   }
-  assert.equal(looks(8), 8)
-  assert.equal(looks(160), 10)
-  patience.learn(true)
-  assert.equal(looks(8), 8)
+  assert.equal(shouldSpin(8), 8)
+  assert.equal(shouldSpin(160), 10)
+  spinPolicy.record(true)
+  assert.equal(shouldSpin(8), 8)
 })

@@ -7,7 +7,7 @@ import { attack, pythonAttack } from '../guest/self-test.ts'
 import { fromHost } from './frames.ts'
 import type { HostClient } from './host-process.ts'
 import { type Installation, type InstallOptions, install } from './installation.ts'
-import { createTurns } from './run-job.ts'
+import { createPythonRuns } from './run-job.ts'
 
 /** Python of one runtime: made ready and attacked once, before its first program. */
 export interface Python {
@@ -76,7 +76,7 @@ export function createPython(options: InstallOptions): Python {
  */
 export async function openPythonSandbox(host: HostClient, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
   const startCpuMs = await readyHost(host, signal)
-  const turns = createTurns(host, spec, startCpuMs)
+  const turns = createPythonRuns(host, spec, startCpuMs)
   let used = false
   return {
     id: randomBytes(9).toString('base64url'),

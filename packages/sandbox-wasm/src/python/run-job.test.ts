@@ -5,7 +5,7 @@ import { limits } from '../run.fixture.ts'
 import { encodeFrame, fromHost, pieceBytes, toHost } from './frames.ts'
 import { connectHost } from './host-process.ts'
 import { createScriptedHost, type ScriptedHost } from './hosts.fixture.ts'
-import { createTurns } from './run-job.ts'
+import { createPythonRuns } from './run-job.ts'
 
 const program = { kind: 'code', language: 'python', code: '' } as const
 const collect = { files: 2, bytes: 200_000 }
@@ -32,7 +32,7 @@ function play(script: Script) {
   const { session = false, wallMs = limits.wallMs } = script
   const spec = { language: 'python', network: 'none', session, limits: { ...limits, wallMs } } as const
   const job = { program, collect, ...script.job }
-  return { host, outcome: createTurns(connectHost(host), spec, 0).run(job, AbortSignal.timeout(20_000)) }
+  return { host, outcome: createPythonRuns(connectHost(host), spec, 0).run(job, AbortSignal.timeout(20_000)) }
 }
 
 test('a host that runs its program and reports has ended it', async () => {

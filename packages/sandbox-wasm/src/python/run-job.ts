@@ -9,7 +9,7 @@ import type { HostClient } from './host-process.ts'
 import { watchHost } from './watch-host.ts'
 
 /** Runs programs in one host, one after the other. */
-interface Turns {
+interface PythonRuns {
   run(job: SandboxJob, signal: AbortSignal): Promise<Outcome>
 }
 
@@ -25,7 +25,7 @@ interface Turn {
   readonly seenCpuMs: number
 }
 
-export function createTurns(host: HostClient, spec: SandboxSpec, startCpuMs: number): Turns {
+export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs: number): PythonRuns {
   const { limits } = spec
   /** Processor time before the turn. */
   let before = startCpuMs

@@ -2,7 +2,7 @@ import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
 import type { Engine } from './engine.ts'
 
 /** A program over tools, as a thing that rests and is told. All of it is text; a failure is the interpreter's own. */
-export interface Conversation {
+export interface GatewayCalls {
   /** Does what promises wait for, up to so many; false when the interpreter gave up on it. */
   work(jobs: number): boolean
   readonly pending: boolean
@@ -13,7 +13,7 @@ export interface Conversation {
 }
 
 /** Made before the image of the memory is taken, so that its room and its functions are there for every program. */
-export function createConversation(engine: Engine, context: QuickJSContext, prelude: QuickJSHandle): Conversation {
+export function createGatewayCalls(engine: Engine, context: QuickJSContext, prelude: QuickJSHandle): GatewayCalls {
   const raw = createRaw(engine, context)
   const rest = raw.pointer(context.getProp(prelude, 'rest'))
   const tell = raw.pointer(context.getProp(prelude, 'tell'))

@@ -1,6 +1,6 @@
 import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
-import type { Line, LineAnswer } from '../channel/guest-channel.ts'
+import type { GatewayResponse, GuestChannel } from '../channel/guest-channel.ts'
 import type { GuestClock } from './clock.ts'
 import { bodyHead } from './evaluate.ts'
 import { faultOf, lastFault, outOfMemory } from './fault.ts'
@@ -26,7 +26,13 @@ const jobsAtOnce = 1_000
  * it is seen whether it is over. So where it ends, and what is too much to ask at once, follow from the order of its
  * answers alone, and not from the time at which they came.
  */
-export function converse(promise: QuickJSHandle, guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+export function runGatewayProgram(
+  promise: QuickJSHandle,
+  guest: Guest,
+  run: Run,
+  line: GuestChannel,
+  clock: GuestClock,
+): void {
   guest.call('watch', promise)
   while (!run.over) {
     drain(guest, run)
@@ -35,16 +41,16 @@ export function converse(promise: QuickJSHandle, guest: Guest, run: Run, line: L
 }
 
 /** Does what promises wait for, which can be without end. */
-function drain({ conversation, engine }: Guest, run: Run): void {
-  while (!run.over && conversation.pending) {
-    const went = conversation.work(jobsAtOnce)
+function drain({ gatewayCalls, engine }: Guest, run: Run): void {
+  while (!run.over && gatewayCalls.pending) {
+    const went = gatewayCalls.work(jobsAtOnce)
     run.look()
     if (!went) broken(run, engine.refused)
   }
 }
 
-function rest(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
-  const said = guest.conversation.rest() ?? ''
+function rest(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
+  const said = guest.gatewayCalls.rest() ?? ''
   const state = said[0]
   line.take(said)
   if (state === undefined) broken(run, guest.engine.refused)
@@ -55,20 +61,20 @@ function rest(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
 }
 
 /** Tells it the answer that is there, or waits for one. */
-function hear(guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+function hear(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
   const answer = line.next() ?? run.rest(line)
   if (line.stopped) run.end(killedCode)
   else if (answer !== undefined && !run.over) tell(answer, guest, run, clock)
 }
 
 function tell(
-  { number, ok, text, nowMs }: LineAnswer,
-  { conversation, engine }: Guest,
+  { number, ok, text, nowMs }: GatewayResponse,
+  { gatewayCalls, engine }: Guest,
   run: Run,
   clock: GuestClock,
 ): void {
   if (nowMs !== undefined) clock.advance(nowMs)
-  if (!conversation.tell(number, ok, text)) broken(run, engine.refused)
+  if (!gatewayCalls.tell(number, ok, text)) broken(run, engine.refused)
   run.look()
 }
 

@@ -2,7 +2,7 @@ import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
 import { type Engine, takeImage } from './engine.ts'
 import { bodyHead } from './evaluate.ts'
 import { filesModule, moduleSource } from './files.ts'
-import { type Conversation, createConversation } from './gateway-calls.ts'
+import { createGatewayCalls, type GatewayCalls } from './gateway-calls.ts'
 import { prelude } from './prelude.ts'
 
 /** What a program's functions reach in the host; every value that crosses is a number, a text or bytes. */
@@ -42,7 +42,7 @@ export interface Guest {
   /** Sets what its functions reach. */
   reach(host: GuestHost | undefined): void
   /** What a program over tools asks and is told. */
-  readonly conversation: Conversation
+  readonly gatewayCalls: GatewayCalls
   /** Calls a function of the prelude; gives back what it returned, or threw. */
   call(name: PreludeName, ...values: readonly QuickJSHandle[]): ReturnType<QuickJSContext['callFunction']>
 }
@@ -76,7 +76,7 @@ export function createGuest(engine: Engine): Guest {
   }
   // Programs that lose a function of the host must not take it from those that come after them.
   runtime.hostRefs.delete = () => undefined
-  const conversation = createConversation(engine, context, made)
+  const gatewayCalls = createGatewayCalls(engine, context, made)
   const image = takeImage(engine.memory)
   return {
     engine,
@@ -106,7 +106,7 @@ export function createGuest(engine: Engine): Guest {
       current = host
     },
     call,
-    conversation,
+    gatewayCalls,
   }
 }
 

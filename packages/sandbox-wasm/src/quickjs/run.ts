@@ -2,7 +2,7 @@ import type { SandboxLimit } from '@gantry/contract'
 import { defaultJsonLimits } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
 import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
-import type { Line, LineAnswer } from '../channel/guest-channel.ts'
+import type { GatewayResponse, GuestChannel } from '../channel/guest-channel.ts'
 import type { ThreadResult } from '../channel/messages.ts'
 import { createRandom } from '../guest/random.ts'
 import type { Stream } from '../guest/streams.ts'
@@ -31,7 +31,7 @@ export interface Run {
   /** Ends a program over tools with what it returned, as JSON text; nothing is null. */
   returned(text: string, exitCode: number): void
   /** Lets a program over tools rest until it is answered or its time is over. */
-  rest(line: Line): LineAnswer | undefined
+  rest(line: GuestChannel): GatewayResponse | undefined
   /** Looks after its limits now and then; a look at the processor's time costs more than a turn of a program. */
   look(): void
   /** Waits until a time or, if that is sooner, the end of the run's time. */

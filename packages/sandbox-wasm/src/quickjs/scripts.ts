@@ -1,20 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
-import type { Line } from '../channel/guest-channel.ts'
+import type { GuestChannel } from '../channel/guest-channel.ts'
 import type { ThreadJob, ThreadResult } from '../channel/messages.ts'
 import type { Outlet } from '../channel/outlet.ts'
 import { collect, createWorkspace, layOut, type Workspace } from '../guest/workspace.ts'
 import { type GuestClock, installClock } from './clock.ts'
 import { type CompiledQuickjs, loadEngines } from './engine.ts'
 import { failWith, finish, type LooseImports, loadLooseImports, type Started, start } from './evaluate.ts'
-import { converse, startProgram } from './gateway-program.ts'
+import { runGatewayProgram, startProgram } from './gateway-program.ts'
 import { createGuest, type Guest } from './guest.ts'
 import { createRun, notJson, type Run } from './run.ts'
 
 /** Runs scripts in QuickJS, each in a context as it was made; the next is made ready while nothing else is to be done. */
 export interface Scripts {
   /** `line` is for a program over tools. */
-  run(job: CodeJob, outlet: Outlet, line?: Line): Promise<ThreadResult>
+  run(job: CodeJob, outlet: Outlet, line?: GuestChannel): Promise<ThreadResult>
   /** Makes the context for the next run. */
   prepare(): Promise<void>
 }
@@ -72,7 +72,7 @@ export interface RunTools {
   readonly clock: GuestClock
   readonly loose: LooseImports
   /** Of a program over tools. */
-  readonly line: Line | undefined
+  readonly line: GuestChannel | undefined
 }
 
 /** As Node says of a program whose end never comes. */
@@ -104,9 +104,9 @@ export async function runScript(
 }
 
 /** A program over tools has one form, and asks while it runs. */
-function runProgram(job: CodeJob, guest: Guest, run: Run, line: Line, clock: GuestClock): void {
+function runProgram(job: CodeJob, guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
   const promise = startProgram(job.program, guest, run)
-  if (promise !== undefined) converse(promise, guest, run, line, clock)
+  if (promise !== undefined) runGatewayProgram(promise, guest, run, line, clock)
 }
 
 /** Does work; whether the interpreter itself fell over it, which then is not to be used again. */

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createThreadTurns, type ThreadTurns } from './fair-share.ts'
+import { createFairShare, type FairShare } from './fair-share.ts'
 
 const never = new AbortController().signal
 
 /** Asks for turns in this order, and notes the tenants that have had theirs; `end` ends the first one of a tenant. */
-async function ask(turns: ThreadTurns, ...tenants: readonly string[]) {
+async function ask(turns: FairShare, ...tenants: readonly string[]) {
   const had: string[] = []
   const open: { readonly tenant: string; readonly end: () => void }[] = []
   for (const tenant of tenants) {
@@ -27,7 +27,7 @@ async function ask(turns: ThreadTurns, ...tenants: readonly string[]) {
 }
 
 test('the next thread is of the tenant that has none, although many runs of another one wait', async () => {
-  const { had, end } = await ask(createThreadTurns(2), 'a', 'a', 'a', 'a', 'a', 'd', 'd')
+  const { had, end } = await ask(createFairShare(2), 'a', 'a', 'a', 'a', 'a', 'd', 'd')
   assert.deepEqual(had, ['a', 'a'])
   await end('a')
   assert.deepEqual(had, ['a', 'a', 'd'])
@@ -39,7 +39,7 @@ test('the next thread is of the tenant that has none, although many runs of anot
 })
 
 test('a tenant has all threads while no other asks, and three quarters once another one has', async () => {
-  const turns = createThreadTurns(4)
+  const turns = createFairShare(4)
   const first = await ask(turns, 'a', 'a', 'a', 'a', 'a', 'a')
   assert.equal(first.had.length, 4)
   const other = await ask(turns, 'd')
@@ -54,7 +54,7 @@ test('a tenant has all threads while no other asks, and three quarters once anot
 
 test('a tenant that asked long ago keeps no thread from others', async () => {
   let time = 0
-  const turns = createThreadTurns(4, () => time)
+  const turns = createFairShare(4, () => time)
   await (await ask(turns, 'd')).end('d')
   const { had, end } = await ask(turns, 'a', 'a', 'a', 'a', 'a')
   assert.equal(had.length, 3)
@@ -64,7 +64,7 @@ test('a tenant that asked long ago keeps no thread from others', async () => {
 })
 
 test('who gives up or comes after the end holds nothing, and a turn ends once', async () => {
-  const turns = createThreadTurns(1)
+  const turns = createFairShare(1)
   const end = await turns.take(never, 'a')
   const giving = new AbortController()
   const given = assert.rejects(turns.take(giving.signal, 'b'), /too long/)

@@ -6,7 +6,7 @@ import { ToolError } from '@gantry/contract'
  * all threads only as long as no other has lately asked for one; else three quarters of them, so that one is free for those
  * that have none, however long its programs run. Work without a tenant takes turns too, and has no such limit.
  */
-export interface ThreadTurns {
+export interface FairShare {
   /**
    * Resolves with the function that ends the turn (twice is harmless).
    * Rejects with the signal's reason when it aborts first, and with SANDBOX_INIT_FAILED after `close`; nothing is held then.
@@ -25,7 +25,7 @@ interface Waiter {
 const knownMs = 600_000
 const shareOfTenant = 0.75
 
-export function createThreadTurns(most: number, now: () => number = () => performance.now()): ThreadTurns {
+export function createFairShare(most: number, now: () => number = () => performance.now()): FairShare {
   /** By tenant, the one that was served longest ago first; sets, so that leaving from the middle costs nothing. */
   const waiting = new Map<string, Set<Waiter>>()
   const held = new Map<string, number>()

@@ -1,8 +1,8 @@
 import { lazily } from '../guest/lazily.ts'
 import { type CompiledQuickjs, compileQuickjs } from '../quickjs/engine.ts'
-import { closedError, createThreadTurns } from './fair-share.ts'
+import { closedError, createFairShare } from './fair-share.ts'
 import type { Thread } from './thread.ts'
-import { createThreads, type Threads } from './thread-pool.ts'
+import { createThreadPool, type ThreadPool } from './thread-pool.ts'
 
 /** Lets runtimes use the same threads, which start once instead of once for each. */
 export interface ThreadSharing {
@@ -10,11 +10,11 @@ export interface ThreadSharing {
    * Threads of which at most so many are this member's at a time, those it owns aside, whatever others use; its tenants
    * take turns. `close` kills those that it still has; the last member's ends all of them.
    */
-  join(most: number, quickjs: CompiledQuickjs): Threads
+  join(most: number, quickjs: CompiledQuickjs): ThreadPool
 }
 
 interface Pool {
-  readonly threads: Threads
+  readonly threads: ThreadPool
   /** As many as all members together may have. */
   most: number
   members: number
@@ -46,12 +46,12 @@ export function createThreadSharing(): ThreadSharing {
 }
 
 function openPool(quickjs: CompiledQuickjs): Pool {
-  const pool: Pool = { threads: createThreads(() => pool.most, quickjs), most: 0, members: 0 }
+  const pool: Pool = { threads: createThreadPool(() => pool.most, quickjs), most: 0, members: 0 }
   return pool
 }
 
-function memberOf(threads: Threads, most: number, leave: () => Promise<void>): Threads {
-  const turns = createThreadTurns(most)
+function memberOf(threads: ThreadPool, most: number, leave: () => Promise<void>): ThreadPool {
+  const turns = createFairShare(most)
   /** Each with what ends its turn. */
   const shared = new Map<Thread, () => void>()
   const owned = new Set<Thread>()

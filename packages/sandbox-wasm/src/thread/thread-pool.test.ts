@@ -4,7 +4,7 @@ import { after, test } from 'node:test'
 import type { ThreadJob } from '../channel/messages.ts'
 import { limits } from '../run.fixture.ts'
 import { ThreadLost } from './thread.ts'
-import { createThreads } from './thread-pool.ts'
+import { createThreadPool } from './thread-pool.ts'
 
 const signal = AbortSignal.timeout(60_000)
 const silent = (): void => undefined
@@ -22,8 +22,8 @@ function jobOf(code: string): ThreadJob {
   }
 }
 
-function threadsOf(most: number): ReturnType<typeof createThreads> {
-  const threads = createThreads(() => most)
+function threadsOf(most: number): ReturnType<typeof createThreadPool> {
+  const threads = createThreadPool(() => most)
   after(() => threads.close())
   return threads
 }
@@ -87,7 +87,7 @@ test('whoever waits for a thread that dies gets a new one', async () => {
 })
 
 test('after the end nothing is given out, and nobody waits for ever', async () => {
-  const threads = createThreads(() => 1)
+  const threads = createThreadPool(() => 1)
   const thread = await threads.take(signal)
   const waiting = assert.rejects(threads.take(signal), { code: 'SANDBOX_INIT_FAILED' })
   await threads.close()

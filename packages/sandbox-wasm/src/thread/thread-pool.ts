@@ -5,7 +5,7 @@ import { closedError } from './fair-share.ts'
 import { startThread, type Thread } from './thread.ts'
 
 /** Threads that are kept for the next run. A thread has one program at a time, and none of a program is left in it. */
-export interface Threads {
+export interface ThreadPool {
   /** An idle thread, a new one, or, when there are enough, the next that becomes free; for a tenant when its turn comes. */
   take(signal: AbortSignal, tenant?: string): Promise<Thread>
   /** Gives a thread back; one that is not alive is replaced when it is needed. */
@@ -30,7 +30,7 @@ const preparingMs = 2
 const processors = availableParallelism()
 
 /** `most` may change while they are used. */
-export function createThreads(most: () => number, quickjs?: CompiledQuickjs): Threads {
+export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs): ThreadPool {
   const all = new Set<Thread>()
   /** The one that has been idle for longest is the first. */
   const idle = new Map<Thread, { readonly timer: NodeJS.Timeout; readonly since: number }>()

@@ -7,13 +7,13 @@ import type { ThreadJob, ThreadResult } from '../channel/messages.ts'
 import { checkProgram, checkSpace, enforced } from '../guest/limits.ts'
 import { createStreams, type Streams } from '../guest/streams.ts'
 import { type Thread, ThreadLost, watchThread } from './thread.ts'
-import type { Threads } from './thread-pool.ts'
+import type { ThreadPool } from './thread-pool.ts'
 
 /**
  * A sandbox for scripts and WASI modules. It has no thread until it runs, so that one that waits costs nothing; a session
  * has one of its own from its first run on, because its interpreter lives there.
  */
-export function createThreadSandbox(spec: SandboxSpec, threads: Threads): Sandbox {
+export function createThreadSandbox(spec: SandboxSpec, threads: ThreadPool): Sandbox {
   const ended = Promise.withResolvers<void>()
   const session = spec.session === true
   let own: Thread | undefined

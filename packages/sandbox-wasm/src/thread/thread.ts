@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
 import type { ProgramGateway, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
-import { type Asking, createPost } from '../channel/host-channel.ts'
+import { createHostChannel, type RunningProgram } from '../channel/host-channel.ts'
 import {
   type ChannelStart,
   type ThreadJob,
   type ThreadMessage,
   type ThreadResult,
-  writeAnswer,
+  writeResponse,
   writeStop,
 } from '../channel/messages.ts'
 import { ownFile } from '../guest/own-files.ts'
@@ -59,7 +59,7 @@ const resourceLimits = { stackSizeMb: 16, maxOldGenerationSizeMb: 512, maxYoungG
 /** A program that rests ends in a tenth of this; one that does not is killed. */
 const stopMs = 20
 
-interface Running extends Asking {
+interface Running extends RunningProgram {
   readonly listener: ThreadListener
   readonly run: number
   readonly done: Promise<ThreadResult | undefined>
@@ -69,7 +69,7 @@ interface Running extends Asking {
 
 /** With `quickjs` it need not compile the interpreter. */
 export function startThread(quickjs?: CompiledQuickjs): Thread {
-  const post = createPost(() => running)
+  const post = createHostChannel(() => running)
   const worker = new Worker(ownFile('thread/worker'), {
     workerData: (quickjs === undefined ? post.start : { ...post.start, quickjs }) satisfies ThreadStart,
     transferList: [post.start.port],
@@ -143,7 +143,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
       const answer = (given: ProgramResponse): void => {
         if (running?.answer !== answer) return
         running.given += 1
-        post.tell(writeAnswer(run, given))
+        post.tell(writeResponse(run, given))
       }
       running = {
         listener,

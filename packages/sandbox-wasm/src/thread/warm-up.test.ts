@@ -4,7 +4,7 @@ import type { ThreadJob, ThreadResult } from '../channel/messages.ts'
 import type { Scripts } from '../quickjs/scripts.ts'
 import { limits } from '../run.fixture.ts'
 import { startThread, type Thread } from './thread.ts'
-import { practise } from './warm-up.ts'
+import { warmUp } from './warm-up.ts'
 
 const nothing: ThreadResult = {
   exitCode: 0,
@@ -30,7 +30,7 @@ function noting(): { readonly scripts: Scripts; readonly notes: string[] } {
 
 test('each round leaves the context for the next as it was made', async () => {
   const { scripts, notes } = noting()
-  await practise(
+  await warmUp(
     scripts,
     () => 0,
     () => false,
@@ -42,7 +42,7 @@ test('each round leaves the context for the next as it was made', async () => {
 
 test('whoever asks for something waits for one round at most', async () => {
   const { scripts, notes } = noting()
-  await practise(
+  await warmUp(
     scripts,
     () => 0,
     () => notes.length >= 4,

@@ -23,7 +23,7 @@ const job: CodeJob = {
  * Runs a small program of our own over and over, each time in a context as it was made, so that the first of somebody's
  * does not wait for the compiler; stops when somebody waits. What it printed goes nowhere.
  */
-export async function practise(scripts: Scripts, now: () => number, isAsked: () => boolean): Promise<void> {
+export async function warmUp(scripts: Scripts, now: () => number, isAsked: () => boolean): Promise<void> {
   for (let round = 0; round < rounds; round += 1) {
     await turn()
     if (isAsked()) return

@@ -1,10 +1,10 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { createLine } from '../channel/guest-channel.ts'
+import { createGuestChannel } from '../channel/guest-channel.ts'
 import type { ThreadJob, ThreadMessage, ThreadResult } from '../channel/messages.ts'
 import { createOutlet, type Outlet } from '../channel/outlet.ts'
 import { lazily } from '../guest/lazily.ts'
 import type { ThreadStart } from './thread.ts'
-import { practise } from './warm-up.ts'
+import { warmUp } from './warm-up.ts'
 
 /** The thread that runs scripts and WASI modules, one at a time; whoever started it ends it when a program does not. */
 const now = performance.now.bind(performance)
@@ -18,7 +18,8 @@ const modules = lazily(() => import('../wasi/run-module.ts'))
 async function perform(job: ThreadJob, outlet: Outlet): Promise<ThreadResult> {
   const { program } = job
   if (program.kind === 'code') {
-    const line = job.gateway === undefined ? undefined : createLine(job.gateway, workerData as ThreadStart, wake, now)
+    const line =
+      job.gateway === undefined ? undefined : createGuestChannel(job.gateway, workerData as ThreadStart, wake, now)
     return (await scripts.get()).run({ ...job, program }, outlet, line)
   }
   return (await modules.get()).runModule({ ...job, program }, outlet)
@@ -40,7 +41,7 @@ async function begin(isAsked: () => boolean): Promise<void> {
     const loaded = await scripts.get()
     await loaded.prepare()
     post({ kind: 'ready' })
-    await practise(loaded, now, isAsked)
+    await warmUp(loaded, now, isAsked)
     post({ kind: 'practised' })
   } catch (error) {
     post({ kind: 'broken', reason: String(error) })

@@ -5,7 +5,7 @@ import { quote } from '@gantry/core/internal/ids/quote'
 import type { Program } from '@gantry/core/internal/runtimes/runtime'
 import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/near'
-import { meet, outsideOf } from '../egress-proxy/origins.ts'
+import { outsideOf, overlap } from '../egress-proxy/origins.ts'
 import { checkFiles } from '../languages/file-path.ts'
 import type { Languages } from '../languages/languages.ts'
 import { type CodeArguments, codeProgram, type ShellArguments, shellProgram } from '../languages/program.ts'
@@ -25,7 +25,7 @@ export async function requestOf(
 ): Promise<SandboxRequest> {
   const asked =
     plan.takes === undefined ? fromBinding(plan, args, languages) : await fromArguments(plan, args, context, languages)
-  return { ...asked, ...(await wayOutOf(plan, { id, args }, asked.network, context, egress)) }
+  return { ...asked, ...(await egressOf(plan, { id, args }, asked.network, context, egress)) }
 }
 
 /** The caller's program, in the caller's surroundings. */
@@ -117,7 +117,7 @@ type Credentials = NonNullable<SandboxedPlan['credentials']>
  * - Errors: EGRESS_DENIED for origins that the tool does not name, INPUT_INVALID for credentials that it is not granted
  *   or that nothing in reach is for, SECRET_UNAVAILABLE.
  */
-export async function wayOutOf(
+export async function egressOf(
   plan: SandboxedPlan,
   { id, args }: Pick<BackendCall, 'id' | 'args'>,
   network: SandboxNetwork = 'none',
@@ -160,7 +160,7 @@ function checkWithin(allow: readonly string[], egress: readonly string[]): void 
 /** A credential for hosts that are out of reach is a mistake, of which the program would hear only as a wrong password. */
 function checkReach(granted: Credentials, allow: readonly string[]): void {
   for (const [name, { hosts }] of Object.entries(granted)) {
-    if (meet(hosts, allow)) continue
+    if (overlap(hosts, allow)) continue
     throw invalid('/network', `must allow ${hosts.join(' or ')}, which ${name} is for`)
   }
 }

@@ -17,7 +17,7 @@ import type { SandboxRuntimes } from '../runtimes/options.ts'
 import type { SessionAnswer, SessionJob } from '../sessions/session.ts'
 import { outputFiles, withArtifacts } from './files.ts'
 import { limitFailure, lossWarnings, whole } from './outcome.ts'
-import { collected, wayOutOf } from './request.ts'
+import { collected, egressOf } from './request.ts'
 import { didNotStart } from './sandboxed.ts'
 
 /** What the input schema of the tool has checked already. */
@@ -37,7 +37,7 @@ const keys = {
 } as const
 
 /** One call's surroundings. */
-interface Visit {
+interface SessionCall {
   readonly call: BackendCall
   readonly args: Arguments
   readonly context: BackendContext
@@ -67,22 +67,22 @@ export function sessionBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backe
     async call(call, context) {
       const args = call.args as Arguments
       refuseStray(args)
-      const visit = { call, args, context, egress, ready: await runtimes() }
-      if (args.action === 'open') return open(visit)
-      const { sessions } = visit.ready
+      const sessionCall = { call, args, context, egress, ready: await runtimes() }
+      if (args.action === 'open') return open(sessionCall)
+      const { sessions } = sessionCall.ready
       const { runtime } = sessions.info(args.session, context.identity)
       const { isolation } = runtime
       context.measured({ runtime })
       if (context.floor !== undefined && !meets(isolation, context.floor)) throw tooWeak(isolation, context.floor)
-      if (args.action === 'run') return run(visit)
-      if (args.action === 'files') return files(visit)
+      if (args.action === 'run') return run(sessionCall)
+      if (args.action === 'files') return files(sessionCall)
       await sessions.close(args.session, context.identity)
       return { closed: true }
     },
   }
 }
 
-async function open({ call, args, context, ready, egress }: Visit): Promise<Json> {
+async function open({ call, args, context, ready, egress }: SessionCall): Promise<Json> {
   const { language = '', profile, runtime, limits, network } = args as Confinement & { readonly language?: string }
   const { name } = ready.languages.get(language)
   const reach = call.tool.egress === undefined ? {} : { egress: call.tool.egress }
@@ -93,7 +93,7 @@ async function open({ call, args, context, ready, egress }: Visit): Promise<Json
     ...(limits === undefined ? {} : { limits }),
     ...(network === undefined ? {} : { network }),
     ...(context.floor === undefined ? {} : { least: context.floor }),
-    ...(await wayOutOf({ kind: 'sandboxed', takes: 'code', credentials, ...reach }, call, network, context, egress)),
+    ...(await egressOf({ kind: 'sandboxed', takes: 'code', credentials, ...reach }, call, network, context, egress)),
   }
   const { id, runtime: ran } = await ready.sessions.open(context.identity, name, confinement, context.signal)
   context.measured({ runtime: ran })
@@ -101,8 +101,8 @@ async function open({ call, args, context, ready, egress }: Visit): Promise<Json
 }
 
 /** As a run in a fresh sandbox, but that the interpreter stays, which has no standard input of its own. */
-async function* run(visit: Visit): AsyncGenerator<OutputChunk, Json> {
-  const { args, context, ready } = visit
+async function* run(sessionCall: SessionCall): AsyncGenerator<OutputChunk, Json> {
+  const { args, context, ready } = sessionCall
   const { session, code = '', files: given } = args as { session: string } & RunArguments
   const { language } = ready.sessions.info(session, context.identity)
   codeProgram({ language, code }, ready.languages)
@@ -147,7 +147,7 @@ function measure({ outcome, runtime }: SessionAnswer, context: BackendContext): 
 const mostListed = 1_000
 
 /** Puts files in, or brings one or the list of all out, by a run that does nothing. */
-async function files({ args, context, ready }: Visit): Promise<Json> {
+async function files({ args, context, ready }: SessionCall): Promise<Json> {
   const { session, files: given, path } = args
   const job: SessionJob =
     given === undefined

@@ -21,7 +21,7 @@ import { certificateEnvironment, egressInside, writeCertificates } from '../proc
 import type { Planned, Planner } from '../process/planner.ts'
 
 /** A machine prepared for sandboxes of one kind. */
-export interface Ground extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
+export interface PreparedHost extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
   /** The launcher's path. */
   readonly launcher: string
   /** The system that programs see, when it is not the host's. */
@@ -31,7 +31,7 @@ export interface Ground extends Pick<Planner, 'version' | 'enforced' | 'plan' | 
 }
 
 /** A machine on which a launcher may wait. */
-interface Machine extends Ground {
+interface Machine extends PreparedHost {
   readonly spares: Spares
 }
 
@@ -43,7 +43,7 @@ interface LauncherRuntimeOptions {
   /** Whether the probe attacks the sandbox from the inside; there is nothing to attack where nothing guards. */
   readonly guarded: boolean
   /** Prepares the machine, once; tried again after it rejected, because somebody may have mended what was wrong. */
-  prepare(signal: AbortSignal): Promise<Ground>
+  prepare(signal: AbortSignal): Promise<PreparedHost>
 }
 
 /** How long an init may take to be ready, on a machine that is very busy. */
@@ -69,7 +69,7 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     machine = withSpares(await options.prepare(signal))
     return machine
   }
-  const grounded = (signal: AbortSignal): Promise<Machine> => {
+  const preparedHost = (signal: AbortSignal): Promise<Machine> => {
     if (closing.signal.aborted) throw new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`)
     prepared ??= prepare(signal).catch((error: unknown) => {
       prepared = undefined
@@ -79,7 +79,7 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
   }
   const start = async (spec: SandboxSpec, given: AbortSignal): Promise<Sandbox> => {
     given.throwIfAborted()
-    const here = await grounded(given)
+    const here = await preparedHost(given)
     const { signal, leave } = follow(given, closing.signal)
     const sandbox = await startSandbox(here, spec, signal).finally(leave)
     const ending = () => void sandbox.dispose()
@@ -102,7 +102,7 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     programs: ['code', 'argv', 'script'],
     idleBytes: ({ language }) => idleBytes[language ?? ''] ?? smallestBytes,
     probe: (signal) =>
-      probeByTrial({ start: counted, signal, guarded, languages: found.available, ground: () => grounded(signal) }),
+      probeByTrial({ start: counted, signal, guarded, languages: found.available, ground: () => preparedHost(signal) }),
     refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec, found) ?? machine?.refuses(spec),
     open: counted,
     async close() {
@@ -131,7 +131,7 @@ function refusalOf(spec: SandboxSpec, found: LanguagesFound): Refusal | undefine
   return { reason: 'There is no guarded way out for this sandbox.', remedy: 'Give the executor `egress`.' }
 }
 
-function withSpares(ground: Ground): Machine {
+function withSpares(ground: PreparedHost): Machine {
   const spares = createSpares(ground.launcher)
   return {
     ...ground,
@@ -154,7 +154,7 @@ async function startSandbox(machine: Machine, spec: SandboxSpec, signal: AbortSi
     planned.release()
   }
   try {
-    proxy = await openWayOut(spec, planned, machine)
+    proxy = await openEgress(spec, planned, machine)
     const inside = withPlaceholders(machine.inside(spec, planned), proxy)
     const step =
       spec.language === undefined ? undefined : waitingStep(inside.languages.get(spec.language), spec, inside)
@@ -179,7 +179,7 @@ function isCounted({ plan }: Planned): boolean {
 }
 
 /** The guarded proxy of this sandbox alone, where it has a network. */
-async function openWayOut(
+async function openEgress(
   { network, dial }: SandboxSpec,
   { plan, egressFolder }: Planned,
   { rootfs }: Machine,

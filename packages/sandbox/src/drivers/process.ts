@@ -6,7 +6,7 @@ import { launcherBinary } from '../launcher/binary.ts'
 import { basicEnvironment, type Inside, watchOf } from '../launcher/launch-job.ts'
 import { egressEnvironment } from '../process/egress-inside.ts'
 import { createPlanner, type Planned, type Planner } from '../process/planner.ts'
-import { type Ground, launcherRuntime } from './launcher-runtime.ts'
+import { launcherRuntime, type PreparedHost } from './launcher-runtime.ts'
 
 export interface ProcessOptions {
   /** Where sandboxes keep what they need on the host; a private folder under the system's temporary one when absent. */
@@ -39,7 +39,7 @@ export function createProcessRuntime(options: ProcessOptions = {}): Runtime {
   })
 }
 
-async function prepare(options: ProcessOptions, languages: Languages, signal: AbortSignal): Promise<Ground> {
+async function prepare(options: ProcessOptions, languages: Languages, signal: AbortSignal): Promise<PreparedHost> {
   const { path: launcher } = await launcherBinary()
   const { root, rootfs, readOnlyFolders, processors } = options
   const planner = await createPlanner({

@@ -10,7 +10,7 @@ import { type Cgroups, createCgroups } from '../process/cgroups.ts'
 import { groupsFileOf, sweep } from '../process/janitor.ts'
 import type { Planned } from '../process/planner.ts'
 import { openSandboxRoot, type SandboxRoot } from '../process/sandbox-root.ts'
-import { type Ground, launcherRuntime } from './launcher-runtime.ts'
+import { launcherRuntime, type PreparedHost } from './launcher-runtime.ts'
 
 export interface UnsafeHostOptions {
   /** Where workspaces are; a private folder under the system's temporary one when absent. */
@@ -35,7 +35,7 @@ export function createUnsafeHostRuntime(options: UnsafeHostOptions = {}): Runtim
   })
 }
 
-async function prepare({ root: folder }: UnsafeHostOptions, languages: Languages): Promise<Ground> {
+async function prepare({ root: folder }: UnsafeHostOptions, languages: Languages): Promise<PreparedHost> {
   const { path: launcher } = await launcherBinary()
   const root = await openSandboxRoot(folder === undefined ? {} : { folder })
   await sweep(root.folder)

@@ -3,7 +3,14 @@ import { isIP, type Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import type { CertificateAuthority } from './certificate-authority.ts'
-import { badRequest, type Line, type Passage, type ProxyPorts, refusal, refused } from './connection.ts'
+import {
+  badRequest,
+  type ProxiedRequest,
+  type ProxyConnection,
+  type ProxyPorts,
+  refusal,
+  refused,
+} from './connection.ts'
 import { forward } from './forward.ts'
 import type { Authority } from './origins.ts'
 import { upgrade } from './websocket.ts'
@@ -11,11 +18,11 @@ import { upgrade } from './websocket.ts'
 /** Ends the encryption of tunnels to hosts that may be told a secret, and reads the requests inside. */
 export interface Broker {
   /** Takes over the connection of a line behind its CONNECT; resolves when it is over. */
-  serve(line: Line, authority: Authority): Promise<void>
+  serve(line: ProxyConnection, authority: Authority): Promise<void>
 }
 
 /** A connection whose encryption ends here. Its requests go one after the other, as they came. */
-interface Inner extends Passage {
+interface Inner extends ProxiedRequest {
   readonly inside: Authority
   waiting: number
   last: Promise<void>
@@ -80,8 +87,8 @@ export function createBroker(ports: ProxyPorts, authority: CertificateAuthority)
       socket.once('close', over.resolve)
       socket.once('secure', () => {
         if (socket.servername === undefined || !isFor(host, socket.servername || '')) return void socket.destroy()
-        const passage = { answered: () => undefined, moved: () => line.moved() }
-        inners.set(socket, { signal, meter, inside: host, secure: true, ...fresh(), ...passage })
+        const proxied = { answered: () => undefined, moved: () => line.moved() }
+        inners.set(socket, { signal, meter, inside: host, secure: true, ...fresh(), ...proxied })
         server.emit('connection', socket)
       })
       await over.promise

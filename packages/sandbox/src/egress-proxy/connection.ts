@@ -4,7 +4,7 @@ import { codes, ToolError } from '@gantry/contract'
 import type { Egress, EgressScope } from '@gantry/core/internal/egress/egress'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import type { AllowedOrigin, Authority } from './origins.ts'
-import type { Standing } from './secrets.ts'
+import type { BrokeredSecret } from './secrets.ts'
 
 /** What one sandbox may use of the network; every one is a ceiling. */
 export interface EgressProxyLimits {
@@ -90,7 +90,7 @@ export interface ProxyPorts {
   readonly origins: readonly AllowedOrigin[]
   readonly limits: EgressProxyLimits
   /** What placeholders stand for. */
-  readonly standing: readonly Standing[]
+  readonly secrets: readonly BrokeredSecret[]
   /** Shows certificates to the sandbox for hosts that may be told a secret; there when something stands for one. */
   readonly authority?: CertificateAuthority
 }
@@ -101,7 +101,7 @@ export function scopeOf({ owner, tenant, only }: ProxyPorts): EgressScope {
 }
 
 /** What one request goes through on its way out. */
-export interface Passage {
+export interface ProxiedRequest {
   /** Aborted when nobody waits for the answer any more. */
   readonly signal: AbortSignal
   readonly meter: Meter
@@ -122,7 +122,7 @@ export interface Passage {
  * *over* when all of that is through, when it failed, or when the sandbox went away. It fails with a reason as long as
  * it is not answered, after that only by being cut. A tunnel to an `http` origin waits once more, for the head inside.
  */
-export class Line implements Passage {
+export class ProxyConnection implements ProxiedRequest {
   readonly socket: Socket
   readonly meter: Meter
   readonly secure = false

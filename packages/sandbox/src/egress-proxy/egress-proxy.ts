@@ -11,15 +11,15 @@ import {
   badRequest,
   createBudget,
   type EgressProxyLimits,
-  Line,
   overLimit,
+  ProxyConnection,
   type ProxyPorts,
   refuse,
   usualLimits,
 } from './connection.ts'
 import { forward } from './forward.ts'
 import { type Authority, parseAllow } from './origins.ts'
-import { stand } from './secrets.ts'
+import { createBrokeredSecret } from './secrets.ts'
 import { tunnel } from './tunnel.ts'
 
 export type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
@@ -69,11 +69,11 @@ export async function createEgressProxy(options: EgressProxyOptions): Promise<Eg
   const origins = parseAllow(options.allow)
   signal?.throwIfAborted()
   const limits = { ...usualLimits, ...options.limits }
-  const standing = (options.credentials ?? []).map(stand)
-  const authority = standing.length === 0 ? undefined : createCertificateAuthority()
+  const secrets = (options.credentials ?? []).map(createBrokeredSecret)
+  const authority = secrets.length === 0 ? undefined : createCertificateAuthority()
   const whose = { ...(authority === undefined ? {} : { authority }), ...(tenant === undefined ? {} : { tenant }) }
-  const server = serve({ egress, owner, only: [...options.allow], origins, limits, standing, ...whose })
-  const placeholders = Object.fromEntries(standing.map(({ variable, placeholder }) => [variable, placeholder]))
+  const server = serve({ egress, owner, only: [...options.allow], origins, limits, secrets, ...whose })
+  const placeholders = Object.fromEntries(secrets.map(({ variable, placeholder }) => [variable, placeholder]))
   const shown = authority === undefined ? {} : { certificate: authority.certificate }
   const path = join(socketFolder, 'proxy.sock')
   const close = async (): Promise<void> => {
@@ -102,7 +102,7 @@ interface ProxyServer {
 
 function serve(ports: ProxyPorts): ProxyServer {
   const { limits } = ports
-  const lines = new Map<Socket, Line>()
+  const lines = new Map<Socket, ProxyConnection>()
   const budget = createBudget(limits)
   const broker = ports.authority === undefined ? undefined : createBroker(ports, ports.authority)
   const server = createServer({
@@ -125,10 +125,10 @@ function serve(ports: ProxyPorts): ProxyServer {
     socket.on('error', () => {})
     const refused = lines.size < limits.connections ? budget.refusal() : crowded
     if (refused !== undefined) refuse(socket, refused)
-    else lines.set(socket, new Line(socket, budget.meter(), limits))
+    else lines.set(socket, new ProxyConnection(socket, budget.meter(), limits))
     socket.once('close', () => lines.delete(socket))
   }
-  const answer = async (request: IncomingMessage, work: (line: Line) => Promise<void>): Promise<void> => {
+  const answer = async (request: IncomingMessage, work: (line: ProxyConnection) => Promise<void>): Promise<void> => {
     const line = lines.get(request.socket)
     request.on('error', () => {})
     const bytes = headBytes(request)
@@ -147,11 +147,11 @@ function serve(ports: ProxyPorts): ProxyServer {
   server.on('connection', admit)
   server.on('request', onRequest).on('checkContinue', onRequest).on('checkExpectation', onRequest)
   server.on('connect', (request: IncomingMessage, socket: Socket, head: Buffer) => {
-    const speakHttp = (line: Line, authority: Authority): void => {
+    const speakHttp = (line: ProxyConnection, authority: Authority): void => {
       line.beginInside(authority)
       server.emit('connection', socket)
     }
-    const work = (line: Line): Promise<void> =>
+    const work = (line: ProxyConnection): Promise<void> =>
       tunnel(ports, line, request, head, (authority) => speakHttp(line, authority), broker)
     void answer(request, work)
   })

@@ -10,20 +10,20 @@ import {
   type Meter,
   otherHost,
   overLimit,
-  type Passage,
+  type ProxiedRequest,
   type ProxyPorts,
   scopeOf,
 } from './connection.ts'
 import { isNamedBy, parsePath, parseTarget, type RequestTarget } from './origins.ts'
 import {
-  putIntoBody,
-  putIntoHeaders,
-  putIntoQuery,
-  type Standing,
-  standingFor,
-  takeOutOfBody,
-  takeOutOfBytes,
-  takeOutOfHeaders,
+  type BrokeredSecret,
+  insertIntoBody,
+  insertIntoHeaders,
+  insertIntoQuery,
+  removeFromBody,
+  removeFromBytes,
+  removeFromHeaders,
+  secretsFor,
   withoutRange,
 } from './secrets.ts'
 
@@ -39,20 +39,20 @@ const clearedBytes = 65_536
  */
 export async function forward(
   ports: ProxyPorts,
-  passage: Passage,
+  proxied: ProxiedRequest,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   const { egress, limits } = ports
-  const { signal, meter } = passage
-  const { url, authority } = targetOf(request, passage)
-  const standing = standingFor(ports.standing, url.protocol.slice(0, -1), authority)
+  const { signal, meter } = proxied
+  const { url, authority } = targetOf(request, proxied)
+  const secrets = secretsFor(ports.secrets, url.protocol.slice(0, -1), authority)
   const headers = headersOf(request)
-  const body = bodyOf(request, response, passage, limits.upBytes)
-  const pieces = body === undefined ? undefined : putIntoBody(body.pieces, headers, standing)
+  const body = bodyOf(request, response, proxied, limits.upBytes)
+  const pieces = body === undefined ? undefined : insertIntoBody(body.pieces, headers, secrets)
   const answer = await egress.request({
-    ...{ ...scopeOf(ports), signal, method: request.method ?? '', url: putIntoQuery(url, standing) },
-    headers: standing.length === 0 ? headers : withoutRange(putIntoHeaders(headers, standing)),
+    ...{ ...scopeOf(ports), signal, method: request.method ?? '', url: insertIntoQuery(url, secrets) },
+    headers: secrets.length === 0 ? headers : withoutRange(insertIntoHeaders(headers, secrets)),
     ...(pieces === undefined ? {} : { body: body?.whole === true ? await buffer(pieces) : pieces }),
     // The connection's own clock runs while nothing comes.
     ...{ maxBytes: limits.downBytes, headersMs: 0, idleMs: 0 },
@@ -60,12 +60,12 @@ export async function forward(
   try {
     signal.throwIfAborted()
     response.sendDate = false
-    if (!passage.secure) response.shouldKeepAlive = false
-    const sent = standing.length === 0 ? asSent(answer) : await cleared(answer, request.method, standing, passage)
+    if (!proxied.secure) response.shouldKeepAlive = false
+    const sent = secrets.length === 0 ? asSent(answer) : await cleared(answer, request.method, secrets, proxied)
     response.writeHead(answer.status, sent.headers)
-    passage.answered()
+    proxied.answered()
     // The first of a body that is cleared may wait, and whoever asked need not wait with it.
-    if (standing.length > 0 && sent.whole === undefined) response.flushHeaders()
+    if (secrets.length > 0 && sent.whole === undefined) response.flushHeaders()
     if (sent.whole === undefined) await pipeline(counted(sent.body, meter.down), response, { signal })
     else await endWith(response, sent.whole, meter)
   } finally {
@@ -88,21 +88,21 @@ function asSent({ headers, body }: EgressResponse): Sent {
 async function cleared(
   answer: EgressResponse,
   method = '',
-  standing: readonly Standing[],
-  passage: Passage,
+  secrets: readonly BrokeredSecret[],
+  proxied: ProxiedRequest,
 ): Promise<Sent> {
   const coding = answer.headers.get('transfer-encoding')
   if (coding !== null && !/^chunked$/i.test(coding)) throw unreadable()
   const length = answer.headers.get('content-length')
-  const headers = takeOutOfHeaders(answerHeaders(answer.headers), standing)
-  const body = takeOutOfBody(
-    counted(answer.body, () => passage.moved()),
-    standing,
+  const headers = removeFromHeaders(answerHeaders(answer.headers), secrets)
+  const body = removeFromBody(
+    counted(answer.body, () => proxied.moved()),
+    secrets,
   )
   if (method === 'HEAD' || length === null) return { headers, body }
   const rest = headers.filter((_, at) => headers[at - (at % 2)] !== 'content-length')
   if (Number(length) > clearedBytes) return { headers: rest, body }
-  const whole = takeOutOfBytes(await answer.bytes(), standing)
+  const whole = removeFromBytes(await answer.bytes(), secrets)
   return { headers: [...rest, 'content-length', String(whole.length)], body: answer.body, whole }
 }
 
@@ -120,7 +120,7 @@ function endWith(response: ServerResponse, bytes: Uint8Array, meter: Meter): Pro
 }
 
 /** Where a request goes; throws INPUT_INVALID when it does not say so in one way only. */
-export function targetOf(request: IncomingMessage, { inside, secure }: Passage): RequestTarget {
+export function targetOf(request: IncomingMessage, { inside, secure }: ProxiedRequest): RequestTarget {
   const text = request.url ?? ''
   const target = inside === undefined ? parseTarget(text) : parsePath(text, inside, secure)
   const form = inside === undefined ? 'GET http://host/path' : 'GET /path'
@@ -137,7 +137,7 @@ export function targetOf(request: IncomingMessage, { inside, secure }: Passage):
 function bodyOf(
   request: IncomingMessage,
   response: ServerResponse,
-  { meter }: Passage,
+  { meter }: ProxiedRequest,
   most: number,
 ): { readonly pieces: AsyncIterable<Uint8Array>; readonly whole: boolean } | undefined {
   const { 'content-length': length, 'transfer-encoding': coding } = request.headers

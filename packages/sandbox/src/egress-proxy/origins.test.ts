@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { parseRules } from '@gantry/core/internal/egress/rules'
-import { meet, names, outsideOf, parseAllow } from './origins.ts'
+import { isListed, outsideOf, overlap, parseAllow } from './origins.ts'
 
 const right = [
   ...['https://api.example.com', 'http://localhost:8080', 'https://*.example.com', 'HTTPS://API.example.com:443'],
@@ -73,12 +73,12 @@ test('wrong entries are told with their places', () => {
 
 test('a list names an origin by scheme, host and port, or every name below one', () => {
   const origins = parseAllow(['https://*.example.com', 'http://[::1]:8080'])
-  assert.ok(names(origins, 'https', { host: 'a.b.example.com', port: 443 }))
-  assert.ok(names(origins, 'http', { host: '[::1]', port: 8080 }))
-  assert.ok(!names(origins, 'https', { host: 'example.com', port: 443 }))
-  assert.ok(!names(origins, 'https', { host: 'notexample.com', port: 443 }))
-  assert.ok(!names(origins, 'http', { host: 'a.example.com', port: 443 }))
-  assert.ok(!names(origins, 'https', { host: 'a.example.com', port: 8443 }))
+  assert.ok(isListed(origins, 'https', { host: 'a.b.example.com', port: 443 }))
+  assert.ok(isListed(origins, 'http', { host: '[::1]', port: 8080 }))
+  assert.ok(!isListed(origins, 'https', { host: 'example.com', port: 443 }))
+  assert.ok(!isListed(origins, 'https', { host: 'notexample.com', port: 443 }))
+  assert.ok(!isListed(origins, 'http', { host: 'a.example.com', port: 443 }))
+  assert.ok(!isListed(origins, 'https', { host: 'a.example.com', port: 8443 }))
 })
 
 test('a list is within another when that names every origin of it', () => {
@@ -100,8 +100,8 @@ test('a list is within another when that names every origin of it', () => {
 })
 
 test('two lists meet when some origin is in both', () => {
-  assert.ok(meet(['https://*.a.example'], ['http://x.example', 'https://b.a.example']))
-  assert.ok(meet(['https://b.a.example'], ['https://*.a.example']))
-  assert.ok(!meet(['https://a.example'], ['https://*.a.example', 'http://a.example', 'https://a.example:444']))
-  assert.ok(!meet(['https://a.example'], []))
+  assert.ok(overlap(['https://*.a.example'], ['http://x.example', 'https://b.a.example']))
+  assert.ok(overlap(['https://b.a.example'], ['https://*.a.example']))
+  assert.ok(!overlap(['https://a.example'], ['https://*.a.example', 'http://a.example', 'https://a.example:444']))
+  assert.ok(!overlap(['https://a.example'], []))
 })

@@ -29,7 +29,7 @@ export function parseAllow(allow: unknown): readonly AllowedOrigin[] {
 }
 
 /** Whether an origin of this scheme is on the list. */
-export function names(origins: readonly AllowedOrigin[], scheme: string, { host, port }: Authority): boolean {
+export function isListed(origins: readonly AllowedOrigin[], scheme: string, { host, port }: Authority): boolean {
   const fits = (origin: AllowedOrigin): boolean =>
     origin.below ? host.endsWith(`.${origin.host}`) : host === origin.host
   return origins.some((origin) => origin.scheme === scheme && origin.port === port && fits(origin))
@@ -43,7 +43,7 @@ export function outsideOf(entries: readonly string[], list: readonly string[]): 
 }
 
 /** Whether two lists have an origin in common. */
-export function meet(some: readonly string[], others: readonly string[]): boolean {
+export function overlap(some: readonly string[], others: readonly string[]): boolean {
   const origins = parseAllow(others)
   return parseAllow(some).some((one) => origins.some((other) => holds(one, other) || holds(other, one)))
 }

@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { putIntoBody, type Standing, stand, takeOutOfBody } from './secrets.ts'
+import { type BrokeredSecret, createBrokeredSecret, insertIntoBody, removeFromBody } from './secrets.ts'
 
 const secret = 'k3y-aaab-aaac!%é'
-const one = stand({ variable: 'A', value: () => secret, hosts: ['https://a.example'], in: ['body'] })
-const two = stand({ variable: 'B', value: () => 'another-aaab', hosts: ['https://a.example'], in: ['body'] })
+const one = createBrokeredSecret({ variable: 'A', value: () => secret, hosts: ['https://a.example'], in: ['body'] })
+const two = createBrokeredSecret({
+  variable: 'B',
+  value: () => 'another-aaab',
+  hosts: ['https://a.example'],
+  in: ['body'],
+})
 
 /** What comes of bytes that are divided at these places. */
 async function through(
@@ -32,32 +37,32 @@ function textsOf(...words: readonly string[]): fc.Arbitrary<string[]> {
 const cuts = fc.array(fc.nat(1_000), { maxLength: 30 })
 
 test('wherever a body is divided, placeholders in it become secrets and nothing else changes', async () => {
-  const standing: readonly Standing[] = [one, two]
+  const secrets: readonly BrokeredSecret[] = [one, two]
   await fc.assert(
     fc.asyncProperty(textsOf(one.placeholder, two.placeholder), cuts, async (texts, places) => {
       const whole = texts.join('')
-      const filled = await through(whole, places, (pieces) => putIntoBody(pieces, {}, standing))
-      const wanted = standing.reduce((text, { placeholder, secret: real }) => text.replaceAll(placeholder, real), whole)
+      const filled = await through(whole, places, (pieces) => insertIntoBody(pieces, {}, secrets))
+      const wanted = secrets.reduce((text, { placeholder, secret: real }) => text.replaceAll(placeholder, real), whole)
       assert.equal(filled, wanted)
     }),
   )
 })
 
 test('wherever an answer is divided, no secret comes through, and what is none does', async () => {
-  const standing: readonly Standing[] = [one, two]
+  const secrets: readonly BrokeredSecret[] = [one, two]
   const coded = Buffer.from(secret).toString('base64')
   const words = [one.secret, two.secret, coded, encodeURIComponent(secret)]
   await fc.assert(
     fc.asyncProperty(textsOf(...words), cuts, async (texts, places) => {
       const whole = texts.join('')
-      const cleared = await through(whole, places, (pieces) => takeOutOfBody(pieces, standing))
+      const cleared = await through(whole, places, (pieces) => removeFromBody(pieces, secrets))
       for (const word of words) assert.ok(!cleared.includes(word), JSON.stringify([whole, cleared]))
-      const sound = !standing.some(({ redactor }) => redactor.text(whole) !== whole)
+      const sound = !secrets.some(({ redactor }) => redactor.text(whole) !== whole)
       if (sound) assert.equal(cleared, whole)
     }),
   )
   assert.equal(
-    await through(`a ${one.secret} b`, [4], (pieces) => takeOutOfBody(pieces, standing)),
+    await through(`a ${one.secret} b`, [4], (pieces) => removeFromBody(pieces, secrets)),
     `a ${one.placeholder} b`,
   )
 })

@@ -2,15 +2,15 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { guessesOf } from '../../../core/src/json/guesses.fixture.ts'
-import { stand, takeOutOfBody } from './secrets.ts'
+import { createBrokeredSecret, removeFromBody } from './secrets.ts'
 import { withoutSecrets } from './websocket.ts'
 import { frame } from './websocket-frames.fixture.ts'
 
 const secret = 'ghp_Zk3Qw9LmN7rTv'
-const one = stand({ variable: 'A', value: () => secret, hosts: ['https://a.example'] })
-const two = stand({ variable: 'B', value: () => 'another-Secret', hosts: ['https://a.example'] })
+const one = createBrokeredSecret({ variable: 'A', value: () => secret, hosts: ['https://a.example'] })
+const two = createBrokeredSecret({ variable: 'B', value: () => 'another-Secret', hosts: ['https://a.example'] })
 
-type Work = typeof takeOutOfBody
+type Work = typeof removeFromBody
 
 /** What comes out, piece by piece; `undefined` at the end when it was cut. */
 async function passed(pieces: readonly (string | Uint8Array)[], work: Work): Promise<(string | undefined)[]> {
@@ -32,7 +32,7 @@ test('the borders of what a program reads of a body are the same for right and w
   for (const { right, wrong } of guessesOf(secret)) {
     for (const around of ['', '\n', 'x'.repeat(400), 'word '.repeat(300)]) {
       const read = (guess: string) =>
-        passed([`${around}|zzz`, `${around}|${guess}`, '|yyy', guess, around], takeOutOfBody)
+        passed([`${around}|zzz`, `${around}|${guess}`, '|yyy', guess, around], removeFromBody)
       assert.deepEqual(lengths(await read(right)), lengths(await read(wrong)), right)
     }
   }

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { createRedactor, type Redactor } from '@gantry/core/internal/json/redact'
 import type { Credential, CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
-import { type AllowedOrigin, type Authority, names, parseAllow } from './origins.ts'
+import { type AllowedOrigin, type Authority, isListed, parseAllow } from './origins.ts'
 
 /** A credential in one sandbox. */
-export interface Standing {
+export interface BrokeredSecret {
   readonly variable: string
   readonly placeholder: string
   /** The bytes of the secret in UTF-8, each as one character: what goes over a wire. */
@@ -16,7 +16,7 @@ export interface Standing {
 }
 
 /** Gives a credential a placeholder that nobody can guess and that no other sandbox has. */
-export function stand({ variable, value, hosts, in: places = ['header'] }: Credential): Standing {
+export function createBrokeredSecret({ variable, value, hosts, in: places = ['header'] }: Credential): BrokeredSecret {
   const placeholder = `gantry-placeholder-${randomBytes(16).toString('hex')}`
   const secret = Buffer.from(value()).toString('latin1')
   // Servers that take the bytes of a header for characters send those back in UTF-8.
@@ -28,15 +28,19 @@ export function stand({ variable, value, hosts, in: places = ['header'] }: Crede
 }
 
 /** Those that may be told to an origin. */
-export function standingFor(all: readonly Standing[], scheme: string, authority: Authority): readonly Standing[] {
-  return all.filter(({ origins }) => names(origins, scheme, authority))
+export function secretsFor(
+  all: readonly BrokeredSecret[],
+  scheme: string,
+  authority: Authority,
+): readonly BrokeredSecret[] {
+  return all.filter(({ origins }) => isListed(origins, scheme, authority))
 }
 
 type HeaderTexts = { readonly [name: string]: string }
 
 /** Puts secrets into the headers of a request, where their placeholders stand, also within basic credentials. */
-export function putIntoHeaders(headers: HeaderTexts, standing: readonly Standing[]): HeaderTexts {
-  const inHeaders = placed(standing, 'header')
+export function insertIntoHeaders(headers: HeaderTexts, secrets: readonly BrokeredSecret[]): HeaderTexts {
+  const inHeaders = placed(secrets, 'header')
   if (inHeaders.length === 0) return headers
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, inHeader(value, inHeaders)]))
 }
@@ -47,8 +51,8 @@ export function withoutRange({ range: _range, 'if-range': _unless, ...rest }: He
 }
 
 /** Puts secrets into the query of a URL, as a query is written. */
-export function putIntoQuery(url: URL, standing: readonly Standing[]): URL {
-  const inQuery = placed(standing, 'query').filter(({ placeholder }) => url.search.includes(placeholder))
+export function insertIntoQuery(url: URL, secrets: readonly BrokeredSecret[]): URL {
+  const inQuery = placed(secrets, 'query').filter(({ placeholder }) => url.search.includes(placeholder))
   if (inQuery.length === 0) return url
   const filled = new URL(url)
   for (const { placeholder, secret } of inQuery) {
@@ -58,31 +62,31 @@ export function putIntoQuery(url: URL, standing: readonly Standing[]): URL {
 }
 
 /** Puts secrets into a body, piece by piece, written as its media type has it; a body that is encoded stays as it is. */
-export function putIntoBody(
+export function insertIntoBody(
   pieces: AsyncIterable<Uint8Array>,
   headers: HeaderTexts,
-  standing: readonly Standing[],
+  secrets: readonly BrokeredSecret[],
 ): AsyncIterable<Uint8Array> {
-  const inBody = placed(standing, 'body')
+  const inBody = placed(secrets, 'body')
   if (inBody.length === 0 || (headers['content-encoding'] ?? 'identity') !== 'identity') return pieces
   const written = writerOf(headers['content-type'] ?? '')
   return inBody.reduce((source, { placeholder, secret }) => replaced(source, placeholder, written(secret)), pieces)
 }
 
-function placed(standing: readonly Standing[], place: CredentialLocation): readonly Standing[] {
-  return standing.filter(({ places }) => places.has(place))
+function placed(secrets: readonly BrokeredSecret[], place: CredentialLocation): readonly BrokeredSecret[] {
+  return secrets.filter(({ places }) => places.has(place))
 }
 
-function inHeader(value: string, standing: readonly Standing[]): string {
+function inHeader(value: string, secrets: readonly BrokeredSecret[]): string {
   const [, scheme, coded = ''] = /^(basic +)([A-Za-z0-9+/]+={0,2})$/i.exec(value) ?? []
-  if (scheme === undefined) return filled(value, standing)
+  if (scheme === undefined) return filled(value, secrets)
   const plain = Buffer.from(coded, 'base64').toString('latin1')
-  const whole = filled(plain, standing)
+  const whole = filled(plain, secrets)
   return whole === plain ? value : `${scheme}${Buffer.from(whole, 'latin1').toString('base64')}`
 }
 
-function filled(text: string, standing: readonly Standing[]): string {
-  return standing.reduce((done, { placeholder, secret }) => done.replaceAll(placeholder, () => secret), text)
+function filled(text: string, secrets: readonly BrokeredSecret[]): string {
+  return secrets.reduce((done, { placeholder, secret }) => done.replaceAll(placeholder, () => secret), text)
 }
 
 function writerOf(mediaType: string): (secret: string) => string {
@@ -123,24 +127,24 @@ function beginningAtEnd(text: string, whole: string): number {
   return 0
 }
 
-/** Puts placeholders back into what a server sent: names and values of headers in turn. */
-export function takeOutOfHeaders(headers: readonly string[], standing: readonly Standing[]): string[] {
+/** Puts placeholders back into what a server sent: isListed and values of headers in turn. */
+export function removeFromHeaders(headers: readonly string[], secrets: readonly BrokeredSecret[]): string[] {
   // Looking through one long text is much quicker than through many, and most hold nothing.
   const all = headers.join('\0')
-  return takeOut(all, standing) === all ? [...headers] : headers.map((text) => takeOut(text, standing))
+  return removeSecrets(all, secrets) === all ? [...headers] : headers.map((text) => removeSecrets(text, secrets))
 }
 
 /** The same for the bytes of a body that is here as a whole. */
-export function takeOutOfBytes(bytes: Uint8Array, standing: readonly Standing[]): Buffer {
-  return Buffer.from(takeOut(Buffer.from(bytes).toString('latin1'), standing), 'latin1')
+export function removeFromBytes(bytes: Uint8Array, secrets: readonly BrokeredSecret[]): Buffer {
+  return Buffer.from(removeSecrets(Buffer.from(bytes).toString('latin1'), secrets), 'latin1')
 }
 
 /** The same for a body that comes in pieces: the end of each, where a secret may be unfinished, waits for the next one. */
-export async function* takeOutOfBody(
+export async function* removeFromBody(
   pieces: AsyncIterable<Uint8Array>,
-  standing: readonly Standing[],
+  secrets: readonly BrokeredSecret[],
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const redactors = standing.map(({ redactor }) => redactor.pieces())
+  const redactors = secrets.map(({ redactor }) => redactor.pieces())
   for await (const piece of pieces) {
     const text = redactors.reduce((rest, redactor) => redactor.push(rest), Buffer.from(piece).toString('latin1'))
     if (text !== '') yield Buffer.from(text, 'latin1')
@@ -149,6 +153,6 @@ export async function* takeOutOfBody(
   if (last !== '') yield Buffer.from(last, 'latin1')
 }
 
-function takeOut(text: string, standing: readonly Standing[]): string {
-  return standing.reduce((rest, { redactor }) => redactor.text(rest), text)
+function removeSecrets(text: string, secrets: readonly BrokeredSecret[]): string {
+  return secrets.reduce((rest, { redactor }) => redactor.text(rest), text)
 }

@@ -3,9 +3,9 @@ import { isIP } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { ToolError } from '@gantry/contract'
 import type { Broker } from './broker.ts'
-import { badRequest, type Line, otherHost, type ProxyPorts, scopeOf } from './connection.ts'
-import { type Authority, isNamedBy, names, parseAuthority } from './origins.ts'
-import { standingFor } from './secrets.ts'
+import { badRequest, otherHost, type ProxyConnection, type ProxyPorts, scopeOf } from './connection.ts'
+import { type Authority, isListed, isNamedBy, parseAuthority } from './origins.ts'
+import { secretsFor } from './secrets.ts'
 
 const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
 
@@ -17,7 +17,7 @@ const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
  */
 export async function tunnel(
   ports: ProxyPorts,
-  line: Line,
+  line: ProxyConnection,
   request: IncomingMessage,
   head: Buffer,
   speakHttp: (authority: Authority) => void,
@@ -31,7 +31,7 @@ export async function tunnel(
     socket.write(established)
     return broker.serve(line, authority)
   }
-  const plain = !names(ports.origins, 'https', authority) && names(ports.origins, 'http', authority)
+  const plain = !isListed(ports.origins, 'https', authority) && isListed(ports.origins, 'http', authority)
   const remote = plain ? undefined : await open(ports, authority, line.signal)
   if (head.length > 0) socket.unshift(head)
   if (remote === undefined) {
@@ -48,11 +48,11 @@ export async function tunnel(
 }
 
 /** Whatever the sandbox's own list does not name is left to egress to refuse. */
-function isBrokered({ origins, standing }: ProxyPorts, authority: Authority): boolean {
-  return names(origins, 'https', authority) && standingFor(standing, 'https', authority).length > 0
+function isBrokered({ origins, secrets }: ProxyPorts, authority: Authority): boolean {
+  return isListed(origins, 'https', authority) && secretsFor(secrets, 'https', authority).length > 0
 }
 
-function authorityOf(request: IncomingMessage, { inside }: Line): Authority {
+function authorityOf(request: IncomingMessage, { inside }: ProxyConnection): Authority {
   const authority = parseAuthority(request.url ?? '')
   if (authority === undefined) throw badRequest('The target of a tunnel is not as in "CONNECT host:port".')
   if (inside !== undefined) throw badRequest('A tunnel cannot lead through a tunnel.')
@@ -72,7 +72,11 @@ async function open(ports: ProxyPorts, to: Authority, signal: AbortSignal): Prom
 }
 
 /** Carries bytes until both sides have ended, or one fails. */
-async function exchange({ socket, meter, signal }: Line, { host }: Authority, remote: Duplex): Promise<void> {
+async function exchange(
+  { socket, meter, signal }: ProxyConnection,
+  { host }: Authority,
+  remote: Duplex,
+): Promise<void> {
   const gate = helloGate(host)
   const up = (piece: Uint8Array): Uint8Array | undefined => {
     meter.up(piece.byteLength)

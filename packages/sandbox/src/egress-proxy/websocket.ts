@@ -3,9 +3,9 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ToolError } from '@gantry/contract'
-import { badRequest, counted, type Passage, type ProxyPorts, scopeOf } from './connection.ts'
+import { badRequest, counted, type ProxiedRequest, type ProxyPorts, scopeOf } from './connection.ts'
 import { headersOf, targetOf } from './forward.ts'
-import { putIntoHeaders, putIntoQuery, type Standing, standingFor, takeOutOfHeaders } from './secrets.ts'
+import { type BrokeredSecret, insertIntoHeaders, insertIntoQuery, removeFromHeaders, secretsFor } from './secrets.ts'
 
 const mostHeadBytes = 16_384
 
@@ -16,33 +16,33 @@ const mostHeadBytes = 16_384
  */
 export async function upgrade(
   ports: ProxyPorts,
-  passage: Passage,
+  proxied: ProxiedRequest,
   request: IncomingMessage,
   socket: Socket,
   head: Buffer,
 ): Promise<void> {
-  const { signal, meter } = passage
-  const { url, authority } = targetOf(request, passage)
+  const { signal, meter } = proxied
+  const { url, authority } = targetOf(request, proxied)
   if (request.method !== 'GET' || !/^websocket$/i.test(request.headers.upgrade ?? '')) {
     throw new ToolError('EGRESS_DENIED', 'A connection may be turned into a WebSocket only.')
   }
   if (request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0) {
     throw badRequest('A request for a WebSocket has no body.')
   }
-  const standing = standingFor(ports.standing, 'https', authority)
+  const secrets = secretsFor(ports.secrets, 'https', authority)
   const tls = { alpn: ['http/1.1'] }
   const { host, port } = authority
   const remote = await ports.egress.connect({ ...scopeOf(ports), host, port, signal, tls })
   try {
-    remote.write(requestHead(request, putIntoQuery(url, standing), standing))
+    remote.write(requestHead(request, insertIntoQuery(url, secrets), secrets))
     const answer = await headOf(remote, signal)
-    socket.write(answerHead(answer.lines, standing))
+    socket.write(answerHead(answer.lines, secrets))
     if (head.length > 0) socket.unshift(head)
     const come = counted(followed(answer.rest, remote), (bytes) => {
       meter.down(bytes)
-      passage.moved()
+      proxied.moved()
     })
-    const down = withoutSecrets(come, standing)
+    const down = withoutSecrets(come, secrets)
     const up = counted(socket.iterator({ destroyOnReturn: false }), meter.up)
     // Behind the answer there is no room for a reason: whatever fails there cuts the connection.
     await Promise.all([pipeline(up, remote, { signal }), pipeline(down, socket, { signal })]).catch(() =>
@@ -54,9 +54,9 @@ export async function upgrade(
 }
 
 /** Of all that a client says, what it says of its wish is written anew, so that nothing else is agreed on. */
-function requestHead(request: IncomingMessage, url: URL, standing: readonly Standing[]): Buffer {
+function requestHead(request: IncomingMessage, url: URL, secrets: readonly BrokeredSecret[]): Buffer {
   const { 'sec-websocket-extensions': _extensions, ...headers } = headersOf(request)
-  const filled = Object.entries(putIntoHeaders(headers, standing))
+  const filled = Object.entries(insertIntoHeaders(headers, secrets))
   const lines = [
     `GET ${url.pathname}${url.search} HTTP/1.1`,
     `host: ${url.host}`,
@@ -88,8 +88,8 @@ async function headOf(remote: Duplex, signal: AbortSignal): Promise<AnswerHead> 
   throw new ToolError('BACKEND_FAILED', `The server answered with ${status}, and not with a WebSocket.`)
 }
 
-function answerHead(lines: readonly string[], standing: readonly Standing[]): Buffer {
-  return Buffer.from([...takeOutOfHeaders(lines, standing), '', ''].join('\r\n'), 'latin1')
+function answerHead(lines: readonly string[], secrets: readonly BrokeredSecret[]): Buffer {
+  return Buffer.from([...removeFromHeaders(lines, secrets), '', ''].join('\r\n'), 'latin1')
 }
 
 async function* followed(first: Buffer, rest: Duplex): AsyncGenerator<Uint8Array, void, undefined> {
@@ -109,7 +109,7 @@ const mostBetween = 65_536
  */
 export async function* withoutSecrets(
   pieces: AsyncIterable<Uint8Array>,
-  standing: readonly Standing[],
+  secrets: readonly BrokeredSecret[],
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const reader = createFrameReader()
   let waiting: FramePart[] = []
@@ -117,15 +117,15 @@ export async function* withoutSecrets(
     const passed: Buffer[] = []
     for (const part of reader.push(piece)) {
       waiting.push(part)
-      if (part.kind === 'control') check(part.bytes.toString('latin1'), standing)
+      if (part.kind === 'control') check(part.bytes.toString('latin1'), secrets)
       if (!part.ends) continue
-      check(messageOf(waiting), standing)
+      check(messageOf(waiting), secrets)
       passed.push(joined(waiting))
       waiting = []
     }
     const message = messageOf(waiting)
-    const settled = Math.min(message.length, ...standing.map(({ redactor }) => redactor.settled(message)))
-    if (settled > 0) check(message, standing)
+    const settled = Math.min(message.length, ...secrets.map(({ redactor }) => redactor.settled(message)))
+    if (settled > 0) check(message, secrets)
     const [before, behind] = parted(waiting, settled)
     waiting = behind
     const bytes = Buffer.concat([...passed, joined(before)])
@@ -144,8 +144,8 @@ function messageOf(parts: readonly FramePart[]): string {
   return joined(parts.filter(({ kind }) => kind === 'data')).toString('latin1')
 }
 
-function check(text: string, standing: readonly Standing[]): void {
-  if (standing.every(({ redactor }) => redactor.text(text) === text)) return
+function check(text: string, secrets: readonly BrokeredSecret[]): void {
+  if (secrets.every(({ redactor }) => redactor.text(text) === text)) return
   throw new ToolError('EGRESS_DENIED', 'The server sent a secret back.')
 }
 

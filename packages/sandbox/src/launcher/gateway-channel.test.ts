@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { ToolError } from '@gantry/contract'
 import type { ProgramRequest, ProgramResponse } from '@gantry/core/internal/runtimes/runtime'
 import fc from 'fast-check'
-import { createLaunchedGateway } from './gateway-channel.ts'
+import { createGatewayChannel } from './gateway-channel.ts'
 
 /** The host's end without a program, with what it sent, asked and failed with. */
 function opened(unread = 0) {
@@ -12,7 +12,7 @@ function opened(unread = 0) {
   const works: boolean[] = []
   const failures: ToolError[] = []
   let answer: ((answer: ProgramResponse) => void) | undefined
-  const gateway = createLaunchedGateway({
+  const gateway = createGatewayChannel({
     gateway: {
       ask(questions, given, working) {
         rests.push(questions)

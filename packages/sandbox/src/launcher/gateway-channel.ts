@@ -26,7 +26,7 @@ export interface GatewayOptions {
 }
 
 /** The host's end of a program over tools. */
-export interface LaunchedGateway {
+export interface GatewayChannel {
   /** Takes one line behind its token. */
   take(line: string): void
   /** No answer is passed on after this. */
@@ -43,7 +43,7 @@ export interface LaunchedGateway {
  * all that were given, more are on their way to it and it will rest again. Each true rest is told to the gateway, also that
  * of a program whose threads or children may still work.
  */
-export function createLaunchedGateway({ gateway, send, fail }: GatewayOptions): LaunchedGateway {
+export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): GatewayChannel {
   const waiting = new Map<number, number>()
   let asked: ProgramRequest[] = []
   let count = 0

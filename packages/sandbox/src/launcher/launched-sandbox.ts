@@ -8,7 +8,7 @@ import type {
   SandboxJob,
   SandboxSpec,
 } from '@gantry/core/internal/runtimes/runtime'
-import { createLaunchedGateway, type LaunchedGateway } from './gateway-channel.ts'
+import { createGatewayChannel, type GatewayChannel } from './gateway-channel.ts'
 import type { Launched, LaunchJob, RunEnd } from './launcher.ts'
 
 /** What makes an Outcome of a launcher's RunEnd. */
@@ -58,9 +58,9 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
   const runAsking = async (job: SandboxJob, gateway: ProgramGateway, given: AbortSignal): Promise<Ran> => {
     const broken = new AbortController()
     const { signal, leave } = follow(given, broken.signal)
-    let open: LaunchedGateway | undefined
+    let open: GatewayChannel | undefined
     const onGateway = (line: string, send: (line: string) => number): void => {
-      open ??= createLaunchedGateway({ gateway, send, fail: (error) => broken.abort(error) })
+      open ??= createGatewayChannel({ gateway, send, fail: (error) => broken.abort(error) })
       open.take(line)
     }
     const onFlood = (error: ToolError): void => broken.abort(error)

@@ -47,7 +47,7 @@ export interface Lines {
 export function createLines({ onValue, onDone, token, own, bytes, onFlood }: LinesOptions): Lines {
   const most = bytes ?? defaultJsonLimits.bytes
   const head = own === undefined ? undefined : Buffer.from(own.head)
-  const held = createGrowing()
+  const held = createByteBuffer()
   let length = 0
   let charged = 0
   let last: Buffer | undefined
@@ -165,7 +165,7 @@ function parse(line: Buffer | undefined, keys?: { count: number }): Json | undef
 }
 
 /** Bytes that come in pieces of any size, kept as one: thousands of tiny pieces cost no more than a large one. */
-export interface Growing {
+export interface ByteBuffer {
   push(piece: Uint8Array): void
   readonly length: number
   /** What was pushed; valid until the next push. */
@@ -173,7 +173,7 @@ export interface Growing {
   clear(): void
 }
 
-export function createGrowing(): Growing {
+export function createByteBuffer(): ByteBuffer {
   let room = Buffer.alloc(0)
   let length = 0
   return {

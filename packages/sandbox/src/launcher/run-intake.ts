@@ -4,7 +4,7 @@ import type { Json, SandboxLimit } from '@gantry/contract'
 import type { Captured } from '@gantry/core/internal/runtimes/runtime'
 import { checkPath } from '../languages/file-path.ts'
 import type { LaunchJob, RunEnd, RunOptions } from './launcher.ts'
-import { createGrowing, createLines, type Growing } from './message-lines.ts'
+import { type ByteBuffer, createByteBuffer, createLines } from './message-lines.ts'
 import { collectRoom, FrameError, fileOf, fromInit, gatewayFloodBytes, PayloadReader } from './protocol.ts'
 
 /** In the order of `enum hit` in native/src/init.c. */
@@ -145,7 +145,7 @@ interface Capture {
 }
 
 function createCapture(cap: number, onBytes: (bytes: Buffer) => void): Capture {
-  const kept = createGrowing()
+  const kept = createByteBuffer()
   let sent = 0
   let counted = 0
   return {
@@ -195,10 +195,10 @@ interface Collected {
 
 function createCollected(job: LaunchJob): Collected {
   const { files: inputs, collect } = job
-  const all = new Map<string, Growing>()
+  const all = new Map<string, ByteBuffer>()
   const skipped: { path: string; reason: string }[] = []
   const most = collectRoom(job)
-  let current: Growing | undefined
+  let current: ByteBuffer | undefined
   let count = 0
   let total = 0
 
@@ -213,7 +213,7 @@ function createCollected(job: LaunchJob): Collected {
       current = undefined
       if (path === undefined) return skip(bytes.toString(), 'its name cannot be handed out')
       if (all.has(path)) throw new FrameError('The init sent a file twice.')
-      current = createGrowing()
+      current = createByteBuffer()
       all.set(path, current)
     },
     bytes(bytes) {

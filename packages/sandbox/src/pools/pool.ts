@@ -13,7 +13,7 @@ export interface PoolSettings {
 }
 
 /** Room for sandboxes that wait, shared by all pools. */
-export interface Room {
+export interface Capacity {
   /** Whether there was room; what was taken must be given back. */
   take(bytes: number): boolean
   give(bytes: number): void
@@ -23,7 +23,7 @@ export interface Room {
 interface PoolParts {
   readonly settings: PoolSettings
   readonly timing: Timing
-  readonly room: Room
+  readonly capacity: Capacity
   /** What one that waits takes of the room. */
   readonly bytes: number
   open(signal: AbortSignal): Promise<Sandbox>
@@ -63,7 +63,7 @@ const tendMs = 1_000
 const [firstRestMs, longestRestMs] = [1_000, 60_000]
 
 export function createPool(parts: PoolParts): Pool {
-  const { settings, timing, room, bytes, track } = parts
+  const { settings, timing, capacity, bytes, track } = parts
   const demand = createDemand(settings)
   /** Since when each waits, the oldest first. */
   const waiting = new Map<Sandbox, number>()
@@ -86,7 +86,7 @@ export function createPool(parts: PoolParts): Pool {
   }
   const discard = (sandbox: Sandbox): void => {
     waiting.delete(sandbox)
-    track(disposeOf(sandbox).then(() => room.give(bytes)))
+    track(disposeOf(sandbox).then(() => capacity.give(bytes)))
   }
   const lose = (sandbox: Sandbox): void => {
     if (!waiting.has(sandbox)) return
@@ -106,7 +106,7 @@ export function createPool(parts: PoolParts): Pool {
     try {
       admit(await parts.open(stop.signal))
     } catch (error) {
-      room.give(bytes)
+      capacity.give(bytes)
       fail(error)
     } finally {
       starting -= 1
@@ -118,7 +118,7 @@ export function createPool(parts: PoolParts): Pool {
     }
   }
   const startMissing = (now: number, target: number): void => {
-    while (now >= restUntil && starting < startsAtOnce && waiting.size + starting < target && room.take(bytes)) {
+    while (now >= restUntil && starting < startsAtOnce && waiting.size + starting < target && capacity.take(bytes)) {
       track(start())
     }
   }
@@ -136,7 +136,7 @@ export function createPool(parts: PoolParts): Pool {
         return fresh
       }
       waiting.delete(ready)
-      room.give(bytes)
+      capacity.give(bytes)
       return ready
     },
     tend() {

@@ -1,6 +1,6 @@
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { Runtime, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { createPool, type Pool, type PoolSettings, type Room } from './pool.ts'
+import { type Capacity, createPool, type Pool, type PoolSettings } from './pool.ts'
 import { openSandbox } from './start.ts'
 import type { Timing } from './timing.ts'
 
@@ -50,29 +50,29 @@ export function createPools(
   /** The one that was used last is the last. */
   const pools = new Map<string, Pool>()
   const work = new Set<Promise<void>>()
-  const bell = createBell(timing, () => tendAll())
+  const wakeTimer = createWakeTimer(timing, () => tendAll())
   let closed = settings === undefined
 
   const track = (each: Promise<void>): void => {
     work.add(each)
     void each.finally(() => work.delete(each))
   }
-  const room = createRoom(settings ?? defaultPools)
+  const capacity = createCapacity(settings ?? defaultPools)
   const tendAll = (): void => {
     for (const [key, pool] of pools) {
       const againMs = pool.tend()
       if (againMs === undefined) pools.delete(key)
-      else bell.wake(againMs)
+      else wakeTimer.wake(againMs)
     }
   }
   const make = (runtime: Runtime, spec: SandboxSpec): Pool =>
     createPool({
       settings: settings ?? defaultPools,
       timing,
-      room,
+      capacity,
       bytes: runtime.idleBytes?.(spec) ?? usualBytes,
       open: (signal) => openSandbox(runtime, spec, signal),
-      wake: bell.wake,
+      wake: wakeTimer.wake,
       track,
       onFault: (error) => report(runtime, spec, error),
     })
@@ -103,7 +103,7 @@ export function createPools(
       closed || !canWait(spec) ? openSandbox(runtime, spec, signal) : poolFor(runtime, spec).take(signal),
     async close() {
       closed = true
-      bell.stop()
+      wakeTimer.stop()
       for (const pool of pools.values()) pool.close()
       pools.clear()
       while (work.size > 0) await Promise.all(work)
@@ -117,7 +117,7 @@ function canWait({ network, session, deterministic, dial }: SandboxSpec): boolea
 }
 
 /** Counts sandboxes that wait, and their bytes. */
-function createRoom({ maxTotal, maxMemoryBytes }: PoolsSettings): Room {
+function createCapacity({ maxTotal, maxMemoryBytes }: PoolsSettings): Capacity {
   let [count, held] = [0, 0]
   return {
     take(bytes) {
@@ -134,7 +134,7 @@ function createRoom({ maxTotal, maxMemoryBytes }: PoolsSettings): Room {
 }
 
 /** One timer for all pools, set for the first of them that wants to be looked after. */
-function createBell(timing: Timing, ring: () => void): { wake(ms: number): void; stop(): void } {
+function createWakeTimer(timing: Timing, ring: () => void): { wake(ms: number): void; stop(): void } {
   let due = Number.POSITIVE_INFINITY
   let callOff: (() => void) | undefined
   let stopped = false

@@ -3,11 +3,11 @@ export interface Timing {
   /** Milliseconds that only grow. */
   now(): number
   /** Does work later, unless it is called off; does not keep the process alive. */
-  after(ms: number, work: () => void): CallOff
+  after(ms: number, work: () => void): Cancel
 }
 
 /** Calls off what was to be done; harmless when it is done already. */
-export type CallOff = () => void
+export type Cancel = () => void
 
 /** The machine's clock. */
 export const systemTiming: Timing = {

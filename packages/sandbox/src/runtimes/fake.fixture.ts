@@ -10,7 +10,7 @@ import type {
   SandboxJob,
   SandboxSpec,
 } from '@gantry/core/internal/runtimes/runtime'
-import type { CallOff, Timing } from '../pools/timing.ts'
+import type { Cancel, Timing } from '../pools/timing.ts'
 
 export const never = new AbortController().signal
 
@@ -35,7 +35,7 @@ export function fakeTiming(): FakeTiming {
   const next = (until: number) => [...timers].filter(({ at }) => at <= until).sort((one, other) => one.at - other.at)[0]
   return {
     now: () => time,
-    after(ms, work): CallOff {
+    after(ms, work): Cancel {
       const timer = { at: time + ms, work }
       timers.add(timer)
       return () => void timers.delete(timer)

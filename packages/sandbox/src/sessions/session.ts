@@ -124,7 +124,7 @@ export function createSession(parts: SessionParts): Session {
       const leave = await line.enter(signal)
       try {
         signal.throwIfAborted()
-        if (ended !== undefined) throw over(ended)
+        if (ended !== undefined) throw endedError(ended)
         callOff()
         running = true
         runs += 1
@@ -151,7 +151,7 @@ export function createSession(parts: SessionParts): Session {
 }
 
 /** The argument names a session that is no more. */
-export function over(reason: string): ToolError {
+export function endedError(reason: string): ToolError {
   return unusable(`The session ended, because ${reason}; open a new one.`)
 }
 

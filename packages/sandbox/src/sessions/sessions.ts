@@ -8,8 +8,8 @@ import { disposeOf } from '../pools/start.ts'
 import { systemTiming, type Timing } from '../pools/timing.ts'
 import {
   createSession,
+  endedError,
   type Owner,
-  over,
   type Session,
   type SessionAnswer,
   type SessionInfo,
@@ -168,7 +168,7 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
     },
     info(id, owner) {
       const session = find(id, owner)
-      if (session.ended !== undefined) throw over(session.ended)
+      if (session.ended !== undefined) throw endedError(session.ended)
       return session.info()
     },
     get size() {
