@@ -78,7 +78,6 @@ export type {
 } from './backends/backend.ts'
 export { type HttpOptions, http } from './backends/http.ts'
 export type { FoundTool } from './backends/inner-calls.ts'
-export { type LocalBackend, type LocalFunction, localBackend } from './backends/local.ts'
 export type {
   InnerNames,
   InnerOutcome,
@@ -130,9 +129,6 @@ export type {
   ToolControl,
 } from './executor-interface.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
-export { type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
-export { canonicalJson } from './json/canonical.ts'
-export { createRedactionMark, createRedactor, isSecretKey, type RedactionMark, type Redactor } from './json/redact.ts'
 export { filePins } from './pins/file.ts'
 export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
@@ -182,7 +178,6 @@ export {
   type RuntimeInfo,
   type Runtimes,
   type RuntimesLoad,
-  type RuntimesSource,
 } from './runtimes/runtimes.ts'
 export type { AskForTrial, BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
 export { encryptedSecrets } from './secrets/encrypted.ts'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Identity } from '@gantry/contract'
-import { canonicalJson } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
 import type {
   McpHandlerRequestOptions,

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { type ChainStep, type Identity, type Issue, type Json, ToolError } from '@gantry/contract'
-import { canonicalJson, type Executor } from '@gantry/core'
+import type { Executor } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import type { CallInput } from '../storage/call-input.ts'
 import type { AdmittedCall } from '../storage/calls/call-store.ts'

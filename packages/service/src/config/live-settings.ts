@@ -1,4 +1,4 @@
-import { canonicalJson } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { ServiceSettings } from './service-settings.ts'
 
 /** Settings that are looked at whenever they are needed; each of the others was used once, when the service started. */

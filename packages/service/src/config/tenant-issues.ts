@@ -1,5 +1,5 @@
 import type { Issue, JsonObject } from '@gantry/contract'
-import { toolMatcher } from '@gantry/core'
+import { toolMatcher } from '@gantry/core/internal/ids/tool-pattern'
 import { tenantsOf } from './tenant-settings.ts'
 
 /** What is wrong with the tenants of a configuration besides what the schema says. */

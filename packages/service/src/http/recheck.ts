@@ -1,5 +1,5 @@
 import { type Identity, ToolError } from '@gantry/contract'
-import { canonicalJson } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { Visit } from './request-scope.ts'
 import type { Arrival, House } from './serve.ts'
 

@@ -1,4 +1,4 @@
-import { createRedactor } from '@gantry/core'
+import { createRedactor } from '@gantry/core/internal/json/redact'
 import { traceIdOf } from '@gantry/core/internal/tracing/tracer'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { Bus, Subject } from './bus.ts'

@@ -1,4 +1,4 @@
-import { createRedactionMark } from '@gantry/core'
+import { createRedactionMark } from '@gantry/core/internal/json/redact'
 import { slotsOfToday } from '../admission/with-slot.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import { quotasOf } from '../config/tenant-limits.ts'

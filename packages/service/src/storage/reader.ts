@@ -1,5 +1,5 @@
 import type { Identity, Issue } from '@gantry/contract'
-import { toolMatcher } from '@gantry/core'
+import { toolMatcher } from '@gantry/core/internal/ids/tool-pattern'
 
 /**
  * Who reads: somebody, for whom calls of tools that are not there for him are not there either, and of chains

@@ -1,4 +1,4 @@
-import { canonicalJson } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { SandboxOptions, SandboxRuntimes } from '@gantry/sandbox'
 
 type Given = SandboxOptions | SandboxRuntimes | undefined

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { openaiChat } from '@gantry/adapters'
 import type { Json, Tool } from '@gantry/contract'
-import { type CatalogEntry, canonicalJson } from '@gantry/core'
+import type { CatalogEntry } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { encodeMsgpack } from '../codecs/msgpack.ts'
 import type { GatewayNames, GatewayView, Listing } from './gateway-names.ts'
 

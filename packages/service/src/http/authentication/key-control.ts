@@ -1,6 +1,6 @@
 import { hash, randomBytes, randomInt } from 'node:crypto'
 import { type Identity, type Issue, type KeyView, type Paged, ToolError } from '@gantry/contract'
-import { toolMatcher } from '@gantry/core'
+import { toolMatcher } from '@gantry/core/internal/ids/tool-pattern'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { PageQuery } from '../../storage/call-input.ts'
 import type { KeyRecords, Verifier } from '../../storage/keys/api-keys.ts'

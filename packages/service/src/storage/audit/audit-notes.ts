@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { createRedactor } from '@gantry/core'
+import { createRedactor } from '@gantry/core/internal/json/redact'
 import type { Queries } from '../databases/database.ts'
 import { storable } from '../storable.ts'
 

@@ -1,5 +1,5 @@
 import type { Json } from '@gantry/contract'
-import { createRedactor, isSecretKey, type RedactionMark } from '@gantry/core'
+import { createRedactor, isSecretKey, type RedactionMark } from '@gantry/core/internal/json/redact'
 
 /** What was asked for, as a letter shows it: marks stand for what its keys say is secret, and for passwords in URLs. */
 export function shownPayload(text: string, mark: RedactionMark): Json {

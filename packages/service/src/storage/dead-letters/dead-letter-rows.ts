@@ -1,5 +1,5 @@
 import type { DeadLetter, EffectClass, Identity } from '@gantry/contract'
-import type { RedactionMark } from '@gantry/core'
+import type { RedactionMark } from '@gantry/core/internal/json/redact'
 import type { AdmittedCall } from '../calls/call-store.ts'
 import { downstreamKey } from '../calls/downstream-key.ts'
 import { shownPayload } from './dead-letter-payload.ts'

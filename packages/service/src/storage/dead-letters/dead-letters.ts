@@ -1,5 +1,5 @@
 import { type DeadLetter, type Identity, type Paged, ToolError } from '@gantry/contract'
-import { createRedactionMark, type RedactionMark } from '@gantry/core'
+import { createRedactionMark, type RedactionMark } from '@gantry/core/internal/json/redact'
 import type { PageQuery } from '../call-input.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
 import { submit } from '../calls/sql/submit.ts'

@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
-import { type Approval, type ApprovalRequest, type Approver, canonicalJson } from '@gantry/core'
+import type { Approval, ApprovalRequest, Approver } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { ApprovalRecords } from '../../storage/approvals/approvals.ts'
 import type { CallStore } from '../../storage/calls/call-store.ts'
 import { patiently } from './inner-calls.ts'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Identity, JsonObject, Result, Tool } from '@gantry/contract'
-import { canonicalJson } from '@gantry/core'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 
 /** For whom a kept result is good: whoever asked, with the same permissions, or everybody of his tenant. */
