@@ -22,7 +22,7 @@ export interface Import {
   readonly security: Security
   readonly inputs: SchemaBuilder
   readonly outputs: SchemaBuilder
-  readonly room: SizeBudget
+  readonly budget: SizeBudget
   /** For schemas that are compiled to check examples. */
   readonly checks: SizeBudget
 }
@@ -40,8 +40,8 @@ export interface Draft {
 
 /** Reads one operation; throws Unusable with the reason why it cannot be a tool. */
 export function draftTool(operation: Operation, name: string, shared: Import): Draft {
-  const { source, report, inputs, security, servers, room } = shared
-  room.take(0)
+  const { source, report, inputs, security, servers, budget } = shared
+  budget.take(0)
   if (operation.method === 'TRACE') throw new Unusable('TRACE is never sent')
   const { path, query, baseUrl } = pathOf(operation, servers)
   const auth = security.of(operation)

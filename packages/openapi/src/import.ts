@@ -24,10 +24,10 @@ export function importOpenapi(document: unknown, options: OpenapiOptions): Opena
   const { name } = options
   const servers = readServers(source, options, report)
   const security = readSecurity(source, name, report)
-  const room = toolBudget()
-  const inputs = createSchemaBuilder(source, 'input', report, room)
-  const outputs = createSchemaBuilder(source, 'output', report, room)
-  const shared: Import = { source, name, report, servers, security, inputs, outputs, room, checks: checkBudget() }
+  const budget = toolBudget()
+  const inputs = createSchemaBuilder(source, 'input', report, budget)
+  const outputs = createSchemaBuilder(source, 'output', report, budget)
+  const shared: Import = { source, name, report, servers, security, inputs, outputs, budget, checks: checkBudget() }
   const chosen = chooseOperations(source, choices, report)
   const drafts = [...chosen].flatMap(([operation, tool]) => draftOrLeave(operation, tool, shared))
   inputs.finish()

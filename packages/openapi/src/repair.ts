@@ -12,13 +12,13 @@ const mostRounds = 10
 type Warn = (path: string, message: string) => void
 
 /**
- * Checks a sheet by itself, whatever its references lead to, and drops each keyword that our compiler refuses, with a
+ * Checks a draft by itself, whatever its references lead to, and drops each keyword that our compiler refuses, with a
  * warning: a pattern that cannot be bounded costs its tool that pattern and not its life. What cannot be mended gets a
  * fault.
  */
-export function repairAlone(sheet: SchemaDraft, warn: Warn): void {
+export function repairAlone(draft: SchemaDraft, warn: Warn): void {
   // No definition has a space in its name.
-  repairAll(new Map([['the sheet', sheet]]), sheet.refs, warn)
+  repairAll(new Map([['the draft', draft]]), draft.refs, warn)
 }
 
 /** The same for all definitions together, where references may also lead in a circle. */
@@ -50,16 +50,16 @@ function issuesOf(all: ReadonlyMap<string, SchemaDraft>, elsewhere: Iterable<str
 
 function repair(issue: Issue, all: ReadonlyMap<string, SchemaDraft>, warn: Warn): void {
   const [, , name = '', ...inner] = issue.path.split('/').map(unescapeSegment)
-  const sheet = all.get(name)
-  if (sheet === undefined) throw refused(`The schemas of the OpenAPI document cannot be read: ${issue.message}.`, '')
-  const dropped = drop(sheet.schema, inner, issue.keyword)
-  const path = `${sheet.path}${issue.path
+  const draft = all.get(name)
+  if (draft === undefined) throw refused(`The schemas of the OpenAPI document cannot be read: ${issue.message}.`, '')
+  const dropped = drop(draft.schema, inner, issue.keyword)
+  const path = `${draft.path}${issue.path
     .split('/')
     .slice(3)
     .map((segment) => `/${segment}`)
     .join('')}`
   if (dropped) warn(path, `${issue.message}; ${issue.keyword ?? 'it'} was dropped`)
-  else sheet.fault ??= `the schema at ${path} ${issue.message}`
+  else draft.fault ??= `the schema at ${path} ${issue.message}`
 }
 
 /** Deletes what a path leads to, or the whole keyword when that is an element of a list. */

@@ -44,7 +44,7 @@ export interface SchemaBuilder {
   begin(): ToolSchema
   /** Translates a schema of the document, without the keywords that do not hold; throws Unusable. */
   translate(work: ToolSchema, schema: Json, path: string): JsonSchema
-  /** Takes what was put together; throws Unusable when there is no room for it. */
+  /** Takes what was put together; throws Unusable when the budget does not allow it. */
   end(work: ToolSchema, schema: JsonSchema): void
   /** Translates what references lead to, checks it together and drops keywords that do not hold. */
   finish(): void
@@ -56,7 +56,7 @@ export function createSchemaBuilder(
   source: Source,
   direction: Direction,
   report: Report,
-  room: SizeBudget,
+  budget: SizeBudget,
 ): SchemaBuilder {
   const made = new Map<Json, SchemaDraft>()
   const sizes = new WeakMap<object, Size>()
@@ -79,48 +79,48 @@ export function createSchemaBuilder(
     definitions.set(name, newDraft(path))
     return name
   }
-  const fill = (sheet: SchemaDraft, schema: Json): void => {
+  const fill = (draft: SchemaDraft, schema: Json): void => {
     const refer = (reference: string): string => {
       const name = nameOf(reference)
-      sheet.refs.add(name)
+      draft.refs.add(name)
       return name
     }
-    const read = attempt(() => translateSchema(schema, sheet.path, { direction, hiddenIn, dialect, refer, warn }))
+    const read = attempt(() => translateSchema(schema, draft.path, { direction, hiddenIn, dialect, refer, warn }))
     if ('value' in read && left >= 0) {
-      sheet.schema = read.value
+      draft.schema = read.value
       left -= measure(read.value).bytes
-    } else sheet.fault = 'reason' in read ? read.reason : tooOften
+    } else draft.fault = 'reason' in read ? read.reason : tooOften
   }
   const make = (schema: Json, path: string): SchemaDraft => {
-    const sheet = newDraft(path)
-    fill(sheet, schema)
-    if (sheet.fault === undefined) repairAlone(sheet, warn)
-    if (typeof sheet.schema !== 'boolean') sizes.set(sheet.schema, measure(sheet.schema))
-    return sheet
+    const draft = newDraft(path)
+    fill(draft, schema)
+    if (draft.fault === undefined) repairAlone(draft, warn)
+    if (typeof draft.schema !== 'boolean') sizes.set(draft.schema, measure(draft.schema))
+    return draft
   }
   return {
     begin: () => ({ parts: new Set(), schema: {}, size: noSize }),
     translate(work, schema, path) {
-      const sheet = made.get(schema) ?? make(schema, path)
-      made.set(schema, sheet)
-      if (sheet.fault !== undefined) throw new Unusable(sheet.fault)
-      work.parts.add(sheet)
-      return sheet.schema
+      const draft = made.get(schema) ?? make(schema, path)
+      made.set(schema, draft)
+      if (draft.fault !== undefined) throw new Unusable(draft.fault)
+      work.parts.add(draft)
+      return draft.schema
     },
     end(work, schema) {
       work.schema = schema
       work.size = direction === 'input' ? measure(schema) : measure(schema, sizes)
       // An input is taken apart and built anew for each tool, even one that is too large; such an output is never used.
-      if (direction === 'input') room.take(work.size.bytes * builtAnew)
-      else if (work.size.bytes <= most.output.bytes) room.take(work.size.bytes)
+      if (direction === 'input') budget.take(work.size.bytes * builtAnew)
+      else if (work.size.bytes <= most.output.bytes) budget.take(work.size.bytes)
     },
     finish() {
       // A map is walked in the order of insertion, and what is added on the way is still met.
-      for (const [name, sheet] of definitions) fill(sheet, originals.get(name) ?? null)
+      for (const [name, draft] of definitions) fill(draft, originals.get(name) ?? null)
       repairTogether(definitions, warn)
-      for (const sheet of definitions.values()) sheet.size = measure(sheet.schema)
+      for (const draft of definitions.values()) draft.size = measure(draft.schema)
     },
-    whole: (work) => gather(work, definitions, most[direction], room),
+    whole: (work) => gather(work, definitions, most[direction], budget),
   }
 }
 
@@ -159,16 +159,16 @@ function gather(
   const found: { [name: string]: JsonSchema } = {}
   const names = new Set([...root.parts].flatMap(({ refs }) => [...refs]))
   for (const name of names) {
-    const sheet = definitions.get(name)
-    if (sheet?.fault !== undefined) throw new Unusable(sheet.fault)
-    const { size, schema, refs } = sheet !== undefined && usable(sheet) ? sheet : nothing
-    const room = bytes + size.bytes <= limit.bytes && nodes + size.nodes <= limit.nodes
-    const taken = room ? size.bytes : leftOffBytes
+    const draft = definitions.get(name)
+    if (draft?.fault !== undefined) throw new Unusable(draft.fault)
+    const { size, schema, refs } = draft !== undefined && usable(draft) ? draft : nothing
+    const fits = bytes + size.bytes <= limit.bytes && nodes + size.nodes <= limit.nodes
+    const taken = fits ? size.bytes : leftOffBytes
     total.take(taken)
-    found[name] = room ? schema : leftOff
+    found[name] = fits ? schema : leftOff
     bytes += taken
-    nodes += room ? size.nodes : 1
-    if (!room) cut += 1
+    nodes += fits ? size.nodes : 1
+    if (!fits) cut += 1
     else for (const next of refs) names.add(next)
   }
   if (names.size === 0) return { schema: root.schema, cut, bytes }

@@ -36,11 +36,11 @@ interface ConnectorSignals {
 export function createConnector(
   settings: McpSettings,
   host: BackendHost,
-  times: ConnectorSignals,
-  asides: ServerNotifications,
+  signals: ConnectorSignals,
+  notifications: ServerNotifications,
 ): Connector {
   const { name, place, maxResponseBytes } = settings
-  if (place.kind === 'remote') return remoteConnector(settings, place, host, times.life)
+  if (place.kind === 'remote') return remoteConnector(settings, place, host, signals.life)
   return {
     authorizer: undefined,
     workFor: (_tenant, work) => work(),
@@ -53,7 +53,16 @@ export function createConnector(
       })
       // People write tokens into an environment as they are, too.
       const hidden = [...secrets, ...Object.values(env).filter((value) => value.length >= shortestHidden)]
-      return programLink({ server: name, place, env, hidden, maxResponseBytes, sdk, kill: times.kill, ...asides })
+      return programLink({
+        server: name,
+        place,
+        env,
+        hidden,
+        maxResponseBytes,
+        sdk,
+        kill: signals.kill,
+        ...notifications,
+      })
     },
   }
 }
@@ -89,7 +98,7 @@ const gapMs = 1_000
 
 /**
  * Spaces the requests by which streams are opened again: a server may say how soon that is to be, and one that says a
- * millisecond would be asked hundreds of times a second for as long as the backend lives.
+ * millisecond would be asked hundreds of signals a second for as long as the backend lives.
  */
 export function spacedGets(fetch: typeof globalThis.fetch, life: AbortSignal): typeof globalThis.fetch {
   let recent = Number.NEGATIVE_INFINITY

@@ -54,7 +54,7 @@ class McpServer {
   readonly #kill = new AbortController()
   readonly #supervisor: Supervisor
   readonly #logs: Logs
-  readonly #way: Connector
+  readonly #connector: Connector
   readonly #refresher = createRefresher(() => this.#refresh())
   /** Set once the server was found to be of the time before 2026-07-28. */
   #sdk: Sdk | undefined
@@ -69,7 +69,7 @@ class McpServer {
     this.#host = host
     this.#logs = new Logs(settings.name, host)
     const times = { life: this.#life.signal, kill: this.#kill.signal }
-    this.#way = createConnector(settings, host, times, {
+    this.#connector = createConnector(settings, host, times, {
       log: (line) => this.#logs.line(line),
       toolsChanged: () => this.#refresher.request(),
     })
@@ -97,7 +97,7 @@ class McpServer {
       })
     }
     return this.#use(context.signal, (connection) =>
-      this.#way.workFor(context.identity.tenant, () => sendCall(connection, this.#logs, name, call, context)),
+      this.#connector.workFor(context.identity.tenant, () => sendCall(connection, this.#logs, name, call, context)),
     )
   }
 
@@ -140,7 +140,7 @@ class McpServer {
     }
     const parts = { sdk, settings: this.#settings, events, legacy: this.#legacy, ended }
     try {
-      const open = () => this.#way.open(sdk, signal)
+      const open = () => this.#connector.open(sdk, signal)
       const connection = await this.#authorized(sdk, () => connect({ ...parts, open }, signal))
       this.#legacy = !connection.modern
       return connection
@@ -180,7 +180,7 @@ class McpServer {
     return work().catch(async (error: unknown) => {
       if (!isStepUp(sdk, error) || steps >= mostStepUps) throw error
       const { requiredScope: scope, resourceMetadataUrl } = error
-      if (!(await this.#way.authorizer?.stepUp({ scope, resourceMetadataUrl }))) throw error
+      if (!(await this.#connector.authorizer?.stepUp({ scope, resourceMetadataUrl }))) throw error
       return this.#authorized(sdk, work, steps + 1)
     })
   }

@@ -75,7 +75,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     if (id !== undefined && !answered) throw new Error(`The service ended without an answer (${response.status}).`)
   }
   /** What the service tells outside of requests; a stream that ends is not missed. */
-  const hear = async (): Promise<void> => {
+  const receive = async (): Promise<void> => {
     const response = await ask(undefined, 'GET', life.signal)
     if (response.ok) await deliver(response, undefined)
     else await response.body?.cancel()
@@ -93,7 +93,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     await response.body?.cancel()
     const told = await ask({ jsonrpc: '2.0', method: 'notifications/initialized' }, 'POST', life.signal)
     await told.body?.cancel()
-    void hear().catch(() => undefined)
+    void receive().catch(() => undefined)
   }
   /** Resolves when there is another session than the lost one; whoever comes while it is being opened waits for it. */
   const reopened = async (lost: string, message: JSONRPCRequest): Promise<void> => {
@@ -128,7 +128,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
       const response = await post(message, AbortSignal.any([life.signal, own.signal]))
       if (id === undefined && !response.ok) throw new Error(await refusalIn(response))
       await deliver(response, id)
-      if ('method' in message && message.method === 'notifications/initialized') void hear().catch(() => undefined)
+      if ('method' in message && message.method === 'notifications/initialized') void receive().catch(() => undefined)
     } catch (error) {
       if (life.signal.aborted || own.signal.aborted) return
       const text = error instanceof Error ? error.message : 'The service does not answer.'

@@ -86,7 +86,7 @@ export function createSessions(
       onsessioninitialized: (id) => void sessions.set(id, session),
       onsessionclosed: () => session.end(),
     })
-    const unhear = changes.subscribe(identity, () => void server.sendToolListChanged().catch(() => undefined))
+    const unsubscribe = changes.subscribe(identity, () => void server.sendToolListChanged().catch(() => undefined))
     const session: Session = {
       ...{ transport, owner, tenant: identity.tenant, principal: identity.principal, open: 0 },
       usedAt: performance.now(),
@@ -94,7 +94,7 @@ export function createSessions(
         return this.open === 0
       },
       async end() {
-        unhear()
+        unsubscribe()
         if (transport.sessionId !== undefined) sessions.delete(transport.sessionId)
         await server.close().catch(() => undefined)
       },

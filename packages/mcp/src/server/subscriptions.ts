@@ -5,7 +5,7 @@ import type { McpSdk } from './sdk.ts'
 import { defaultSessionLimits, onBodyEnd, poolFull, type SessionLimits, shareOf } from './sessions.ts'
 import type { ToolListChanges } from './tool-list-changes.ts'
 
-/** The streams of `subscriptions/listen`, on which clients of 2026-07-28 hear that tools have changed. */
+/** The streams of `subscriptions/listen`, on which clients of 2026-07-28 are notified that tools have changed. */
 export interface Subscriptions {
   open(request: Request, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
   close(): Promise<void>
@@ -31,7 +31,7 @@ export function createSubscriptions(
         legacy: 'reject',
         bus: {
           publish: () => undefined,
-          subscribe: (hear) => changes.subscribe(identity, () => hear({ kind: 'tools_list_changed' })),
+          subscribe: (notify) => changes.subscribe(identity, () => notify({ kind: 'tools_list_changed' })),
         },
       })
       open.set(handler, { tenant, principal, idle: false, usedAt: 0 })
