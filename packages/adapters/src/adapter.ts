@@ -85,7 +85,7 @@ export interface RefusedCall {
  * - Concurrency: an adapter holds no state; the way back from names is in what `tools` returns.
  * - Ownership: everything returned is the caller's own copy and plain data, but for the functions of a framework's tools.
  * - Errors: ToolError only, whatever the message. A message that is not understood is PAYLOAD_INVALID and gives no call
- *   at all; a call that is understood but cannot be made is a RefusedCall, so that the model hears of it.
+ *   at all; a call that is understood but cannot be made is a RefusedCall, so that the model receives the reason.
  * - Nothing is run, fetched or evaluated. Descriptions are data: characters that a person cannot see are taken out.
  */
 export interface Adapter<T = unknown, R = unknown> {
@@ -100,7 +100,7 @@ export interface Adapter<T = unknown, R = unknown> {
   result(call: AdapterCall | RefusedCall, outcome: Result | ToolError): R
 }
 
-/** What every format can be told. */
+/** Options that every format takes. */
 export interface AdapterOptions {
   /** Longest text of a result, in characters; the middle of a longer one is left out. 50,000 when absent. */
   readonly maxChars?: number
@@ -127,7 +127,7 @@ export function flag(value: unknown): string | undefined {
   return typeof value === 'boolean' ? undefined : 'must be true or false'
 }
 
-/** Throws CONFIG_INVALID for options that nobody reads and values that do not fit; `own` are those of one format. */
+/** Throws CONFIG_INVALID for unknown options and values that do not fit; `own` are those of one format. */
 export function checkAdapterOptions(
   name: string,
   options: object,

@@ -34,23 +34,23 @@ export function anthropic(options: AdapterOptions = {}): Adapter<AnthropicTool[]
     format: 'anthropic',
     tools(entries) {
       const writing = { format: 'Anthropic', clean, fields: [] }
-      const written = writeTools(entries, writing, ({ name, description, inputSchema }, tell): AnthropicTool => {
-        const schema = plainTop(inputSchema, '/inputSchema', 'Anthropic', tell)
+      const written = writeTools(entries, writing, ({ name, description, inputSchema }, report): AnthropicTool => {
+        const schema = plainTop(inputSchema, '/inputSchema', 'Anthropic', report)
         for (const argument of isNode(schema.properties) ? Object.keys(schema.properties) : []) {
           if (argumentName.test(argument)) continue
           const message = 'Anthropic may refuse a name that is not made of 1 to 64 letters, digits, `_`, `.` and `-`.'
-          tell({ path: '/inputSchema/properties', keyword: 'name', done: 'kept', message })
+          report({ path: '/inputSchema/properties', keyword: 'name', done: 'kept', message })
         }
         return { name, description, input_schema: schema }
       })
       return { ...written, tools: [...written.tools] }
     },
     read: (tools, how = {}) =>
-      readTools(tools, how, clean, ({ name, description, input_schema, type, ...rest }, tell) => {
+      readTools(tools, how, clean, ({ name, description, input_schema, type, ...rest }, report) => {
         if (type === undefined || type === null || type === 'custom') {
           return { name, description, inputSchema: input_schema, rest }
         }
-        tell({ path: '/type', keyword: 'type', done: 'dropped', message: 'Tools of the server cannot be read.' })
+        report({ path: '/type', keyword: 'type', done: 'dropped', message: 'Tools of the server cannot be read.' })
         return undefined
       }),
     calls: (message, names) =>

@@ -42,7 +42,7 @@ interface Head {
   readonly args: unknown
 }
 
-/** Whatever a message does when it is read, the reader hears of it as a ToolError. */
+/** A message that throws when it is read becomes a ToolError. */
 function guarded<T>(read: () => T): T {
   try {
     return read()

@@ -27,36 +27,36 @@ const kinds: ReadonlyMap<string, Kind> = new Map([
 ])
 
 /** Hears of what was found. */
-export type Tell = (loss: Omit<Loss, 'tool'>) => void
+export type ReportLoss = (loss: Omit<Loss, 'tool'>) => void
 
 /**
  * A copy of a schema to show. Prose is cleaned; a name, an enum value or a default is part of the interface, so it is
- * kept and told of.
+ * kept and reported.
  */
-export function cleanSchema(schema: JsonSchema, path: string, tell: Tell): JsonSchema {
-  return clean(schema, path, '', 'schema', tell) as JsonSchema
+export function cleanSchema(schema: JsonSchema, path: string, report: ReportLoss): JsonSchema {
+  return clean(schema, path, '', 'schema', report) as JsonSchema
 }
 
-function clean(value: unknown, path: string, key: string, kind: Kind, tell: Tell): unknown {
-  if (typeof value === 'string') return cleanText(value, path, key, kind === 'schema' && prose.has(key), tell)
-  if (Array.isArray(value)) return value.map((item, index) => clean(item, `${path}/${index}`, '', kind, tell))
+function clean(value: unknown, path: string, key: string, kind: Kind, report: ReportLoss): unknown {
+  if (typeof value === 'string') return cleanText(value, path, key, kind === 'schema' && prose.has(key), report)
+  if (Array.isArray(value)) return value.map((item, index) => clean(item, `${path}/${index}`, '', kind, report))
   if (typeof value !== 'object' || value === null) return value
   const copy: { [key: string]: unknown } = {}
   for (const [name, member] of Object.entries(value)) {
     const at = `${path}/${escapeSegment(name)}`
-    if (visible(name) !== name) tell({ path: at, keyword: 'name', done: 'kept', message: hidden('A name', 'kept') })
-    if (kind === 'schema') copy[name] = clean(member, at, name, kinds.get(name) ?? 'schema', tell)
-    else copy[name] = clean(member, at, '', kind === 'names' ? 'schema' : 'data', tell)
+    if (visible(name) !== name) report({ path: at, keyword: 'name', done: 'kept', message: hidden('A name', 'kept') })
+    if (kind === 'schema') copy[name] = clean(member, at, name, kinds.get(name) ?? 'schema', report)
+    else copy[name] = clean(member, at, '', kind === 'names' ? 'schema' : 'data', report)
   }
   return copy
 }
 
-/** One text: prose is cleaned, anything else is kept and told of. */
-export function cleanText(text: string, path: string, keyword: string, isProse: boolean, tell: Tell): string {
+/** One text: prose is cleaned, anything else is kept and reported. */
+export function cleanText(text: string, path: string, keyword: string, isProse: boolean, report: ReportLoss): string {
   const shown = visible(text)
   if (shown === text) return text
-  if (isProse) tell({ path, keyword, done: 'dropped', message: hidden('A text', 'taken out') })
-  else tell({ path, keyword: keyword === '' ? 'value' : keyword, done: 'kept', message: hidden('A value', 'kept') })
+  if (isProse) report({ path, keyword, done: 'dropped', message: hidden('A text', 'taken out') })
+  else report({ path, keyword: keyword === '' ? 'value' : keyword, done: 'kept', message: hidden('A value', 'kept') })
   return isProse ? shown : text
 }
 

@@ -1,6 +1,6 @@
 import type { JsonSchema } from '@gantry/contract'
 import type { Done } from './adapter.ts'
-import type { Tell } from './clean.ts'
+import type { ReportLoss } from './clean.ts'
 import { type Dialect, isNode, type Node, reduce, resolveLocal } from './reduce.ts'
 
 /** The fields of Gemini's Schema object, which follows OpenAPI 3.0. */
@@ -19,7 +19,7 @@ const mostNodes = 2_000
 const deepest = 40
 
 /** A schema as Gemini's `parameters` take it; tells everything that JSON Schema says and OpenAPI 3.0 does not. */
-export function geminiSchema(schema: JsonSchema, path: string, tell: Tell): Node {
+export function geminiSchema(schema: JsonSchema, path: string, report: ReportLoss): Node {
   let left = mostNodes
   const open = new Map<string, string>()
   const dialect: Dialect = {
@@ -39,7 +39,7 @@ export function geminiSchema(schema: JsonSchema, path: string, tell: Tell): Node
     },
     finish: inCapitals,
   }
-  return reduce(schema, path, dialect, tell)
+  return reduce(schema, path, dialect, report)
 }
 
 type Change = (keyword: string, done: Done, message: string) => void
@@ -120,14 +120,14 @@ function alternatives(node: Node, change: Change): Node {
 }
 
 /** Types in capitals, lists with a schema for their items, and nothing required that is not listed. */
-function inCapitals(node: Node, path: string, tell: Tell): Node {
+function inCapitals(node: Node, path: string, report: ReportLoss): Node {
   const type = typeof node.type === 'string' ? types.get(node.type) : impliedType(node)
   const { type: _type, required, ...rest } = node
   const known = isNode(rest.properties) ? rest.properties : {}
   const names = Array.isArray(required) ? required.filter((name) => Object.hasOwn(known, String(name))) : []
   if (Array.isArray(required) && names.length < required.length) {
     const message = 'Gemini requires listed properties only; the others were left out.'
-    tell({ path: `${path}/required`, keyword: 'required', done: 'widened', message })
+    report({ path: `${path}/required`, keyword: 'required', done: 'widened', message })
   }
   return {
     ...(type === undefined ? {} : { type }),
@@ -143,7 +143,7 @@ function impliedType(node: Node): string | undefined {
 }
 
 /** A Gemini schema as JSON Schema; the other way round, and as tolerant as the other side is strict. */
-export function fromGemini(schema: unknown, path: string, tell: Tell): JsonSchema {
+export function fromGemini(schema: unknown, path: string, report: ReportLoss): JsonSchema {
   if (!isNode(schema)) return {}
   const dialect: Dialect = {
     format: 'JSON Schema',
@@ -159,7 +159,7 @@ export function fromGemini(schema: unknown, path: string, tell: Tell): JsonSchem
       return nullable === true ? orNull(plain) : plain
     },
   }
-  return reduce(schema, path, dialect, tell)
+  return reduce(schema, path, dialect, report)
 }
 
 function orNull(node: Node): Node {

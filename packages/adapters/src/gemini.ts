@@ -1,7 +1,7 @@
 import type { Json } from '@gantry/contract'
 import { type Adapter, type AdapterOptions, checkAdapterOptions, defaultMaxChars } from './adapter.ts'
 import { listOf, member, readCalls, valueOnly } from './calls.ts'
-import type { Tell } from './clean.ts'
+import type { ReportLoss } from './clean.ts'
 import { fromGemini, geminiSchema } from './gemini-schema.ts'
 import { isNode, type Node } from './reduce.ts'
 import { render, textOf } from './render.ts'
@@ -40,26 +40,26 @@ export function gemini(options: AdapterOptions = {}): Adapter<GeminiTool[], Gemi
     format: 'gemini',
     tools(entries) {
       const writing = { format: 'Gemini', clean, fields: [] }
-      const written = writeTools(entries, writing, ({ name, description, inputSchema }, tell): GeminiFunction => {
-        const parameters = geminiSchema(inputSchema, '/inputSchema', tell)
+      const written = writeTools(entries, writing, ({ name, description, inputSchema }, report): GeminiFunction => {
+        const parameters = geminiSchema(inputSchema, '/inputSchema', report)
         const properties = isNode(parameters.properties) ? Object.keys(parameters.properties) : []
         for (const argument of properties) {
           if (argumentName.test(argument)) continue
           const message = 'Gemini may refuse a name that is not made of 1 to 64 letters, digits and `_`.'
-          tell({ path: '/inputSchema/properties', keyword: 'name', done: 'kept', message })
+          report({ path: '/inputSchema/properties', keyword: 'name', done: 'kept', message })
         }
         return properties.length === 0
-          ? withoutParameters(name, description, parameters, tell)
+          ? withoutParameters(name, description, parameters, report)
           : { name, description, parameters }
       })
       return { ...written, tools: [{ functionDeclarations: [...written.tools] }] }
     },
     read: (tools, how = {}) =>
-      readTools(functionsOf(tools), how, clean, ({ name, description, parameters, response, ...rest }, tell) => ({
+      readTools(functionsOf(tools), how, clean, ({ name, description, parameters, response, ...rest }, report) => ({
         name,
         description,
-        inputSchema: parameters === undefined ? {} : fromGemini(parameters, '/parameters', tell),
-        ...(response === undefined ? {} : { outputSchema: fromGemini(response, '/response', tell) }),
+        inputSchema: parameters === undefined ? {} : fromGemini(parameters, '/parameters', report),
+        ...(response === undefined ? {} : { outputSchema: fromGemini(response, '/response', report) }),
         rest,
       })),
     calls: (message, names) =>
@@ -98,15 +98,15 @@ export function gemini(options: AdapterOptions = {}): Adapter<GeminiTool[], Gemi
 }
 
 /** The API refuses an object without properties, so that a function with none has no parameters at all. */
-function withoutParameters(name: string, description: string, parameters: Node, tell: Tell): GeminiFunction {
+function withoutParameters(name: string, description: string, parameters: Node, report: ReportLoss): GeminiFunction {
   const { type: _type, description: note, ...lost } = parameters
   for (const keyword of Object.keys(lost)) {
     const message = `Gemini takes no parameters without properties; ${keyword} was left out.`
-    tell({ path: `/inputSchema/${keyword}`, keyword, done: 'dropped', message })
+    report({ path: `/inputSchema/${keyword}`, keyword, done: 'dropped', message })
   }
   if (note === undefined) return { name, description }
   const message = 'Gemini takes no parameters without properties; the description says it.'
-  tell({ path: '/inputSchema/description', keyword: 'description', done: 'described', message })
+  report({ path: '/inputSchema/description', keyword: 'description', done: 'described', message })
   return { name, description: `${description}\n${note}` }
 }
 

@@ -1,7 +1,7 @@
 import type { Content, Json, JsonSchema, Tool } from '@gantry/contract'
 import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
 import { malformed, member, readCalls, valueOnly } from './calls.ts'
-import type { Tell } from './clean.ts'
+import type { ReportLoss } from './clean.ts'
 import { isNode, type Node, withObjectSchemas } from './reduce.ts'
 import { render } from './render.ts'
 import { readTools, writeTools } from './tools.ts'
@@ -42,9 +42,9 @@ export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
     format: 'mcp',
     tools(entries) {
       const fields = ['title', 'outputSchema', 'annotations', 'icons'] as const
-      const written = writeTools(entries, { format: 'MCP', clean, fields }, (shown, tell): McpTool => {
+      const written = writeTools(entries, { format: 'MCP', clean, fields }, (shown, report): McpTool => {
         const { name, title, description, inputSchema, tool } = shown
-        const outputSchema = outputOf(shown.outputSchema, objectsOnly, tell)
+        const outputSchema = outputOf(shown.outputSchema, objectsOnly, report)
         return {
           name,
           ...(title === undefined ? {} : { title }),
@@ -98,10 +98,10 @@ const assumedDialect = 'https://json-schema.org/draft/2020-12/schema'
 /** Keywords over which validators of earlier clients throw while they read the list, which loses the whole of it. */
 const unreadable = /"\$(?:id|anchor|dynamicRef|dynamicAnchor|recursiveRef|recursiveAnchor)":/
 
-function outputOf(schema: JsonSchema | undefined, objectsOnly: boolean, tell: Tell): Node | undefined {
+function outputOf(schema: JsonSchema | undefined, objectsOnly: boolean, report: ReportLoss): Node | undefined {
   if (schema === undefined) return undefined
   const drop = (message: string): undefined => {
-    tell({ path: '/outputSchema', keyword: 'outputSchema', done: 'dropped', message })
+    report({ path: '/outputSchema', keyword: 'outputSchema', done: 'dropped', message })
   }
   if (!isNode(schema) || (objectsOnly && schema.type !== 'object')) {
     return drop('MCP wants the schema of an object here; it was left out.')

@@ -25,16 +25,16 @@ export function openaiChat(options: OpenAiOptions = {}): Adapter<OpenAiChatTool[
   return {
     format: 'openai-chat',
     tools(entries) {
-      const written = writeTools(entries, { format: 'OpenAI', clean, fields: [] }, (shown, tell): OpenAiChatTool => {
+      const written = writeTools(entries, { format: 'OpenAI', clean, fields: [] }, (shown, report): OpenAiChatTool => {
         const { name, description, inputSchema } = shown
-        return { type: 'function', function: { name, description, ...openAiParameters(inputSchema, strict, tell) } }
+        return { type: 'function', function: { name, description, ...openAiParameters(inputSchema, strict, report) } }
       })
       return { ...written, tools: [...written.tools] }
     },
     read: (tools, how = {}) =>
-      readTools(tools, how, clean, (tool, tell) => {
+      readTools(tools, how, clean, (tool, report) => {
         if (tool.type !== 'function' || !isNode(tool.function)) {
-          tell({ path: '/type', keyword: 'type', done: 'dropped', message: 'Only functions can be tools.' })
+          report({ path: '/type', keyword: 'type', done: 'dropped', message: 'Only functions can be tools.' })
           return undefined
         }
         const { name, description, parameters, ...rest } = tool.function

@@ -35,16 +35,16 @@ export function openaiResponses(options: OpenAiOptions = {}): Adapter<OpenAiResp
     format: 'openai-responses',
     tools(entries) {
       const writing = { format: 'OpenAI', clean, fields: [] }
-      const written = writeTools(entries, writing, (shown, tell): OpenAiResponsesTool => {
+      const written = writeTools(entries, writing, (shown, report): OpenAiResponsesTool => {
         const { name, description, inputSchema } = shown
-        return { type: 'function', name, description, ...openAiParameters(inputSchema, strict, tell) }
+        return { type: 'function', name, description, ...openAiParameters(inputSchema, strict, report) }
       })
       return { ...written, tools: [...written.tools] }
     },
     read: (tools, how = {}) =>
-      readTools(tools, how, clean, ({ type, name, description, parameters, ...rest }, tell) => {
+      readTools(tools, how, clean, ({ type, name, description, parameters, ...rest }, report) => {
         if (type === 'function') return { name, description, inputSchema: parameters ?? {}, rest }
-        tell({ path: '/type', keyword: 'type', done: 'dropped', message: 'Only functions can be tools.' })
+        report({ path: '/type', keyword: 'type', done: 'dropped', message: 'Only functions can be tools.' })
         return undefined
       }),
     calls: (message, names) =>

@@ -1,11 +1,11 @@
 import type { Json, JsonObject, JsonSchema } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { type AdapterOptions, checkAdapterOptions, flag, type Loss } from './adapter.ts'
-import type { Tell } from './clean.ts'
+import type { ReportLoss } from './clean.ts'
 import type { Names } from './names.ts'
 import { type Dialect, isNode, type Node, plainTop, reduce, resolveLocal } from './reduce.ts'
 
-/** What OpenAI's two APIs can be told. */
+/** Options of OpenAI's two APIs. */
 export interface OpenAiOptions extends AdapterOptions {
   /**
    * Has the model held to the schema. Every member is then required and one that may be absent may be null; such nulls
@@ -24,18 +24,18 @@ interface OpenAiParameters {
 }
 
 /** The parameters of a function, strict when that was asked for and is possible. */
-export function openAiParameters(schema: JsonSchema, strict: boolean, tell: Tell): OpenAiParameters {
+export function openAiParameters(schema: JsonSchema, strict: boolean, report: ReportLoss): OpenAiParameters {
   const path = '/inputSchema'
   if (strict) {
     const written = strictSchema(schema, path)
     if (written.ok) {
-      for (const loss of written.losses) tell(loss)
+      for (const loss of written.losses) report(loss)
       return { parameters: written.schema, strict: true }
     }
     const message = `OpenAI strict mode cannot say this schema (${written.path} ${written.reason}); it was sent without.`
-    tell({ path: written.path, keyword: 'strict', done: 'dropped', message })
+    report({ path: written.path, keyword: 'strict', done: 'dropped', message })
   }
-  return { parameters: plainTop(schema, path, 'OpenAI', tell), strict: false }
+  return { parameters: plainTop(schema, path, 'OpenAI', report), strict: false }
 }
 
 /** Undoes in a call's arguments what strict mode did to the schema. */
@@ -89,11 +89,11 @@ function dialect(top: string, counted: { properties: number }): Dialect {
   return {
     format: 'OpenAI strict mode',
     holds: (keyword, value) => held.has(keyword) && (keyword !== 'format' || formats.includes(value)),
-    prepare(node, path, tell) {
+    prepare(node, path, report) {
       refuse(node, path, path === top, counted)
-      return reworded(node, path, tell)
+      return reworded(node, path, report)
     },
-    finish: (node, path, tell) => closed(node, path, tell),
+    finish: (node, path, report) => closed(node, path, report),
   }
 }
 
@@ -114,24 +114,24 @@ function refuse(node: Node, path: string, isTop: boolean, counted: { properties:
 }
 
 /** `oneOf` is said as `anyOf`, and what stands beside a reference goes, because strict mode allows nothing there. */
-function reworded(node: Node, path: string, tell: Tell): Node {
+function reworded(node: Node, path: string, report: ReportLoss): Node {
   if (typeof node.$ref === 'string') {
     for (const keyword of Object.keys(node)) {
       if (keyword === '$ref' || keyword === '$defs' || keyword === 'definitions') continue
       const message = 'OpenAI strict mode allows nothing beside $ref; it was left out.'
-      tell({ path: `${path}/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
+      report({ path: `${path}/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
       delete node[keyword]
     }
   }
   if (node.oneOf === undefined || node.anyOf !== undefined) return node
   const { oneOf, ...rest } = node
   const message = 'OpenAI strict mode does not know oneOf; it was written as anyOf.'
-  tell({ path: `${path}/oneOf`, keyword: 'oneOf', done: 'widened', message })
+  report({ path: `${path}/oneOf`, keyword: 'oneOf', done: 'widened', message })
   return { ...rest, anyOf: oneOf }
 }
 
 /** Closes an object and requires all of its members; one that may be absent may be null instead. */
-function closed(node: Node, path: string, tell: Tell): Node {
+function closed(node: Node, path: string, report: ReportLoss): Node {
   const typed = [node.type, node.enum, node.const, node.anyOf, node.$ref].some((part) => part !== undefined)
   if (!typed) throw new NotStrict(path, 'does not say its type')
   if (!(node.type === 'object' || (Array.isArray(node.type) && node.type.includes('object')))) return node
@@ -142,12 +142,12 @@ function closed(node: Node, path: string, tell: Tell): Node {
   const members = Object.entries(properties).map(([name, schema]): readonly [string, unknown] => {
     if (required.includes(name) || !isNode(schema)) return [name, schema]
     const message = 'OpenAI strict mode requires every member; one that may be absent may be null instead.'
-    tell({ path: `${path}/properties/${escapeSegment(name)}`, keyword: 'required', done: 'rewritten', message })
+    report({ path: `${path}/properties/${escapeSegment(name)}`, keyword: 'required', done: 'rewritten', message })
     return [name, nullable(schema)]
   })
   if (node.additionalProperties === undefined) {
     const message = 'OpenAI strict mode closes every object; members that are not listed cannot be sent.'
-    tell({ path: `${path}/additionalProperties`, keyword: 'additionalProperties', done: 'narrowed', message })
+    report({ path: `${path}/additionalProperties`, keyword: 'additionalProperties', done: 'narrowed', message })
   }
   const names = members.map(([name]) => name)
   return { ...node, properties: Object.fromEntries(members), required: names, additionalProperties: false }

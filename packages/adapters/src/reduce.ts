@@ -1,7 +1,7 @@
 import type { JsonSchema } from '@gantry/contract'
 import { escapeSegment, unescapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { Done } from './adapter.ts'
-import type { Tell } from './clean.ts'
+import type { ReportLoss } from './clean.ts'
 
 /** A schema as an object of keywords, while it is being written. */
 export type Node = { [keyword: string]: unknown }
@@ -10,11 +10,11 @@ export type Node = { [keyword: string]: unknown }
 export interface Dialect {
   readonly format: string
   /** Says a node in the format's own words before its keywords are sorted, and tells what that changed. */
-  readonly prepare?: (node: Node, path: string, tell: Tell) => Node
+  readonly prepare?: (node: Node, path: string, report: ReportLoss) => Node
   /** Whether a keyword may stand as it is; sub-schemas inside it are reduced too. */
   readonly holds: (keyword: string, value: unknown) => boolean
   /** Puts the last touch on a node whose keywords are all held. */
-  readonly finish?: (node: Node, path: string, tell: Tell) => Node
+  readonly finish?: (node: Node, path: string, report: ReportLoss) => Node
 }
 
 const schemaMaps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
@@ -34,29 +34,29 @@ const longestNotes = 1_000
 
 /**
  * Writes a schema with what a dialect holds. A keyword that it does not hold becomes a note in the description of its
- * node, or goes when a note would say nothing or be too long; every one of them is told.
+ * node, or goes when a note would say nothing or be too long; each of them is reported.
  */
-export function reduce(schema: JsonSchema | undefined, path: string, dialect: Dialect, tell: Tell): Node {
-  if (typeof schema !== 'object' || schema === null) return fromBoolean(schema, path, dialect, tell)
-  const prepared = dialect.prepare?.({ ...schema }, path, tell) ?? schema
+export function reduce(schema: JsonSchema | undefined, path: string, dialect: Dialect, report: ReportLoss): Node {
+  if (typeof schema !== 'object' || schema === null) return fromBoolean(schema, path, dialect, report)
+  const prepared = dialect.prepare?.({ ...schema }, path, report) ?? schema
   const node: Node = {}
   const notes: string[] = []
   for (const [keyword, value] of Object.entries(prepared)) {
     if (value === undefined) continue
     const at = `${path}/${escapeSegment(keyword)}`
-    if (dialect.holds(keyword, value)) node[keyword] = inner(keyword, value, at, dialect, tell)
-    else tell({ path: at, keyword, ...lose(keyword, value, notes, dialect.format) })
+    if (dialect.holds(keyword, value)) node[keyword] = inner(keyword, value, at, dialect, report)
+    else report({ path: at, keyword, ...lose(keyword, value, notes, dialect.format) })
   }
   const noted = withNotes(node, notes)
-  return dialect.finish?.(noted, path, tell) ?? noted
+  return dialect.finish?.(noted, path, report) ?? noted
 }
 
-function fromBoolean(schema: boolean | undefined, path: string, dialect: Dialect, tell: Tell): Node {
+function fromBoolean(schema: boolean | undefined, path: string, dialect: Dialect, report: ReportLoss): Node {
   if (schema === false) {
     const message = `${dialect.format} cannot say that nothing fits.`
-    tell({ path, keyword: 'false', done: 'widened', message })
+    report({ path, keyword: 'false', done: 'widened', message })
   }
-  return dialect.finish?.({}, path, tell) ?? {}
+  return dialect.finish?.({}, path, report) ?? {}
 }
 
 function lose(keyword: string, value: unknown, notes: string[], format: string): { done: Done; message: string } {
@@ -80,15 +80,15 @@ function withNotes(node: Node, notes: readonly string[]): Node {
   return { ...node, description: `${before}[${notes.join('; ')}]` }
 }
 
-function inner(keyword: string, value: unknown, path: string, dialect: Dialect, tell: Tell): unknown {
+function inner(keyword: string, value: unknown, path: string, dialect: Dialect, report: ReportLoss): unknown {
   const below = (schema: unknown, key: string | number): Node =>
-    reduce(schema as JsonSchema, `${path}/${escapeSegment(String(key))}`, dialect, tell)
+    reduce(schema as JsonSchema, `${path}/${escapeSegment(String(key))}`, dialect, report)
   if (schemaMaps.has(keyword) && isNode(value)) {
     return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, below(schema, name)]))
   }
   if (Array.isArray(value) && (schemaLists.has(keyword) || keyword === 'items')) return value.map(below)
   if (oneSchema.has(keyword) && (isNode(value) || keyword !== 'additionalProperties')) {
-    return reduce(value as JsonSchema, path, dialect, tell)
+    return reduce(value as JsonSchema, path, dialect, report)
   }
   return structuredClone(value)
 }
@@ -131,13 +131,17 @@ export function isNode(value: unknown): value is Node {
 const notOnTop = new Set(['allOf', 'anyOf', 'oneOf', 'not', 'enum', 'const', 'if', 'then', 'else'])
 
 /** Any JSON Schema, as long as its top is a plain object. */
-export function plainTop(schema: JsonSchema, path: string, format: string, tell: Tell): Node {
+export function plainTop(schema: JsonSchema, path: string, format: string, report: ReportLoss): Node {
   const node: Node = {}
   const notes: string[] = []
   for (const [keyword, value] of Object.entries(schema)) {
     if (!notOnTop.has(keyword)) node[keyword] = structuredClone(value)
     else
-      tell({ path: `${path}/${keyword}`, keyword, ...lose(keyword, value, notes, `${format}, at the top of a tool,`) })
+      report({
+        path: `${path}/${keyword}`,
+        keyword,
+        ...lose(keyword, value, notes, `${format}, at the top of a tool,`),
+      })
   }
   return withNotes(node, notes)
 }

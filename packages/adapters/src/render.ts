@@ -40,8 +40,9 @@ function text(value: string): Content {
 
 /** The tool's own content; its output too when no text says it, and the files that are kept elsewhere. */
 function contentOf({ content, output, error, artifacts }: Result): Content[] {
-  const told = content.some(({ type }) => type === 'text' || type === 'resource')
-  const said = told || error !== undefined || (output === null && content.length > 0) ? [] : [text(outputText(output))]
+  const hasText = content.some(({ type }) => type === 'text' || type === 'resource')
+  const said =
+    hasText || error !== undefined || (output === null && content.length > 0) ? [] : [text(outputText(output))]
   const files = artifacts.map(({ id, name, mimeType, bytes }) =>
     text(`[file ${name}, ${mimeType}, ${bytes} bytes, kept as ${id}]`),
   )

@@ -7,11 +7,11 @@ import { copyJson } from '@gantry/core/internal/json/copy'
 import { JsonError } from '@gantry/core/internal/json/limits'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { AdaptedTools, ForeignTool, Loss, ReadOptions, ReadTools } from './adapter.ts'
-import { cleanSchema, cleanText, type Tell } from './clean.ts'
+import { cleanSchema, cleanText, type ReportLoss } from './clean.ts'
 import { type Names, nameTable } from './names.ts'
 import { isNode, type Node } from './reduce.ts'
 
-/** What one format calls the parts of a tool; members that nothing here names are told as lost. */
+/** What one format calls the parts of a tool; members that it does not name are reported as losses. */
 interface ForeignShape {
   readonly name: unknown
   readonly description?: unknown
@@ -32,18 +32,19 @@ export function readTools(
   list: unknown,
   { namespace = 'foreign', names }: ReadOptions,
   clean: boolean,
-  shape: (tool: Node, tell: Tell) => ForeignShape | undefined,
+  shape: (tool: Node, report: ReportLoss) => ForeignShape | undefined,
 ): ReadTools {
   const fault = namespaceFault(namespace)
   if (fault !== undefined) throw new ToolError('TOOL_INVALID', `The namespace ${quote(namespace)} ${fault}.`)
   const warnings: Loss[] = []
   const tools = plainList(list).flatMap((item, index): ForeignTool[] => {
     if (!isNode(item)) throw invalid(index, 'is not an object')
-    const told: Omit<Loss, 'tool'>[] = []
-    const parts = shape(item, (loss) => told.push(loss))
+    const losses: Omit<Loss, 'tool'>[] = []
+    const parts = shape(item, (loss) => losses.push(loss))
     const label = typeof parts?.name === 'string' ? parts.name.slice(0, 256) : `#${index}`
-    const tool = parts === undefined ? [] : [readTool(parts, index, namespace, names, clean, (loss) => told.push(loss))]
-    warnings.push(...told.map((loss) => ({ tool: label, ...loss })))
+    const tool =
+      parts === undefined ? [] : [readTool(parts, index, namespace, names, clean, (loss) => losses.push(loss))]
+    warnings.push(...losses.map((loss) => ({ tool: label, ...loss })))
     return tool
   })
   return { tools, warnings }
@@ -68,7 +69,7 @@ function readTool(
   namespace: string,
   names: ReadOptions['names'],
   clean: boolean,
-  tell: Tell,
+  report: ReportLoss,
 ): ForeignTool {
   const { name, description, title, inputSchema = {}, outputSchema, annotations, icons, rest } = parts
   if (typeof name !== 'string' || name === '') throw invalid(index, 'has no name')
@@ -76,17 +77,17 @@ function readTool(
   if (inputSchema.type !== undefined && inputSchema.type !== 'object') throw invalid(index, 'takes no object')
   for (const keyword of Object.keys(rest)) {
     const message = `A tool has no ${quote(keyword)}; it was left out.`
-    tell({ path: `/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
+    report({ path: `/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
   }
   const show = clean ? cleanSchema : (schema: JsonSchema) => schema
   const prose = (text: string, keyword: string): string =>
-    clean ? cleanText(text, `/${keyword}`, keyword, true, tell) : text
+    clean ? cleanText(text, `/${keyword}`, keyword, true, report) : text
   return {
-    ...identityOf(name, namespace, names, tell),
+    ...identityOf(name, namespace, names, report),
     description: prose(filled(description) ?? filled(title) ?? name, 'description'),
     ...(filled(title) === undefined ? {} : { title: prose(String(title), 'title') }),
-    inputSchema: show({ ...inputSchema, type: 'object' }, '/inputSchema', tell),
-    ...(outputSchema === undefined ? {} : { outputSchema: show(outputSchema as JsonSchema, '/outputSchema', tell) }),
+    inputSchema: show({ ...inputSchema, type: 'object' }, '/inputSchema', report),
+    ...(outputSchema === undefined ? {} : { outputSchema: show(outputSchema as JsonSchema, '/outputSchema', report) }),
     ...(isNode(annotations) ? { annotations: annotations as NonNullable<Tool['annotations']> } : {}),
     ...(Array.isArray(icons) ? { icons: icons as NonNullable<Tool['icons']> } : {}),
   }
@@ -101,14 +102,14 @@ function identityOf(
   name: string,
   namespace: string,
   names: ReadOptions['names'],
-  tell: Tell,
+  report: ReportLoss,
 ): Pick<Tool, 'namespace' | 'name' | 'version'> {
   const known = names?.find(name)?.tool
   if (known !== undefined) return { namespace: known.namespace, name: known.name, version: known.version }
   if (toolNameFault(name) === undefined) return { namespace, name, version: '1.0.0' }
   const words = name.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 100)
   const legal = `${/^[A-Za-z0-9_]/.test(words) ? words : `_${words}`}-${sha256(name).slice(0, 12)}`
-  tell({ path: '/name', keyword: 'name', done: 'rewritten', message: `The name ${quote(name)} cannot be a tool's.` })
+  report({ path: '/name', keyword: 'name', done: 'rewritten', message: `The name ${quote(name)} cannot be a tool's.` })
   return { namespace, name: legal, version: '1.0.0' }
 }
 
@@ -144,15 +145,15 @@ interface Writing {
 export function writeTools<T>(
   entries: Iterable<CatalogEntry>,
   writing: Writing,
-  write: (shown: ShownTool, tell: Tell) => T,
+  write: (shown: ShownTool, report: ReportLoss) => T,
 ): AdaptedTools<readonly T[]> {
   const names = nameTable(entries)
   const warnings: Loss[] = []
   const tools = names.list.flatMap((name): T[] => {
     const entry = names.find(name)
     if (entry === undefined) return []
-    const tell: Tell = (loss) => warnings.push({ tool: entry.id, ...loss })
-    return [write(show(name, entry.tool, writing, tell), tell)]
+    const report: ReportLoss = (loss) => warnings.push({ tool: entry.id, ...loss })
+    return [write(show(name, entry.tool, writing, report), report)]
   })
   return { tools, names, warnings }
 }
@@ -162,19 +163,19 @@ export function byName<T>(names: Names, tools: readonly T[]): { [name: string]: 
   return Object.fromEntries(names.list.flatMap((name, index) => (index in tools ? [[name, tools[index] as T]] : [])))
 }
 
-function show(name: string, tool: Tool, { format, clean, fields }: Writing, tell: Tell): ShownTool {
+function show(name: string, tool: Tool, { format, clean, fields }: Writing, report: ReportLoss): ShownTool {
   for (const field of readerFields) {
     if (tool[field] === undefined || fields.includes(field)) continue
     const message = `${format} has no place for ${field}; it was left out.`
-    tell({ path: `/${field}`, keyword: field, done: 'dropped', message })
+    report({ path: `/${field}`, keyword: field, done: 'dropped', message })
   }
   const prose = (text: string, keyword: string): string =>
-    clean ? cleanText(text, `/${keyword}`, keyword, true, tell) : text
-  const schema = (value: JsonSchema, path: string): JsonSchema => (clean ? cleanSchema(value, path, tell) : value)
+    clean ? cleanText(text, `/${keyword}`, keyword, true, report) : text
+  const schema = (value: JsonSchema, path: string): JsonSchema => (clean ? cleanSchema(value, path, report) : value)
   const { description, title, inputSchema, outputSchema } = tool
   return {
     name,
-    description: prose(description, 'description') + deprecation(tool, prose, tell, format),
+    description: prose(description, 'description') + deprecation(tool, prose, report, format),
     ...(title === undefined ? {} : { title: prose(title, 'title') }),
     inputSchema: schema(inputSchema, '/inputSchema'),
     ...(outputSchema === undefined ? {} : { outputSchema: schema(outputSchema, '/outputSchema') }),
@@ -185,12 +186,12 @@ function show(name: string, tool: Tool, { format, clean, fields }: Writing, tell
 function deprecation(
   { deprecated }: Tool,
   prose: (text: string, keyword: string) => string,
-  tell: Tell,
+  report: ReportLoss,
   format: string,
 ): string {
   if (deprecated === undefined) return ''
   const message = `${format} has no place for deprecated; the description says it.`
-  tell({ path: '/deprecated', keyword: 'deprecated', done: 'described', message })
+  report({ path: '/deprecated', keyword: 'deprecated', done: 'described', message })
   const instead = deprecated.replacement === undefined ? '' : ` Use ${deprecated.replacement} instead.`
   return `\nDeprecated: ${prose(deprecated.message, 'deprecated')}${instead}`
 }

@@ -47,9 +47,9 @@ export interface Keys {
     },
   ): Promise<Paged<KeyView>>
   create(options: KeyOptions): Promise<MadeKey>
-  /** Makes the successor of a key, which itself ends when the overlap is over. */
+  /** Makes the successor of a key, which itself ends after the overlap. */
   rotate(id: string, options?: RotateOptions): Promise<MadeKey>
-  /** Ends a key at once; calls of its principal that nobody works on yet are cancelled when `cancelCalls` says so. */
+  /** Ends a key at once; queued calls of its principal are cancelled when `cancelCalls` says so. */
   revoke(id: string, options?: RevokeOptions): Promise<KeyView>
 }
 
@@ -62,7 +62,7 @@ export function keysOf(http: Http): Keys {
     async list({ signal, ...query } = {}) {
       return (await http.json({ path: '/v1/keys', query, signal })).body as Paged<KeyView>
     },
-    // A second key that nobody knows of would be worse than an error.
+    // A retry could make a second key that its owner does not know of, which is worse than an error.
     create: (options) => post('/v1/keys', options, 0),
     rotate: async (id, options) => post(`/v1/keys/${segment(id)}/rotate`, options, 0),
     revoke: async (id, options) => post(`/v1/keys/${segment(id)}/revoke`, options),

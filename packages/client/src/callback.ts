@@ -3,13 +3,13 @@ import { type Json, ToolError } from '@gantry/contract'
 export type CallbackHeaders = Headers | { readonly [name: string]: string | readonly string[] | undefined }
 
 export interface VerifyOptions {
-  /** How far the time of the message may be from now; 300,000 unless told. */
+  /** How far the time of the message may be from now; 300,000 when absent. */
   readonly toleranceMs?: number
   readonly now?: () => number
 }
 
 /**
- * The outcome in a callback, once its signature is shown to be by one who knows the secret (Standard Webhooks: HMAC
+ * The outcome in a callback, once its signature is verified with the secret (Standard Webhooks: HMAC
  * SHA-256 over id, time and body). Several secrets are for the time of a change. `body` is what came, byte for byte.
  * A message may come more than once; `webhook-id` is the same then. Throws UNAUTHENTICATED.
  */

@@ -106,7 +106,7 @@ export interface Client {
     list(options?: PageOptions & { readonly state?: 'open' | 'all' | undefined }): Promise<Paged<ApprovalView>>
     /** With the arguments; long texts in them are cut unless `full` is set. */
     get(id: string, options?: Waiting & { readonly full?: boolean | undefined }): Promise<ApprovalView>
-    /** Lets a call of somebody else go on, or end; `reason` is shown to its caller. */
+    /** Approves or rejects another caller's call; `reason` is shown to its caller. */
     approve(id: string, options?: DecideOptions): Promise<ApprovalView>
     deny(id: string, options?: DecideOptions): Promise<ApprovalView>
   }
@@ -133,7 +133,7 @@ export interface Client {
   artifact(id: string, options?: ArtifactOptions): Promise<Response>
 }
 
-/** How long a cancellation that nobody waits for may take. */
+/** Time limit of a cancellation in the background. */
 const cancelMs = 5_000
 
 /** A client of the service at a URL. Throws CONFIG_INVALID for wrong options; nothing is sent before it is asked. */
@@ -184,7 +184,7 @@ export function createClient(options: ClientOptions): Client {
           yield event
         }
       } catch (error) {
-        // A service that is away does not mean that the caller wants no outcome.
+        // An unreachable service does not mean that the caller no longer wants the outcome.
         ended = how.signal?.aborted !== true
         throw error
       } finally {

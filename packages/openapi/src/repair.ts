@@ -6,14 +6,14 @@ import { refused } from './source.ts'
 
 /** All definitions of a document are checked as one, so the limits are those of a document and not of a tool. */
 const limits = { nodes: 2_000_000, text: 64_000_000, issues: 10_000 }
-/** Each round mends all that one check reports; a reference that leads in a circle is reported alone. */
+/** Each round repairs all that one check reports; a reference that leads in a circle is reported alone. */
 const mostRounds = 10
 
 type Warn = (path: string, message: string) => void
 
 /**
  * Checks a draft by itself, whatever its references lead to, and drops each keyword that our compiler refuses, with a
- * warning: a pattern that cannot be bounded costs its tool that pattern and not its life. What cannot be mended gets a
+ * warning: a pattern that cannot be bounded costs its tool that pattern and not its life. A draft that cannot be repaired gets a
  * fault.
  */
 export function repairAlone(draft: SchemaDraft, warn: Warn): void {

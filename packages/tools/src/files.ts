@@ -1,6 +1,6 @@
 import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
 
-/** Tools over files of callers; each sees those of his own tenant. */
+/** Tools over files of callers; each caller sees those of its own tenant. */
 export function fileTools(): DefinedTool[] {
   return [put, get, list, info, remove]
 }

@@ -11,7 +11,7 @@ export interface ToolsFolderOptions extends FolderRules, ReadOptions {
   readonly memory?: ToolsFolderMemory
 }
 
-/** By file; owned by whoever loads, one load at a time. */
+/** By file; owned by the loader, one load at a time. */
 export type ToolsFolderMemory = Map<string, LoadedFile>
 
 /** What became of a folder. */

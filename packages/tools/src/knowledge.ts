@@ -1,6 +1,6 @@
 import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
 
-/** Tools over texts that are to be found again; each sees those of his own tenant. */
+/** Tools over searchable documents; each caller sees those of its own tenant. */
 export function knowledgeTools(): DefinedTool[] {
   return [add, search, get, remove]
 }

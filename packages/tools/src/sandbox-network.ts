@@ -34,7 +34,7 @@ export function withSandboxNetwork(tools: readonly DefinedTool[], options: Sandb
   })
 }
 
-/** A caller names credentials, and sees which there are and what they are for; what they hold nobody is told. */
+/** A caller names credentials, and sees which there are and what they are for; their values are never shown. */
 function withGrants(tool: Tool, credentials: { readonly [variable: string]: SandboxCredential }): Tool {
   const { properties, ...schema } = tool.inputSchema as { readonly properties?: object }
   const each = Object.entries(credentials).map(([name, { hosts }]) => `${name} for ${hosts.join(', ')}`)

@@ -22,7 +22,7 @@ export async function sendCall(
 ): Promise<unknown> {
   const { signal } = context
   const stop = new AbortController()
-  // The server is told that it was cancelled, not by whom or why.
+  // The notification to the server says that the call was cancelled, without the reason.
   const onAbort = (): void => stop.abort('The call was cancelled.')
   signal.throwIfAborted()
   const progressToken = incoming.nextToken()
@@ -50,7 +50,7 @@ export async function sendCall(
 const longestMessage = 100_000
 const deepestCause = 8
 const longestExcerpt = 300
-/** Statuses of a request that nobody looked into. */
+/** Statuses of a request that the server did not process. */
 const turnedAway: ReadonlySet<number> = new Set([404, 405, 406, 413, 415])
 
 type HttpFault = InstanceType<Sdk['SdkHttpError']>

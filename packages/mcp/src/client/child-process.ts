@@ -14,7 +14,7 @@ interface ChildPlan {
   readonly cwd?: string
   /** Given to the program beside the few variables that every program needs. */
   readonly env: { readonly [name: string]: string }
-  /** Never told, whatever the program prints. */
+  /** Redacted from everything that the program prints. */
   readonly hidden: readonly string[]
   readonly maxLineBytes: number
   /** When it aborts, the program is killed within that very turn, with all that it started. */
@@ -202,7 +202,7 @@ function signalGroup(program: Program, signal: NodeJS.Signals): void {
     if (process.platform === 'win32') program.kill(signal)
     else process.kill(-program.pid, signal)
   } catch {
-    // Nobody is left in the group.
+    // The process group is empty.
   }
 }
 
@@ -255,14 +255,14 @@ const longestLine = 1_000
 const linesPerSecond = 50
 const tailLines = 10
 
-/** Reads what a program says on its error output: told line by line within limits, and the end of it kept. */
+/** Reads the stderr of a program: logged line by line within limits, and its last lines kept. */
 interface ErrorOutput {
   push(chunk: Buffer): void
   /** The last lines, for the message about the program's end. */
   tail(): string
 }
 
-/** `hidden` are values that must not be told, whatever the program prints. */
+/** `hidden` are values that are redacted from the output. */
 export function errorOutput(hidden: readonly string[], tell: (line: string) => void): ErrorOutput {
   const decoder = new StringDecoder('utf8')
   const pieces = createRedactor({ values: hidden, keys: false }).pieces()

@@ -3,7 +3,7 @@ import type { Client, ClientCapabilities } from '@modelcontextprotocol/client'
 import type { Sdk } from './sdk.ts'
 import type { McpSettings } from './settings.ts'
 
-/** What a server tells of its own accord. */
+/** Notifications of a server. */
 export interface ClientEvents {
   toolsChanged(): void
   /** A log message; `level` is one of the eight of RFC 5424. */

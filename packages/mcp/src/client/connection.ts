@@ -14,14 +14,14 @@ export interface Connection {
   readonly modern: boolean
   /** The check of a call's result where it does not. */
   readonly callResult: StandardSchemaV1<unknown, object>
-  /** Why it is over, in a sentence; undefined while it lives. */
+  /** Why the connection ended, in a sentence; undefined while it is open. */
   ended(): string | undefined
   /** Why it is probably of no use any more, though it has not ended. */
   lost(): string | undefined
-  /** Somebody works over it, who keeps it open until the end. */
+  /** Holds the connection open while a request uses it. */
   begin(): void
   end(): void
-  /** Closes it when nobody works over it any more. */
+  /** Closes the connection when no request uses it any more. */
   retire(): void
   close(): Promise<void>
 }
@@ -34,7 +34,7 @@ interface ConnectParts {
   open(): Promise<Link>
   /** The server was found to be an old one before, so the question is not asked again. */
   readonly legacy: boolean
-  /** Told once when the conversation ends, whoever ended it. */
+  /** Called once when the connection ends, from either side. */
   ended(reason: string): void
 }
 

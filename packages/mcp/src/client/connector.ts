@@ -9,27 +9,27 @@ import { fillAll, type McpSettings, type RemotePlace } from './settings.ts'
 
 const shortestHidden = 8
 
-/** The way to one server. */
+/** Opens links to one server. */
 export interface Connector {
-  /** Makes a fresh link. */
+  /** Opens a new link. */
   open(sdk: Sdk, signal: AbortSignal): Promise<Link>
   readonly authorizer: Authorizer | undefined
-  /** Does work for a tenant: what it sends takes turns with what others send to the same place. */
+  /** Runs `work` for a tenant: its requests share the egress fairly with those of other tenants to the same origin. */
   workFor<T>(tenant: string, work: () => T): T
 }
 
-/** What a server says beside its answers. */
+/** What a server sends besides responses. */
 interface ServerNotifications {
-  /** A line for people. */
+  /** A log line. */
   log(line: string): void
   toolsChanged(): void
 }
 
-/** How long a way is open. */
+/** When the links of a connector end. */
 interface ConnectorSignals {
   /** Ends with the backend. */
   readonly life: AbortSignal
-  /** Aborts when the time for an orderly end is over. */
+  /** Aborts when the grace period has passed. */
   readonly kill: AbortSignal
 }
 

@@ -157,7 +157,7 @@ function annotationsOf(given: unknown): ToolAnnotations | undefined {
   return { ...title, ...Object.fromEntries(found) }
 }
 
-/** Only pictures that are in the text or behind HTTPS; nobody here fetches them. */
+/** Only icons that are inline or behind HTTPS; Gantry does not fetch them. */
 function iconsOf(given: unknown): readonly ToolIcon[] {
   if (!Array.isArray(given)) return []
   return given.slice(0, mostIcons).flatMap((icon): ToolIcon[] => {

@@ -37,7 +37,7 @@ export class Logs {
     else only.log(levels[level] ?? 'error', 'The server logged this.', data as Json)
   }
 
-  /** A call is with the server from here on, until it is told to have ended. */
+  /** The server is running this call until `end`. */
   begin(context: BackendContext): void {
     this.#calls.add(context)
   }

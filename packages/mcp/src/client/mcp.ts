@@ -16,11 +16,11 @@ import { createRefresher, keepSubscribed } from './tool-list-refresh.ts'
  * The tools of one server of the Model Context Protocol, in the revisions 2024-11-05 to 2026-07-28.
  * Throws CONFIG_INVALID. Connects when its tools are first asked for or called; `mcp/supervisor.ts` says when again.
  * - Concurrency: any number of calls at once over one connection.
- * - Cancellation: the server is told, and the call ends whether it listens or not.
+ * - Cancellation: the server is notified, and the call ends whether or not the server reacts.
  * - Errors: BACKEND_UNAVAILABLE for a call that was certainly not sent, BACKEND_FAILED for one that was.
  * - Ownership: it ends the program that it started, with its process group, when it is closed or the process exits. A
  *   program that leaves its group (`setsid`) stays; and when the host itself is killed, the program only sees its input
- *   close: most end then, and nobody can make the others.
+ *   close: most end then, and the rest cannot be forced to.
  */
 export function mcp(options: McpOptions): Backend {
   const settings = readOptions(options)

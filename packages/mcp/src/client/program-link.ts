@@ -16,7 +16,7 @@ export interface ProgramLinkOptions {
   readonly place: ProgramPlace
   /** With its secrets filled in. */
   readonly env: { readonly [name: string]: string }
-  /** Never told, whatever the program prints. */
+  /** Redacted from everything that the program prints. */
   readonly hidden: readonly string[]
   readonly maxResponseBytes: number
   readonly sdk: Sdk

@@ -10,12 +10,12 @@ export function loadSdk(): Promise<Sdk> {
 /** A transport together with what its owner needs to know of it. */
 export interface Link {
   readonly transport: Transport
-  /** Why it is over, in a sentence; undefined while it may still work. */
+  /** Why the link ended, in a sentence; undefined while it may still work. */
   ended(): string | undefined
-  /** Why there is probably nobody at the other end any more, though nothing has closed; undefined after an answer. */
+  /** Why the server is probably unreachable although nothing has closed; undefined after a response. */
   lost?(): string | undefined
-  /** Hears that a request has its answer. */
+  /** Called when a request has its response. */
   answered?(id: unknown): void
-  /** Takes leave of a server that keeps something for this link; need not succeed. */
+  /** Ends the session that a server keeps for this link; may fail. */
   leave?(): Promise<void>
 }

@@ -4,9 +4,9 @@ import { backoffMs, pause } from '@gantry/core/internal/resilience/retry'
 import type { Connection } from './connection.ts'
 import type { McpSettings } from './settings.ts'
 
-/** A connection that held this long was sound, and the next trouble starts counting from one. */
+/** A connection that was up this long resets the count of failures. */
 const stableMs = 10_000
-/** Who needs a connection waits for the next attempt when it is this near, and is refused when it is not. */
+/** A caller waits for the next attempt when it is due within this time, and is refused otherwise. */
 const patienceMs = 1_000
 
 interface SupervisorParts {
@@ -25,17 +25,25 @@ type State =
   | { readonly kind: 'closed' }
 
 /**
- * Keeps at most one connection, and decides when there is a next one.
+ * Keeps at most one connection, and decides when to open the next one.
  *
- * *idle*: nothing was tried yet, or the last connection was given up on purpose. The first who needs one leads to
- * *connecting*, in which all who come wait for the same attempt; each may leave by its own signal without ending it.
- * An attempt that succeeds leads to *up*, one that fails to *resting*.
- * *up*: calls use the connection. When it ends by itself, that leads to *resting*.
- * *resting*: for a time that doubles with every failure in a row, with jitter. If a connection had been up before and
- * fewer than `restart.attempts` failures came in a row, a timer leads on to *connecting* by itself; after that many,
- * only somebody in need does. Who comes while the rest is nearly over waits for it, who comes earlier is refused with
- * the reason of the last failure. A connection that was up for ten seconds makes the count start again.
- * *closed*: everybody is refused, and nothing leads back.
+ * States:
+ * - `idle`: no connection was tried yet, or the last one was dropped on purpose.
+ * - `connecting`: one attempt runs, and every caller waits for it; a caller may leave by its signal without ending it.
+ * - `up`: calls use the connection.
+ * - `resting`: the last attempt or connection failed; the delay doubles with every failure in a row, with jitter.
+ * - `closed`: every caller is refused.
+ *
+ * Transitions:
+ * - `idle` → `connecting`: a caller needs a connection.
+ * - `connecting` → `up`: the attempt succeeds.
+ * - `connecting` → `resting`: the attempt fails.
+ * - `up` → `resting`: the connection ends by itself. After ten seconds in `up` the count of failures starts again.
+ * - `up` → `idle`: `drop`.
+ * - `resting` → `connecting`: by a timer, if the server is a program that was up before and fewer than `restart.attempts`
+ *   failures came in a row; else when a caller comes and the delay has nearly passed. An earlier caller is refused with
+ *   the last failure.
+ * - any → `closed`: `close`.
  */
 export class Supervisor {
   readonly #parts: SupervisorParts
@@ -100,7 +108,7 @@ export class Supervisor {
   #connect(delayMs: number): Promise<Connection> {
     const attempt = this.#open(delayMs)
     this.#state = { kind: 'connecting', attempt }
-    // Those who wait hear of a failure; when nobody does, it is kept in the state.
+    // Waiters receive the failure; without any, the state keeps it.
     attempt.catch(() => undefined)
     return attempt
   }
@@ -179,7 +187,7 @@ function refusal(why: ToolError, leftMs: number): ToolError {
   return new ToolError(code, message, { cause: why.cause, details, retryable, stage, effect: 'none' })
 }
 
-/** Waits for work that somebody else owns, or rejects with the signal's reason; the work goes on. */
+/** Waits for shared work, or rejects with the signal's reason; the work continues. */
 export async function raceWithSignal<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>()
   const onAbort = (): void => reject(signal.reason)

@@ -5,14 +5,14 @@ import type { Connection } from './connection.ts'
 const shortestGapMs = 1_000
 const longestGapMs = 60_000
 
-/** Turns any number of wishes into refreshes that stand apart. */
+/** Turns any number of requests into refreshes with a minimum gap. */
 interface Refresher {
   request(): void
   stop(): void
 }
 
 /**
- * Runs `refresh` at once for the first wish, and for later ones no sooner than a second after the last. `refresh` says
+ * Runs `refresh` at once for the first request, and for later ones no sooner than a second after the last. `refresh` says
  * whether anything had changed: for a server that announces changes and shows none, the gap doubles up to a minute.
  * It must not reject.
  */
@@ -20,19 +20,19 @@ export function createRefresher(refresh: () => Promise<boolean>): Refresher {
   let gapMs = shortestGapMs
   let next = 0
   let running = false
-  let wished = false
+  let requested = false
   let timer: NodeJS.Timeout | undefined
   let stopped = false
 
   const run = async (): Promise<void> => {
     timer = undefined
     running = true
-    wished = false
+    requested = false
     const changed = await refresh()
     gapMs = changed ? shortestGapMs : Math.min(longestGapMs, gapMs * 2)
     next = Date.now() + gapMs
     running = false
-    if (wished) schedule()
+    if (requested) schedule()
   }
   const schedule = (): void => {
     if (stopped || timer !== undefined) return
@@ -41,7 +41,7 @@ export function createRefresher(refresh: () => Promise<boolean>): Refresher {
   }
   return {
     request() {
-      if (running) wished = true
+      if (running) requested = true
       else schedule()
     },
     stop() {
@@ -52,7 +52,7 @@ export function createRefresher(refresh: () => Promise<boolean>): Refresher {
 }
 
 /**
- * Since 2026-07-28 changes are told on a stream that the client opens. The SDK opens the first with the connection;
+ * Since 2026-07-28 changes are announced on a stream that the client opens. The SDK opens the first with the connection;
  * this opens the next when one ends by itself, and says that something may have been missed. Never rejects.
  */
 export async function keepSubscribed(connection: Connection, missed: () => void, life: AbortSignal): Promise<void> {

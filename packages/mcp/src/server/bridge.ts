@@ -10,7 +10,7 @@ export interface BridgeOptions {
   readonly key?: string | undefined
   readonly input: Readable
   readonly output: Writable
-  /** For whoever looks after it; never for the client. */
+  /** Receives diagnostics for the operator; they never go to the client. */
   readonly note: (text: string) => void
   readonly signal: AbortSignal
 }
@@ -28,11 +28,11 @@ const named: { readonly [method: string]: string } = {
 type Id = string | number
 
 /**
- * Carries MCP between a client that speaks over stdio and the endpoint of a service, so that both see what they would see
- * without it. Every request is answered under its own id, also where the service does not say whom it answers, or does not
- * answer. A session that the service has lost, because it was started anew or nothing moved in it, is opened again under
- * the eyes of nobody: once for all requests that found it gone, and each of them is then sent once more, which is safe
- * because none of them was looked at. Resolves when the client has left or the signal aborts.
+ * Carries MCP between a client over stdio and the endpoint of a service, so that both see what they would see without it.
+ * Every request gets a response under its own id, also when the service names no id or does not answer. A session that
+ * the service has lost, because it restarted or the session was idle for too long, is reopened transparently: once for
+ * all requests that found it gone, each of which is then sent once more. That is safe because the service processed none
+ * of them. Resolves when the client has left or the signal aborts.
  */
 export async function bridge({ url, key, input, output, note, signal }: BridgeOptions): Promise<void> {
   const [sdk, { StdioServerTransport }] = await Promise.all([loadSdk(), import('@modelcontextprotocol/server/stdio')])
@@ -64,7 +64,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
       ...(body === undefined ? {} : { body }),
     })
   }
-  /** Hands on what came back for a request, or for what has no id; throws when that is no answer to it. */
+  /** Delivers the response to a request, or the messages of a notification; throws when the request has no response. */
   const deliver = async (response: Response, id: Id | undefined): Promise<void> => {
     let answered = false
     for await (const message of messagesIn(response)) {
@@ -74,7 +74,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     }
     if (id !== undefined && !answered) throw new Error(`The service ended without an answer (${response.status}).`)
   }
-  /** What the service tells outside of requests; a stream that ends is not missed. */
+  /** Receives the notifications of the service; a stream that ends is not reopened. */
   const receive = async (): Promise<void> => {
     const response = await ask(undefined, 'GET', life.signal)
     if (response.ok) await deliver(response, undefined)
@@ -91,11 +91,11 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     const response = await open(message, life.signal)
     if (!response.ok) throw new Error(await refusalIn(response))
     await response.body?.cancel()
-    const told = await ask({ jsonrpc: '2.0', method: 'notifications/initialized' }, 'POST', life.signal)
-    await told.body?.cancel()
+    const notified = await ask({ jsonrpc: '2.0', method: 'notifications/initialized' }, 'POST', life.signal)
+    await notified.body?.cancel()
     void receive().catch(() => undefined)
   }
-  /** Resolves when there is another session than the lost one; whoever comes while it is being opened waits for it. */
+  /** Resolves when a new session replaces the lost one; requests that arrive meanwhile wait for it. */
   const reopened = async (lost: string, message: JSONRPCRequest): Promise<void> => {
     if (session === lost) {
       reopening ??= openAgain(message).finally(() => {
@@ -133,7 +133,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
       if (life.signal.aborted || own.signal.aborted) return
       const text = error instanceof Error ? error.message : 'The service does not answer.'
       note(`The service at ${url} could not be asked: ${text}`)
-      // Nobody waits for one that was cancelled.
+      // A cancelled request has no waiter.
       if (id === undefined || running.get(id) !== own) return
       await stdio.send({ jsonrpc: '2.0', id, error: { code: -32_000, message: text } })
     } finally {
@@ -213,7 +213,7 @@ function cancelledId(message: JSONRPCMessage): Id | undefined {
   return (message.params as { readonly requestId?: Id } | undefined)?.requestId
 }
 
-/** What 2026-07-28 wants in the headers of a request besides its body. */
+/** The headers that 2026-07-28 requires beside the body. */
 function bodyHeaders(message: JSONRPCMessage): { readonly [name: string]: string } {
   const version = metaOf(message)[versionMeta]
   if (typeof version !== 'string' || !('method' in message)) return {}
@@ -234,7 +234,7 @@ function headerText(text: string): string {
 
 /**
  * The data of the events in a stream, as they come. An event longer than `most` characters ends it with an error:
- * whoever sends such a one is not what we think.
+ * the sender is then not an MCP service.
  */
 export async function* sseData(body: ReadableStream<Uint8Array>, most: number): AsyncGenerator<string, void> {
   const decoder = new TextDecoder()

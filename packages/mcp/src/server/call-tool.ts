@@ -5,9 +5,9 @@ import type { Prepared, Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'
 import type { CalledTool, ResultReader, ResultWriter } from './tool-result.ts'
 
-/** What a caller of a tool hears while it runs. */
+/** What the caller of a tool receives while it runs. */
 export interface CallNotifications {
-  /** There when he asked for it. */
+  /** Present when the caller asked for progress. */
   readonly progress?: (progress: number, total: number | undefined, message: string | undefined) => Promise<void>
   readonly log?: (level: 'debug' | 'info' | 'warning' | 'error', data: unknown) => Promise<void>
 }
@@ -24,7 +24,7 @@ export interface ToolCall {
 
 /**
  * Calls a tool and gives its result, an error too, as MCP has it. Rejects with TOOL_NOT_FOUND or TOOL_ID_INVALID for a
- * name that is not there for the caller, which MCP tells in another way than the failure of a tool.
+ * name that the caller may not see, which MCP reports in another way than the failure of a tool.
  */
 export async function callTool(
   { surface, host, write }: { readonly surface: Surface; readonly host: McpHost; readonly write: ResultWriter },
@@ -40,7 +40,7 @@ export async function callTool(
 
 /**
  * The result of a call, which is that of the work or the refusal of it. What the name stands for decides how a refusal
- * is told: that there is no such tool is told as an error of the protocol, which many a model never sees, and only of the
+ * is reported: a tool that does not exist is an error of the protocol, which many a model never sees, and only of the
  * name itself. One that a tool was asked to run or describe in vain is a failure of that tool.
  */
 export async function answering(

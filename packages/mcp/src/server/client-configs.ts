@@ -8,7 +8,7 @@ export interface ClientConfig {
   /** Where the configuration goes. */
   readonly file: string
   readonly text: string
-  /** What there is to know besides. */
+  /** Notes for the user. */
   readonly notes: readonly string[]
 }
 

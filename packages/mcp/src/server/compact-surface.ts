@@ -123,7 +123,7 @@ export function compactSurface(host: McpHost): Surface {
       checkArgs(name, args)
       if (Object.hasOwn(runs, name)) return runs[name]?.(args) as Prepared
       const answer = answers[name]
-      return { kind: 'answer', answer: async (signal) => told(await (answer as Answering)(args, identity, signal)) }
+      return { kind: 'answer', answer: async (signal) => asResult(await (answer as Answering)(args, identity, signal)) }
     },
     outputSchema: () => undefined,
     hashFor: () => 'compact',
@@ -131,7 +131,7 @@ export function compactSurface(host: McpHost): Surface {
   }
 }
 
-/** Refuses what the schema of a tool does not say; what its members hold is checked by whoever uses them. */
+/** Refuses what the schema of a tool does not say; what its members hold is checked where they are used. */
 function checkArgs(name: string, args: JsonObject): void {
   const tool = compactTools.find((one) => one.name === name)
   if (tool === undefined) throw new ToolError('TOOL_NOT_FOUND', 'No tool has this name.')
@@ -158,7 +158,7 @@ function fits(type: string, value: Json | undefined): boolean {
   return typeof value === type
 }
 
-function told(output: Json): CalledTool {
+function asResult(output: Json): CalledTool {
   return { content: [{ type: 'text', text: JSON.stringify(output) }], structuredContent: output }
 }
 

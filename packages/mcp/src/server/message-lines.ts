@@ -79,7 +79,7 @@ const noMessage =
   'This is no message of JSON-RPC 2.0: one has jsonrpc "2.0", a method, params that are an object if there are any, ' +
   'and, to be answered, an id that is a text or a whole number.'
 
-/** Reads a line with its end. What wants no answer, because it tells or answers something, is never refused for its form. */
+/** Reads a line with its end. A notification or a response is never refused for its form, because neither is answered. */
 export function readLine(line: Buffer, { isMessage, most }: ReadLineOptions): ReadLine {
   const text = line.toString('utf8').replace(/\r?\n$/, '')
   if (/^[ \t\r]*$/.test(text)) return { kind: 'taken', lines: [] }
@@ -121,7 +121,7 @@ function isModern(message: unknown): boolean {
   return params?._meta?.[versionMeta] !== undefined
 }
 
-/** Whether a value that is no message tells or answers something all the same: to answer it in turn could go on for ever. */
+/** Whether an invalid message is a notification or a response all the same; answering it could loop for ever. */
 function isUnanswered(value: unknown): boolean {
   if (isAnswer(value)) return true
   const { jsonrpc, method } = (value ?? {}) as { readonly jsonrpc?: unknown; readonly method?: unknown }

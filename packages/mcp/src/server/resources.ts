@@ -19,7 +19,7 @@ export function artifactIdOf(uri: string): string | undefined {
 const mostBytes = 16 * 1_048_576
 const textType = /^(?:text\/|application\/(?:[\w.+-]*\+)?(?:json|xml|yaml|javascript)\b)/i
 
-/** Kept files as resources: none is listed, because each is told of by the call that made it. */
+/** Artifacts as resources. None is listed, because the result of the call that made it links to it. */
 export function serveResources(sdk: McpSdk, server: Server, { host, identityOf }: McpParts): void {
   server.setRequestHandler('resources/list', () => ({ resources: [] }))
   server.setRequestHandler('resources/templates/list', () => ({

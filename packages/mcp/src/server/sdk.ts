@@ -7,7 +7,7 @@ export function loadSdk(): Promise<McpSdk> {
   return import('@modelcontextprotocol/server')
 }
 
-/** Tells a refusal in the words of JSON-RPC; what is no refusal of ours is not told. */
+/** Turns a ToolError into an error of JSON-RPC; any other error becomes an internal error without its message. */
 export async function withProtocolErrors<T>(sdk: McpSdk, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work()

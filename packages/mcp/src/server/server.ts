@@ -17,7 +17,7 @@ import { serveTasks, tasksExtension } from './tasks.ts'
 import type { McpTool, Revision } from './tool-list.ts'
 import { type CalledTool, createResultWriter, type ResultWriter } from './tool-result.ts'
 
-/** What somebody adds to the tools of Gantry: prompts, say, or tools that ask their client back. */
+/** An addition to the tools of Gantry: prompts, for example, or tools that send requests to their client. */
 export interface McpExtension {
   capabilities?(era: Era): ServerCapabilities
   readonly options?: Pick<ServerOptions, 'requestState'>
@@ -60,14 +60,14 @@ export function createMcpParts({ host, version, identity, extension, ...shown }:
     extension,
     identityOf(ctx) {
       const found = (ctx.http?.authInfo?.extra?.identity as Identity | undefined) ?? identity
-      // Every door says who asks before a server hears of it.
+      // Every transport sets the identity before the request reaches a server.
       if (found === undefined) throw new ToolError('UNAUTHENTICATED', 'The caller is not known.')
       return found
     },
   }
 }
 
-/** A server for one connection, or one request; everything it does is in the name of whoever asks. */
+/** A server for one connection, or one request; it acts with the identity of the request. */
 export function createMcpServer(sdk: McpSdk, parts: McpParts, era: Era): Server {
   const { host, surface, write, info, extension, identityOf } = parts
   const revision: Revision = era === 'modern' ? '2026-07-28' : '2025-11-25'
@@ -131,7 +131,7 @@ const severities: readonly LoggingLevel[] = [
 const logLevelMeta = 'io.modelcontextprotocol/logLevel'
 
 /**
- * What one who asks wants to hear while his call runs: with nothing of it, the call costs less. A client of 2026-07-28
+ * What the caller wants to receive while the call runs; a call without any costs less. A client of 2026-07-28
  * says from which level on it wants log lines with each request, one of an earlier revision once for its session.
  */
 function notificationsOf({ mcpReq }: ServerContext, level: LoggingLevel | undefined): CallNotifications | undefined {

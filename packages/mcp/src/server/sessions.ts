@@ -33,8 +33,8 @@ export const defaultSessionLimits: SessionLimits = {
 
 /**
  * Clients of revisions before 2026-07-28, which first make a session and then speak within it. A session belongs to the
- * identity that opened it, with all that it may do: to anybody else, and to the same one once he may do more or less, it
- * is not there. It lives in this process only; a client whose session is gone opens another.
+ * identity that opened it, with its permissions: to any other identity, and to the same one once its permissions change,
+ * it does not exist. It lives in this process only; a client whose session is gone opens another.
  */
 export interface Sessions {
   post(request: Request, body: unknown, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
@@ -159,7 +159,7 @@ export function createSessions(
   }
 }
 
-/** The same answer, with word when it has been read to its end, or nobody reads it any more. */
+/** The same response; `done` is called when its body was read to the end or cancelled. */
 export function onBodyEnd(response: Response, done: () => void): Response {
   if (response.body === null) {
     done()

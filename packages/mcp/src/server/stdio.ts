@@ -25,7 +25,7 @@ export async function serveOverStdio({ input, output, note, signal, lookMs, ...o
   const { identity } = options
   const make = (era: 'legacy' | 'modern'): Server => {
     const server = createMcpServer(sdk, parts, era)
-    // The one that only probes what the server speaks is never connected, and hears of nothing.
+    // A server that only answers a version probe is never connected, and sends no notification.
     if (identity !== undefined)
       changes.subscribe(identity, () => void server.sendToolListChanged().catch(() => undefined))
     return server

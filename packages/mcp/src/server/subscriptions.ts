@@ -11,7 +11,7 @@ export interface Subscriptions {
   close(): Promise<void>
 }
 
-/** Each stream has a handler of its own, because that of the SDK tells all of its streams the same. */
+/** Each stream has a handler of its own, because a handler of the SDK sends all of its streams the same. */
 export function createSubscriptions(
   sdk: McpSdk,
   make: () => Server,

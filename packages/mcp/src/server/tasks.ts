@@ -16,7 +16,7 @@ const longestId = 200
 
 /**
  * A task is a kept call, under the same id: it outlives the connection, the client and this process, and is there for
- * the principal who made it and for nobody else. `working` until the call has its one outcome, then `cancelled`, or
+ * the principal who made it alone. `working` until the call has its one outcome, then `cancelled`, or
  * `completed` with the result of the tool, which may tell of an error; `failed` is not among a call's ends. A call that
  * waits for approval is working, because it is not its caller who is asked.
  */
@@ -52,7 +52,7 @@ function factsOf({ callId, state, createdAt, startedAt, finishedAt, result }: Ca
   }
 }
 
-/** The task that a call became, as each revision tells it. */
+/** The task that a call became, in the form of each revision. */
 export function createdTask(view: CallView, revision: Revision): { readonly [member: string]: unknown } {
   const facts = factsOf(view)
   if (revision === '2025-11-25') return { task: { ...facts, ttl: null, pollInterval: pollMs } }
@@ -104,13 +104,13 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
     })
     return
   }
-  const told = (view: CallView) => ({ ...factsOf(view), ttl: null, pollInterval: pollMs })
-  on('tasks/get', async ({ taskId }, identity) => told(await taskCall(durable, taskId, identity)))
+  const taskOf = (view: CallView) => ({ ...factsOf(view), ttl: null, pollInterval: pollMs })
+  on('tasks/get', async ({ taskId }, identity) => taskOf(await taskCall(durable, taskId, identity)))
   on('tasks/cancel', async ({ taskId }, identity) => {
     const before = await taskCall(durable, taskId, identity)
     if (before.result !== undefined) throw new ToolError('INPUT_INVALID', 'The task has ended; it cannot be cancelled.')
     const after = await durable.cancel(taskId, identity)
-    return { ...told(after), status: 'cancelled' }
+    return { ...taskOf(after), status: 'cancelled' }
   })
   on('tasks/result', async ({ taskId }, identity, { mcpReq: { signal } }) => {
     await taskCall(durable, taskId, identity)
@@ -126,7 +126,7 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
     const page = await durable.calls(cursor === undefined ? {} : { cursor }, identity)
     const own = page.items.filter(({ principal }) => principal === identity.principal)
     const tasks = await Promise.all(own.map(({ callId }) => taskCall(durable, callId, identity)))
-    return { tasks: tasks.map(told), ...(page.cursor === undefined ? {} : { nextCursor: page.cursor }) }
+    return { tasks: tasks.map(taskOf), ...(page.cursor === undefined ? {} : { nextCursor: page.cursor }) }
   })
 }
 

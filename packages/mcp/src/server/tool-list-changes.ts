@@ -2,8 +2,8 @@ import type { Identity } from '@gantry/contract'
 import type { Surface } from './surface.ts'
 
 /**
- * Tells those who listen when what they would be shown has changed, each by what he may see, so that nobody hears of
- * tools that are not there for him. It looks by itself, because tools change with backends, configuration and policy.
+ * Notifies subscribers when the tools that they may see have changed, so that no subscriber learns of hidden tools. It
+ * polls, because tools change with backends, configuration and policy.
  */
 export interface ToolListChanges {
   /** Returns the function that ends it. */
@@ -17,14 +17,14 @@ export function createToolListChanges(
   { hashFor, state }: Pick<Surface, 'hashFor' | 'state'>,
   lookMs: number = everyMs,
 ): ToolListChanges {
-  const listening = new Set<{ readonly identity: Identity; readonly changed: () => void; hash: string }>()
+  const subscribers = new Set<{ readonly identity: Identity; readonly changed: () => void; hash: string }>()
   let timer: NodeJS.Timeout | undefined
   let before: readonly unknown[] = []
   const look = (): void => {
     const now = state()
     if (now.length === before.length && now.every((one, at) => one === before[at])) return
     before = now
-    for (const one of listening) {
+    for (const one of subscribers) {
       const hash = hashFor(one.identity)
       if (hash === one.hash) continue
       one.hash = hash
@@ -34,18 +34,18 @@ export function createToolListChanges(
   return {
     subscribe(identity, changed) {
       const one = { identity, changed, hash: hashFor(identity) }
-      listening.add(one)
+      subscribers.add(one)
       timer ??= setInterval(look, lookMs).unref()
       return () => {
-        listening.delete(one)
-        if (listening.size > 0) return
+        subscribers.delete(one)
+        if (subscribers.size > 0) return
         clearInterval(timer)
         timer = undefined
       }
     },
     close() {
       clearInterval(timer)
-      listening.clear()
+      subscribers.clear()
     },
   }
 }

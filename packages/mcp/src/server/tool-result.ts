@@ -162,15 +162,15 @@ function unfit({ content, _meta }: CalledTool, { code, message, stage, retryable
 
 function asResult(chain: Extract<Outcome, { readonly steps: unknown }>): Result {
   const { chainId, steps, status, output, startedAt, durationMs, error } = chain
-  const told = { output, steps: steps.map(({ id, state }) => ({ id, state })) }
+  const summary = { output, steps: steps.map(({ id, state }) => ({ id, state })) }
   return {
-    ...{ callId: chainId, status, output: told as unknown as Json, content: [], warnings: [], artifacts: [] },
+    ...{ callId: chainId, status, output: summary as unknown as Json, content: [], warnings: [], artifacts: [] },
     ...{ effects: [], usage: { wallMs: durationMs, enforced: {} }, attempts: 1, startedAt, durationMs },
     ...(error === undefined ? {} : { error }),
   }
 }
 
-/** Causes are for the log of whoever runs the tool. */
+/** Causes are for the operator's log. */
 function withoutCause({ cause: _cause, ...info }: ErrorInfo): ErrorInfo {
   return info
 }

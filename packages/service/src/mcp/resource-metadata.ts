@@ -4,11 +4,11 @@ import { json } from '../http/answer.ts'
 import type { Mount } from '../http/mount.ts'
 import { problem } from '../http/problems.ts'
 
-/** What clients are told of how to be let in. */
+/** What clients need to know to obtain a token. */
 export interface ResourceSettings {
   /** Where the endpoint is for those outside, when that is not the address that they ask, because of a proxy. */
   readonly url?: string | undefined
-  /** Whose tokens are taken now; without any there is nothing to tell. */
+  /** The issuers whose tokens are accepted now; without any the metadata is not served. */
   readonly issuers: () => readonly string[]
   /** What those need who may use it. */
   readonly permission?: string | undefined
@@ -39,16 +39,16 @@ export function resourceMounts(settings: ResourceSettings): readonly Mount[] {
   }))
 }
 
-/** What `WWW-Authenticate` says to one who was not let in, or undefined when a credential would not help. */
+/** The value of `WWW-Authenticate` for a refused request, or undefined when a credential would not help. */
 export function challengeOf(error: unknown, settings: ResourceSettings, request: IncomingMessage): string | undefined {
   if (!ToolError.is(error)) return undefined
   const url = resourceUrl(settings, request)
-  const told = url === null || settings.issuers().length === 0 ? [] : [`resource_metadata="${metadataOf(url)}"`]
+  const metadata = url === null || settings.issuers().length === 0 ? [] : [`resource_metadata="${metadataOf(url)}"`]
   const scope = settings.permission === undefined ? [] : [`scope="${settings.permission}"`]
-  if (error.code === 'DENIED') return ['Bearer error="insufficient_scope"', ...scope, ...told].join(', ')
+  if (error.code === 'DENIED') return ['Bearer error="insufficient_scope"', ...scope, ...metadata].join(', ')
   if (error.code !== 'UNAUTHENTICATED') return undefined
   const shown = request.headers.authorization === undefined ? [] : ['error="invalid_token"']
-  return ['Bearer realm="gantry"', ...shown, ...scope, ...told].join(', ')
+  return ['Bearer realm="gantry"', ...shown, ...scope, ...metadata].join(', ')
 }
 
 function metadataOf({ protocol, host, pathname }: URL): string {
