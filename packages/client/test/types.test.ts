@@ -6,7 +6,7 @@ import type * as client from '@gantry/client'
 import type { FoundTool, ToolDoc } from '@gantry/core'
 import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
 import type { RuntimeInfo } from '@gantry/sandbox'
-import type { PolicyAnswer, PolicyView } from '../../service/src/admission/policy/policy-views.ts'
+import type { PolicyAnswer, PolicyView } from '../../service/src/admission/policy/policy-control.ts'
 import type { CatalogTool, ListedTool } from '../../service/src/http/schemas.ts'
 
 /** Whether each fits where the other is wanted. */

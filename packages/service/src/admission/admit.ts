@@ -5,9 +5,6 @@ import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import type { CallInput } from '../storage/call-input.ts'
 import type { AdmittedCall } from '../storage/calls/call-store.ts'
-import { chainCost } from './chain-cost.ts'
-import { chainPlacement } from './chain-placement.ts'
-import { checkInput } from './check-input.ts'
 import { namedSession, sessionGone, sessionLabel, sessionWaitMs } from './session-placement.ts'
 
 export interface IntakeOptions {
@@ -148,4 +145,103 @@ function deadline(input: CallInput, now: number): Pick<AdmittedCall, 'deadlineMs
   if (deadlineMs > 0) return { deadlineMs }
   const issue: Issue = { path: '/deadline', message: 'has passed' }
   throw new ToolError('PAYLOAD_INVALID', 'The deadline of the call has passed.', { details: { issues: [issue] } })
+}
+
+/** What a chain costs: each of its steps once. A tool that is not there for its caller, or not yet, costs nothing. */
+function chainCost(steps: readonly ChainStep[], executor: Pick<Executor, 'find'>, identity: Identity): number {
+  const tools = steps.flatMap((step) => ('parallel' in step ? step.parallel : [step])).map(({ tool }) => tool)
+  return tools.reduce((sum, tool) => sum + costOf(tool, executor, identity), 0)
+}
+
+function costOf(tool: string, executor: Pick<Executor, 'find'>, identity: Identity): number {
+  try {
+    return executor.find(tool, { identity }).tool.cost ?? 0
+  } catch {
+    return 0
+  }
+}
+
+type Placement = NonNullable<AdmittedCall['placement']>
+
+/**
+ * Where a chain may run: it runs in one place, so it needs the labels of all of its tools. A tool that is not there for
+ * its caller, or not yet, asks for nothing. Throws CHAIN_INVALID when no worker could have the labels of all.
+ */
+function chainPlacement(
+  steps: readonly ChainStep[],
+  executor: Pick<Executor, 'find'>,
+  identity: Identity,
+): Pick<AdmittedCall, 'placement'> {
+  const placement = new Map<string, string>()
+  for (const [index, step] of steps.entries()) {
+    for (const { tool } of 'parallel' in step ? step.parallel : [step]) {
+      for (const [label, value] of Object.entries(placementOf(tool, executor, identity))) {
+        if ((placement.get(label) ?? value) !== value) throw scattered(index)
+        placement.set(label, value)
+      }
+    }
+  }
+  return placement.size === 0 ? {} : { placement: Object.fromEntries(placement) }
+}
+
+function placementOf(tool: string, executor: Pick<Executor, 'find'>, identity: Identity): Placement {
+  try {
+    return executor.find(tool, { identity }).tool.placement ?? {}
+  } catch {
+    return {}
+  }
+}
+
+function scattered(index: number): ToolError {
+  const issue: Issue = { path: `/${index}`, message: 'must run elsewhere than the steps before it' }
+  const message = `The chain is not valid: ${issue.path} ${issue.message}; make two chains of it.`
+  return new ToolError('CHAIN_INVALID', message, { details: { issues: [issue] } })
+}
+
+const longestKey = 200
+const longestDelayMs = 30 * 24 * 3_600_000
+const highestPriority = 100
+const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/
+/** Controls, and what some readers take for the end of a line. */
+const unprintable = /[\p{Cc}\u2028\u2029]/u
+
+/** Refuses a call whose outer shape is wrong, with every path that is. */
+function checkInput(input: CallInput): void {
+  const issues = [...issuesOf(input)]
+  if (issues.length === 0) return
+  const [first] = issues
+  const message = `The call is not valid: ${first?.path} ${first?.message}.`
+  throw new ToolError('PAYLOAD_INVALID', message, { details: { issues } })
+}
+
+function* issuesOf(input: CallInput): Generator<Issue> {
+  const { tool, idempotencyKey, schemaDigest, priority, timeoutMs, delayMs, deadline, traceparent, onCircuitOpen } =
+    input
+  if (input.kind === 'call' && !isName(tool, 500)) yield { path: '/tool', message: 'must be the id of a tool' }
+  if (!isName(idempotencyKey ?? 'none', longestKey)) {
+    yield { path: '/idempotencyKey', message: `must be a text of 1 to ${longestKey} printable characters` }
+  }
+  if (!isName(schemaDigest ?? 'none', longestKey)) yield { path: '/schemaDigest', message: 'must be a digest' }
+  if (!isName(traceparent ?? 'none', longestKey)) yield { path: '/traceparent', message: 'must be a trace context' }
+  if (priority !== undefined && !(Number.isInteger(priority) && Math.abs(priority) <= highestPriority)) {
+    yield { path: '/priority', message: `must be a whole number from -${highestPriority} to ${highestPriority}` }
+  }
+  if (timeoutMs !== undefined && !(timeoutMs > 0 && Number.isInteger(timeoutMs) && timeoutMs < 2 ** 31)) {
+    yield { path: '/timeoutMs', message: 'must be a whole number of milliseconds above 0' }
+  }
+  if (onCircuitOpen !== undefined && onCircuitOpen !== 'fail' && onCircuitOpen !== 'wait') {
+    yield { path: '/onCircuitOpen', message: 'must be fail or wait' }
+  }
+  if (delayMs !== undefined && !(delayMs >= 0 && Number.isInteger(delayMs) && delayMs <= longestDelayMs)) {
+    yield { path: '/delayMs', message: `must be a whole number of milliseconds up to ${longestDelayMs}` }
+  }
+  if (deadline !== undefined && !(isoTime.test(String(deadline)) && Date.parse(String(deadline)) > 0)) {
+    yield { path: '/deadline', message: 'must be a time such as 2030-01-31T12:00:00Z' }
+  }
+}
+
+/** Texts that go into the database and into logs as they are. */
+function isName(value: unknown, longest: number): boolean {
+  if (typeof value !== 'string' || value.length === 0 || value.length > longest) return false
+  return value.isWellFormed() && !unprintable.test(value)
 }

@@ -1,4 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
+import type { Executor, Tracer } from '@gantry/core'
+import { traced } from '@gantry/core/internal/tracing/tracer'
 import { checkCallback } from '../config/callback-target.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
@@ -6,19 +8,18 @@ import type { Bus } from '../observe/bus.ts'
 import type { DependencyHealth } from '../observe/dependency-health.ts'
 import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
 import { keepPayload } from '../storage/artifacts/payload.ts'
-import type { Refusals } from '../storage/audit/refusals.ts'
+import type { Refusals } from '../storage/audit/auditing.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallInput } from '../storage/call-input.ts'
 import type { AdmittedCall, CallStore, ClaimOptions, ReplyAddress, Submitted } from '../storage/calls/call-store.ts'
 import { stillHeld } from '../storage/calls/still-held.ts'
 import type { Worker } from '../worker/worker.ts'
 import { admit, type IntakeOptions } from './admit.ts'
-import type { Place } from './counted-slots.ts'
+import type { DepthGauge, Place } from './counted-slots.ts'
 import type { TenantGate } from './limits.ts'
-import type { DepthGauge } from './queue-depth.ts'
 import type { UnansweredClaims } from './unanswered-claims.ts'
 
-export interface IntakeParts {
+interface IntakeParts {
   readonly store: CallStore
   readonly snapshots: Snapshots
   readonly depth: DepthGauge
@@ -55,7 +56,7 @@ export interface Intake {
   close(): void
 }
 
-export interface Taken {
+interface Taken {
   readonly callId: string
   readonly repeated: boolean
 }
@@ -75,7 +76,7 @@ interface Checked {
 }
 
 /** Where a call comes from. */
-export type Origin =
+type Origin =
   /** Its caller is told that it is kept, and where; the usual one. */
   | { readonly kind: 'handed-in' }
   /** Its caller hears nothing until it has ended, or whoever waits for it in his place has seen to it that it lasts. */
@@ -321,4 +322,42 @@ function full(maxQueued: number): ToolError {
 
 function conflict({ key }: AdmittedCall): ToolError {
   return new ToolError('IDEMPOTENCY_CONFLICT', `The idempotency key ${key} was used before for another call.`)
+}
+
+/** Notes each call as it comes in, below the trace of its caller; whatever is done for the call later stands below that. */
+export function tracedIntake(intake: Intake, tracer: Tracer | undefined): Intake {
+  if (tracer === undefined) return intake
+  return {
+    ...intake,
+    submit(input, identity, origin) {
+      const broker = origin?.kind === 'broker' ? (origin.reply?.transport ?? 'broker') : undefined
+      const door = broker ?? 'http'
+      const span = tracer.start('gantry.submit', input.traceparent, {
+        kind: broker === undefined ? 'server' : 'consumer',
+        facts: { 'gantry.door': door, 'gantry.tenant': identity.tenant },
+      })
+      return traced(span, async () => {
+        const submitted = await intake.submit({ ...input, traceparent: span.traceparent }, identity, origin)
+        span.note({ 'gantry.call_id': submitted.callId, 'gantry.repeated': submitted.repeated })
+        return submitted
+      })
+    },
+  }
+}
+
+/** Gives a call that is redriven the concurrency limit that its tool has today. */
+export function slotsOfToday(snapshots: Pick<Snapshots, 'current'>): (call: AdmittedCall) => AdmittedCall {
+  return (call) => withSlot(call, snapshots.current.executor)
+}
+
+function withSlot(call: AdmittedCall, { catalog }: Pick<Executor, 'catalog'>): AdmittedCall {
+  if (call.kind === 'chain') return call
+  try {
+    const { key, tool } = catalog.find(call.tool)
+    if (tool.concurrency === undefined) return call
+    return { ...call, slot: { key: tool.concurrencyKey ?? key, limit: tool.concurrency } }
+  } catch {
+    // A tool that is gone ends the call when it runs, with that reason.
+    return call
+  }
 }

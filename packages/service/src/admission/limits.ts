@@ -1,4 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
+import type { RedisConnections } from '../brokers/transports/redis/connection.ts'
+import type { ServiceSettings } from '../config/service-settings.ts'
 import {
   type Limits,
   limitsOf,
@@ -6,12 +8,21 @@ import {
   type TenantLimits,
   type TenantsLimits,
 } from '../config/tenant-limits.ts'
-import type { CallStore, ClaimOptions } from '../storage/calls/call-store.ts'
+import type { CallStore, ClaimOptions, Share } from '../storage/calls/call-store.ts'
+import type { Database } from '../storage/databases/database.ts'
+import type { Chore } from '../storage/periodic-jobs.ts'
 import { type Allowance, createAdvances } from './bucket-advances.ts'
 import type { Buckets } from './buckets/bucket.ts'
-import type { Bound, Place } from './counted-slots.ts'
-import { createQueueRoom } from './queue-slots.ts'
-import { sharesOf } from './shares.ts'
+import { redisBuckets } from './buckets/redis.ts'
+import { sqlBuckets } from './buckets/sql.ts'
+import {
+  type Bound,
+  type CountedPlaces,
+  createCountedPlaces,
+  createDepthGauge,
+  type DepthGauge,
+  type Place,
+} from './counted-slots.ts'
 
 /**
  * The limits of tenants and their principals. They go by who somebody is, never by where he comes from or which of his
@@ -39,7 +50,7 @@ export interface TenantGate {
   shares(): ClaimOptions['shares']
 }
 
-export interface TenantGateOptions {
+interface TenantGateOptions {
   /** As they are now; another object when they have changed. */
   readonly tenants: () => TenantsLimits
   readonly buckets: Pick<Buckets, 'draw' | 'give'>
@@ -236,4 +247,81 @@ function dear(cost: number, { name, limits }: Holder): ToolError {
 
 function lowered(name: string): string {
   return name.startsWith('The ') ? `the ${name.slice(4)}` : name
+}
+
+/** What the limits of tenants mean for those who claim; undefined when nothing sets one tenant apart from another. */
+function sharesOf(tenants: TenantsLimits): ClaimOptions['shares'] {
+  const shares = Object.keys(tenants).map((tenant): [string, Share] => [tenant, shareIn(limitsOf(tenants, tenant))])
+  return shares.every(([, share]) => Object.keys(share).length === 0) ? undefined : Object.fromEntries(shares)
+}
+
+function shareIn({ weight, concurrency, principals = {} }: TenantLimits): Share {
+  const held = Object.entries(principals).flatMap(([principal, own]) => {
+    const most = { ...withStar(principals), ...own }.concurrency
+    return most === undefined ? [] : [[principal, most] as const]
+  })
+  return {
+    ...(weight === undefined ? {} : { weight }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+    ...(held.length === 0 ? {} : { principals: Object.fromEntries(held) }),
+  }
+}
+
+function withStar(principals: { readonly [principal: string]: Limits }): Limits {
+  return (Object.hasOwn(principals, '*') ? principals['*'] : undefined) ?? {}
+}
+
+/** The places of each tenant for calls that wait, under the names of its principals. */
+interface QueueRoom {
+  of(tenant: string): CountedPlaces
+}
+
+const mostTenants = 10_000
+
+function createQueueRoom(
+  store: Pick<CallStore, 'waiting'>,
+  most: () => number,
+  now: () => number = () => performance.now(),
+): QueueRoom {
+  const tenants = new Map<string, CountedPlaces>()
+  const forgetIdle = (): void => {
+    for (const [tenant, places] of tenants) if (places.idle) tenants.delete(tenant)
+  }
+  return {
+    of(tenant) {
+      const found = tenants.get(tenant)
+      if (found !== undefined) return found
+      if (tenants.size >= mostTenants) forgetIdle()
+      const made = createCountedPlaces(() => store.waiting(tenant, most() + 1), now)
+      tenants.set(tenant, made)
+      return made
+    },
+  }
+}
+
+interface AdmissionLimitsParts {
+  readonly store: CallStore
+  readonly database: Database
+  /** With Redis the token buckets are kept there, else in the database. */
+  readonly redis: RedisConnections | undefined
+  readonly settings: Pick<ServiceSettings, 'tenants' | 'maxQueued'>
+}
+
+/** The limits of tenants and of the queue in a running service. */
+export interface AdmissionLimits {
+  readonly gate: TenantGate
+  readonly depth: DepthGauge
+  readonly jobs: readonly Chore[]
+}
+
+const tidyMs = 60_000
+
+export function openLimits({ store, database, redis, settings }: AdmissionLimitsParts): AdmissionLimits {
+  const buckets: Buckets = redis === undefined ? sqlBuckets(database) : redisBuckets(redis)
+  const mostQueued = (): number => settings.maxQueued
+  return {
+    gate: createTenantGate({ store, buckets, tenants: () => settings.tenants, mostQueued }),
+    depth: createDepthGauge(store, mostQueued),
+    jobs: [{ name: 'buckets', everyMs: tidyMs, work: buckets.tidy }],
+  }
 }

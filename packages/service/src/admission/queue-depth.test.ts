@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDepthGauge } from './queue-depth.ts'
+import { createDepthGauge } from './counted-slots.ts'
 
 test('while there is room nobody waits for a look, and what was let in since the last one is counted here', async () => {
   let [time, stored, looks] = [0, 0, 0]

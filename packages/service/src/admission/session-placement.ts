@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type Issue, ToolError } from '@gantry/contract'
+import type { WorkerRecords } from '../storage/workers.ts'
 
 /** The label of the worker that has the sessions of a tag. */
 export const sessionLabel = 'gantry.sessions'
@@ -25,4 +26,17 @@ export function sessionGone(): ToolError {
   return new ToolError('INPUT_INVALID', `The session ${issue.message}; open a new one.`, {
     details: { issues: [issue] },
   })
+}
+
+/** Tells whether a worker that takes calls has the sessions of a tag: this process, named `own` when it executes calls, or another. */
+export function sessionHolders(
+  workers: Pick<WorkerRecords, 'list'>,
+  own: string | undefined,
+): (tag: string) => Promise<boolean> {
+  const ownTag = own === undefined ? undefined : sessionTag(own)
+  return async (tag) => {
+    if (tag === ownTag) return true
+    const there = (await workers.list()).filter(({ state }) => state !== 'gone' && state !== 'draining')
+    return there.some(({ worker, roles }) => roles.includes('worker') && sessionTag(worker) === tag)
+  }
 }

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Identity, ToolError } from '@gantry/contract'
-import type { Decoded } from './codecs/codec.ts'
-import { pickCodec } from './codecs/pick.ts'
+import { type Decoded, pickCodec } from './codecs/codec.ts'
 import { createConsumer } from './consumer.ts'
 import { createInbound, type InboundPorts } from './inbound.ts'
 import type { BrokerDoor } from './open-brokers.ts'

@@ -1,8 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Identity } from '@gantry/contract'
 import type { BrokerSettings, KafkaSettings, RedisSettings } from '../config/broker-settings.ts'
 import { parseRedisUrl } from '../config/redis-url.ts'
-import { resolveText } from '../config/secret-text.ts'
-import { readTlsFiles } from '../config/tls-files.ts'
+import { readTlsFiles, resolveText } from '../config/secret-text.ts'
 import type { Codec } from './codecs/codec.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { somastackCodec } from './codecs/somastack.ts'
@@ -40,7 +40,7 @@ export interface Brokers {
   close(): Promise<void>
 }
 
-export interface OpenBrokersOptions {
+interface OpenBrokersOptions {
   readonly settings: BrokerSettings
   /** Whether messages are taken here; who only answers needs no door. */
   readonly takes: boolean
@@ -217,4 +217,22 @@ function matches(text: string, [first = '', ...rest]: readonly string[]): boolea
     at = found + part.length
   }
   return text.length - last.length >= at && text.endsWith(last)
+}
+
+const lookEveryMs = 500
+
+/** Waits until every broker has told how much waits in it: then its messages can be taken. */
+export async function untilConsuming(doors: readonly BrokerDoor[], signal: AbortSignal): Promise<void> {
+  await Promise.all(doors.map((door) => untilAnswers(door, signal)))
+}
+
+async function untilAnswers({ transport }: BrokerDoor, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await transport.lag?.()
+      return
+    } catch {
+      await sleep(lookEveryMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
 }

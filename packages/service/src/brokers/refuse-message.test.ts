@@ -3,9 +3,8 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { createBus } from '../observe/bus.ts'
 import { nativeCodec } from './codecs/native.ts'
-import type { Refusal } from './inbound.ts'
-import { unpackMessage } from './packed-message.ts'
-import { createRefuse } from './refuse-message.ts'
+import { createRefuse, type Refusal } from './inbound.ts'
+import { unpackMessage } from './transports/message.ts'
 
 const codec = nativeCodec({ transport: 'redis', mayReplyTo: () => true, deadLettersTo: 'dead' })
 const address = { codec: 'native', transport: 'redis', to: 'answers', data: {} }

@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { brokerProperties } from './broker-schema.ts'
 import { type BrokerSettings, brokerSettings } from './broker-settings.ts'
 import { folderWith } from './config.fixture.ts'
 import { loadConfig } from './load.ts'
+import { brokerProperties } from './schema.ts'
 
 const signal = new AbortController().signal
 

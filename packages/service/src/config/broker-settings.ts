@@ -1,5 +1,5 @@
+import { resolve } from 'node:path'
 import type { Identity, Issue, JsonObject } from '@gantry/contract'
-import { withFiles } from './files.ts'
 import { isRedisUrl, redisUrlRule } from './redis-url.ts'
 
 export type Broker = 'kafka' | 'redis'
@@ -214,4 +214,12 @@ function loops(
 function transportsOf({ transport = 'postgres' }: JsonObject): readonly Broker[] {
   const all = (Array.isArray(transport) ? transport : [transport]) as readonly string[]
   return (['kafka', 'redis'] as const).filter((broker) => all.includes(broker))
+}
+
+/** The same settings, in which every key that ends in `File` names a path from the folder of the configuration. */
+export function withFiles<T extends object>(settings: T, folder: string): T {
+  const entries = Object.entries(settings).map(([key, value]) =>
+    key.endsWith('File') && typeof value === 'string' ? [key, resolve(folder, value)] : [key, value],
+  )
+  return Object.fromEntries(entries) as T
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { checkCallbackUrl } from './callback-url.ts'
+import { checkCallbackUrl } from './callback-target.ts'
 
 test('a plain URL of the web is taken as it is', () => {
   for (const text of ['https://example.com/hook?x=1', 'http://127.0.0.1:8080/', 'https://[::1]/a']) {

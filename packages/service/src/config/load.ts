@@ -19,7 +19,7 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
     const { document } = overrides
     const issues = [...overrides.issues, ...(await environmentIssues(document))]
     if (issues.length > 0) throw configError(undefined, wrongEnvironment, issues)
-    const { runtimeOptions } = await import('./runtime-options.ts')
+    const { runtimeOptions } = await import('./compose.ts')
     const { dataFolder, serviceSettings, withoutService } = await import('./service-settings.ts')
     const settings = serviceSettings(document, dataFolder(folder, environment))
     const options = { ...withoutService(document), runtimes: runtimeOptions({}, folder, environment) }
@@ -36,7 +36,7 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
 async function environmentIssues(document: JsonObject): Promise<readonly Issue[]> {
   const { brokerIssues, brokerKeys } = await import('./broker-settings.ts')
   if (!brokerKeys.some((key) => document[key] !== undefined)) return []
-  const { configIssues } = await import('./validate.ts')
+  const { configIssues } = await import('./schema.ts')
   return [...configIssues(document), ...brokerIssues(document)]
 }
 

@@ -18,7 +18,7 @@ export async function parseOpenapi(source: string, text: string): Promise<unknow
       throw new ToolError('PAYLOAD_INVALID', `The document ${source} is not valid JSON.`, { cause: error })
     }
   }
-  const { parseYaml } = await import('./parse-yaml.ts')
+  const { parseYaml } = await import('./read-data.ts')
   try {
     return parseYaml(source, plain)
   } catch (error) {

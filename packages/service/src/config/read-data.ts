@@ -2,6 +2,7 @@ import type { Json } from '@gantry/contract'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import { JsonError, type JsonLimits } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { type Document, isScalar, LineCounter, parseDocument, visit } from 'yaml'
 import { type BoundedFile, readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 
@@ -20,7 +21,7 @@ export async function readDataFile(file: string, limit: number): Promise<Json> {
 async function parseData(file: string, text: string, limits?: JsonLimits): Promise<Json> {
   try {
     if (file.endsWith('.json')) return parseJson(text, limits)
-    const { parseYaml } = await import('./parse-yaml.ts')
+    const { parseYaml } = await import('./read-data.ts')
     return copyJson(parseYaml(file, text), limits === undefined ? {} : { limits })
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
@@ -40,4 +41,73 @@ export function readText(file: string, limit: number): string {
   if (found.state === 'read') return found.text.replace(/^\ufeff/, '')
   const why = found.state === 'too-long' ? `longer than ${limit} bytes` : 'not a regular file'
   throw configError(file, `The file ${file} is ${why}.`, [])
+}
+
+/** A few kilobytes can hold tens of thousands of mistakes, which nobody reads and which take long to tell. */
+const mostIssues = 20
+/** Each alias costs a walk over the document. */
+const mostAliases = 100
+
+interface Mistake {
+  readonly at: number
+  readonly message: string
+}
+
+/** YAML without surprises: the core schema, no repeated keys, no merge keys, few aliases. */
+export function parseYaml(file: string, text: string): unknown {
+  const lines = new LineCounter()
+  // Its own search for repeated keys takes the square of their number, and its pretty errors as much of the text.
+  const quick = { uniqueKeys: false, prettyErrors: false, lineCounter: lines }
+  const document = parseDocument(text, { schema: 'core', merge: false, stringKeys: true, ...quick })
+  const mistakes = [...document.errors, ...document.warnings].map(({ pos, message }) => ({ at: pos[0], message }))
+  refuse(file, lines, mistakes)
+  refuse(
+    file,
+    lines,
+    deep(file, () => mistakesIn(document)),
+  )
+  return deep(file, () => document.toJS({ maxAliasCount: 50 }))
+}
+
+/** Walks a document, which fails when it is too deep or its aliases grow too large. */
+function deep<T>(file: string, walk: () => T): T {
+  try {
+    return walk()
+  } catch (error) {
+    throw configError(file, `The file ${file} cannot be read.`, [], error)
+  }
+}
+
+function refuse(file: string, lines: LineCounter, mistakes: readonly Mistake[]): void {
+  if (mistakes.length === 0) return
+  const issues = mistakes.slice(0, mostIssues).map(({ at, message }) => {
+    const [first = ''] = message.split('\n', 1)
+    return { path: '', message: `line ${lines.linePos(at).line}: ${first}` }
+  })
+  const left = mistakes.length - issues.length
+  if (left > 0) issues.push({ path: '', message: `and ${left} more` })
+  throw configError(file, `The file ${file} is not valid YAML.`, issues)
+}
+
+/** Repeated keys, and the first alias too many. */
+function mistakesIn(document: Document.Parsed): Mistake[] {
+  const found: Mistake[] = []
+  let aliases = 0
+  visit(document, {
+    Map(_, { items }) {
+      const keys = new Set<unknown>()
+      for (const { key } of items) {
+        if (!isScalar(key)) continue
+        if (keys.has(key.value)) found.push({ at: key.range?.[0] ?? 0, message: 'Map keys must be unique' })
+        keys.add(key.value)
+      }
+    },
+    Alias(_, { range }) {
+      aliases += 1
+      if (aliases <= mostAliases) return
+      found.push({ at: range?.[0] ?? 0, message: `There are more than ${mostAliases} aliases` })
+      return visit.BREAK
+    },
+  })
+  return found
 }

@@ -1,7 +1,109 @@
-import type { JsonSchema } from '@gantry/contract'
+import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
+import { nearest } from '@gantry/core/internal/search/near'
+import { compileSchema } from '@gantry/json-schema'
 import { authenticationSchema } from './authentication-settings.ts'
-import { brokerProperties, identitySchema } from './broker-schema.ts'
-import { tenantsSchema } from './tenant-settings.ts'
+import { tenantsSchema } from './tenant-limits.ts'
+
+const text = { type: 'string', minLength: 1 }
+const textList = { type: 'array', items: text }
+const topic = { type: 'string', pattern: '^[A-Za-z0-9._-]{1,249}$' }
+const key = { type: 'string', minLength: 1, maxLength: 200 }
+/** `discord:1234` */
+const ofPlatform = { pattern: '^[A-Za-z0-9][A-Za-z0-9_-]{0,31}:[\\x21-\\x7e]{1,200}$' }
+/** Whom to trust, and who we are, which takes both a certificate and its key. */
+const tlsFiles = { caFile: text, certFile: text, keyFile: text }
+const pair = { certFile: ['keyFile'], keyFile: ['certFile'] }
+const transport = { enum: ['postgres', 'redis', 'kafka'] }
+
+/** An identity that the host gives to whoever comes a certain way. */
+export const identitySchema: JsonSchema = {
+  type: 'object',
+  properties: { principal: text, tenant: text, permissions: textList, roles: textList, tools: textList },
+  required: ['principal', 'tenant', 'permissions'],
+  additionalProperties: false,
+}
+
+/** What a configuration says of brokers and of S3. */
+export const brokerProperties: { readonly [name: string]: JsonSchema } = {
+  transport: { anyOf: [transport, { type: 'array', items: transport, minItems: 1, uniqueItems: true }] },
+  // Its form is checked beside the schema, by the parser that connects with it.
+  redisUrl: { type: 'string' },
+  kafkaBrokers: {
+    type: 'array',
+    minItems: 1,
+    items: {
+      type: 'string',
+      pattern: '^[^\\s,/:]+:(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$',
+    },
+  },
+  kafka: {
+    type: 'object',
+    properties: {
+      topic,
+      results: topic,
+      deadLetters: topic,
+      messages: topic,
+      events: { type: 'boolean' },
+      progressMs: { type: 'integer', minimum: 0, maximum: 3_600_000 },
+      group: { type: 'string', minLength: 1, maxLength: 200 },
+      tls: { type: 'boolean' },
+      ...tlsFiles,
+      saslMechanism: { enum: ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] },
+      username: text,
+      password: text,
+      sessionTimeoutMs: { type: 'integer', minimum: 1_000, maximum: 1_800_000 },
+      identity: identitySchema,
+    },
+    dependentRequired: {
+      ...pair,
+      saslMechanism: ['username', 'password'],
+      username: ['saslMechanism', 'password'],
+      password: ['saslMechanism', 'username'],
+    },
+    additionalProperties: false,
+  },
+  redis: {
+    type: 'object',
+    properties: {
+      stream: key,
+      group: key,
+      deadLetters: key,
+      messages: key,
+      replies: textList,
+      sentinelUsername: text,
+      sentinelPassword: text,
+      tenant: text,
+      tenants: { type: 'object', propertyNames: ofPlatform, additionalProperties: text },
+      permissions: textList,
+      users: { type: 'object', propertyNames: ofPlatform, additionalProperties: textList },
+      requireHash: { type: 'boolean' },
+      errorText: { type: 'boolean' },
+      claimIdleMs: { type: 'integer', minimum: 1_000, maximum: 3_600_000 },
+      backgroundMs: { type: 'integer', minimum: 0, maximum: 3_600_000 },
+      identity: identitySchema,
+      catalog: { type: 'boolean' },
+      ...tlsFiles,
+    },
+    dependentRequired: pair,
+    additionalProperties: false,
+  },
+  s3: {
+    type: 'object',
+    properties: {
+      endpoint: { type: 'string', pattern: '^https?://' },
+      region: text,
+      bucket: { type: 'string', pattern: '^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$' },
+      accessKeyId: text,
+      secretAccessKey: text,
+      sessionToken: text,
+      forcePathStyle: { type: 'boolean' },
+      caFile: text,
+      prefix: { type: 'string', pattern: '^[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*$', maxLength: 200 },
+    },
+    required: ['bucket', 'accessKeyId', 'secretAccessKey'],
+    additionalProperties: false,
+  },
+}
 
 const positive = { type: 'number', exclusiveMinimum: 0 }
 const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER }
@@ -201,3 +303,38 @@ export const configSchema: JsonSchema = object({
   demo: { type: 'boolean' },
   $schema: { type: 'string' },
 })
+
+/** All that is wrong with the plain part of a configuration, unknown keys with the nearest known one. */
+export function configIssues(document: JsonObject): Issue[] {
+  return compileSchema(configSchema).issues(document).map(withSuggestion)
+}
+
+function withSuggestion(issue: Issue): Issue {
+  if (issue.keyword !== 'additionalProperties') return issue
+  const segments = issue.path.split('/').slice(1)
+  const key = segments.at(-1) ?? ''
+  const known = knownKeys(segments.slice(0, -1))
+  const [near] = nearest(key, known, { limit: 1 })
+  const hint = near === undefined ? `known keys: ${known.join(', ')}` : `did you mean ${near}?`
+  return { ...issue, message: `is not a known key; ${hint}` }
+}
+
+/** The keys that our schema knows at a place, found by walking it alongside the path. */
+function knownKeys(path: readonly string[]): readonly string[] {
+  let schema: unknown = configSchema
+  for (const segment of path) schema = below(asObject(schema), segment)
+  const keys = Object.keys(asObject(asObject(schema).properties)).filter((key) => key !== '$schema')
+  return path.length === 0 ? ['tools', 'backends', ...keys] : keys
+}
+
+function below({ items, properties, additionalProperties }: Members, segment: string): unknown {
+  if (items !== undefined && /^\d+$/.test(segment)) return items
+  const own = asObject(properties)
+  return Object.hasOwn(own, segment) ? own[segment] : additionalProperties
+}
+
+type Members = { readonly [key: string]: unknown }
+
+function asObject(value: unknown): Members {
+  return typeof value === 'object' && value !== null ? (value as Members) : {}
+}

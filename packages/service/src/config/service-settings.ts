@@ -7,9 +7,8 @@ import {
   authenticationSettings,
   defaultAuthentication,
 } from './authentication-settings.ts'
-import { type BrokerSettings, brokerKeys, brokerSettings } from './broker-settings.ts'
-import { withFiles } from './files.ts'
-import { type TenantsSettings, tenantsOf } from './tenant-settings.ts'
+import { type BrokerSettings, brokerKeys, brokerSettings, withFiles } from './broker-settings.ts'
+import { type TenantsSettings, tenantsOf } from './tenant-limits.ts'
 
 export type Role = 'api' | 'worker' | 'relay'
 

@@ -3,8 +3,7 @@ import type { Json, JsonObject } from '@gantry/contract'
 import type { Backend, DefinedTool } from '@gantry/core'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import { loadToolsFolder, type RefusedTool, type ToolsFolder, type ToolsFolderMemory } from '@gantry/tools'
-import { importModule } from './import-module.ts'
-import { resolveOurPackages } from './package-hooks.ts'
+import { importModule, resolveOurPackages } from './read-module.ts'
 
 /** What `toolsFolder` may say, once it was checked. */
 type Said = string | (JsonObject & { readonly path: string; readonly allow?: string[]; readonly deny?: string[] })
@@ -36,7 +35,7 @@ export async function openToolsFolder(
     reserved: ['demo', ...backends.map(({ name }) => name)],
     taken: tools.map(({ tool }) => `${tool.namespace}:${tool.name}`),
     load: importModule,
-    parse: async (file, text) => copyJson((await import('./parse-yaml.ts')).parseYaml(file, text)),
+    parse: async (file, text) => copyJson((await import('./read-data.ts')).parseYaml(file, text)),
     signal,
   })
 }

@@ -1,4 +1,5 @@
-import type { AuditFinding, AuditVerdict, AuditView } from '@gantry/contract'
+import type { AuditFinding, AuditVerdict, AuditView, JsonSchema, KeyView } from '@gantry/contract'
+import type { PolicyAnswer, PolicyView } from '../admission/policy/policy-control.ts'
 import type { ObjectSchema } from './schemas.ts'
 
 const text = { type: 'string' } as const
@@ -53,3 +54,62 @@ const verdict = {
 } as const satisfies ObjectSchema<AuditVerdict>
 
 export const auditSchemas = { AuditRow: row, AuditVerdict: verdict } as const
+
+const texts = { type: 'array', items: text } as const
+
+const key = {
+  type: 'object',
+  description: 'A key of the API, without what lets it in.',
+  properties: {
+    ...{ id: text, kind: { enum: ['bearer', 'signing'] }, name: text, tenant: text, principal: text },
+    ...{ permissions: texts, roles: texts, tools: texts, state: { enum: ['live', 'expired', 'revoked'] } },
+    ...{ createdAt: time, createdBy: text, expiresAt: time, revokedAt: time, lastUsedAt: time },
+    replaces: { ...text, description: 'The key in whose place it came.' },
+  },
+  required: [
+    ...(['id', 'kind', 'name', 'tenant', 'principal', 'permissions', 'roles', 'state'] as const),
+    ...(['createdAt', 'createdBy', 'expiresAt'] as const),
+  ],
+} as const satisfies ObjectSchema<KeyView>
+
+/** The schemas of keys, by their names in the document. */
+export const keySchemas: { readonly [name: string]: JsonSchema } = { Key: key }
+
+const anyObject = { type: 'object' } as const
+
+const policy = {
+  type: 'object',
+  description: 'The policy as it is at work.',
+  properties: {
+    version: { ...text, description: 'Of the snapshot that calls see, as it stands in the audit.' },
+    stored: {
+      type: 'object',
+      description: 'What was set over the API; absent while nothing was.',
+      properties: { version: count, document: anyObject, createdAt: time, createdBy: text },
+      required: ['version', 'document', 'createdAt', 'createdBy'],
+    },
+  },
+  required: ['version'],
+} as const satisfies ObjectSchema<PolicyView>
+
+const policyAnswer = {
+  type: 'object',
+  description: 'What would be decided on a call, and why.',
+  properties: {
+    version: text,
+    tool: text,
+    effect: { enum: ['allow', 'deny', 'ask', 'unavailable'] },
+    reason: text,
+    rule: { ...text, description: 'The rule that decides; absent when none does.' },
+    missing: { ...texts, description: 'Permissions that the tool asks for and the caller does not hold.' },
+    floor: { ...text, description: 'The least isolation that a program of the call would get.' },
+    approvers: { ...texts, description: 'Roles that may approve besides those who always may.' },
+    exists: { type: 'boolean', description: 'Where false, a call ends with TOOL_NOT_FOUND.' },
+    visible: { type: 'boolean', description: 'Whether discovery shows the tool to the caller.' },
+    valid: { type: 'boolean', description: 'Where false, a call ends with INPUT_INVALID before this is decided.' },
+  },
+  required: ['version', 'tool', 'effect', 'reason', 'missing', 'exists', 'visible', 'valid'],
+} as const satisfies ObjectSchema<PolicyAnswer>
+
+/** The schemas of what is told of the policy. */
+export const policySchemas: { readonly [name: string]: JsonSchema } = { Policy: policy, PolicyAnswer: policyAnswer }

@@ -5,9 +5,9 @@ import { connect } from 'node:net'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { exchange, startRig } from './http.fixture.ts'
-import type { Mount } from './mount.ts'
 import { createTurns } from './pipelining.ts'
 import type { Visit } from './request-scope.ts'
+import type { Mount } from './serve.ts'
 
 const head = 'host: 127.0.0.1\r\n'
 const get = (number: number): string => `GET /slow?n=${number} HTTP/1.1\r\n${head}\r\n`

@@ -1,17 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { type Identity, type Issue, type Json, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import type { Answer } from './answer.ts'
+import { nearest } from '@gantry/core/internal/search/near'
+import { compileSchema } from '@gantry/json-schema'
+import { type Answer, asToolError, problem } from './answer.ts'
 import { type anyOf, type Known, unauthenticated } from './authentication/authenticator.ts'
 import { isBody } from './authentication/signed-request.ts'
-import { asObject, type MemberCheck, memberCheck } from './check-members.ts'
 import type { Addressed } from './foreign.ts'
 import type { HttpLimits } from './limits.ts'
-import type { HttpLog } from './log.ts'
-import { asToolError, problem } from './problems.ts'
 import { noBytes, parseBody, readBody } from './read-body.ts'
-import { readQuery } from './read-query.ts'
-import { recheck } from './recheck.ts'
 import type { Door, Visit } from './request-scope.ts'
 import type { Route } from './route.ts'
 import { send } from './send.ts'
@@ -161,4 +159,123 @@ function checkedParams(
 function checked(value: JsonObject, check: MemberCheck): JsonObject {
   check(value)
   return value
+}
+
+/** Looking for a name that was meant takes time, and nobody reads more. */
+const mostIssues = 20
+/** Further characters of a name say nothing about what was meant. */
+const longestName = 64
+
+/** Refuses an object with members that nobody reads, or that are not what they should be. */
+type MemberCheck = (value: JsonObject) => void
+
+/** Compiles the check once; what a schema refers to is left to whoever reads it, who knows more about it. */
+export function memberCheck(
+  what: string,
+  members: { readonly [name: string]: JsonSchema },
+  required: readonly string[] = [],
+): MemberCheck {
+  const known = Object.keys(members)
+  const validator = compileSchema({ type: 'object', properties: withoutReferences(members), required })
+  return (value) => {
+    const unknown = Object.keys(value).filter((name) => !known.includes(name))
+    const strange = unknown.slice(0, mostIssues).map((name) => unknownMember(name.slice(0, longestName), known))
+    const issues = [...strange, ...validator.issues(value)].slice(0, mostIssues)
+    if (issues.length === 0) return
+    const text = issues.map(({ path, message }) => `${path === '' ? 'it' : path} ${message}`).join('; ')
+    throw new ToolError('PAYLOAD_INVALID', `${what} cannot be taken: ${text.slice(0, 2_000)}.`, { details: { issues } })
+  }
+}
+
+/** The object that a body or a query must be. */
+function asObject(what: string, value: Json): JsonObject {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  throw new ToolError('PAYLOAD_INVALID', `${what} must be a JSON object.`, {
+    details: { issues: [{ path: '', message: 'must be an object' }] },
+  })
+}
+
+function unknownMember(name: string, known: readonly string[]): Issue {
+  const [near] = nearest(name, known, { limit: 1 })
+  const hint = near === undefined ? '' : ` (did you mean "${near}"?)`
+  const pointer = name.replaceAll('~', '~0').replaceAll('/', '~1')
+  return { path: `/${pointer}`, message: `is not known here${hint}` }
+}
+
+function withoutReferences(members: { readonly [name: string]: JsonSchema }): { [name: string]: JsonSchema } {
+  const open = (schema: unknown): unknown => {
+    if (Array.isArray(schema)) return schema.map(open)
+    if (typeof schema !== 'object' || schema === null) return schema
+    if ('$ref' in schema) return true
+    return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, open(value)]))
+  }
+  return open(members) as { [name: string]: JsonSchema }
+}
+
+/**
+ * A query as JSON: texts become the numbers that the schemas ask for, as far as they are numbers. What is empty is absent,
+ * unless its schema says that it may be empty.
+ */
+function readQuery(given: unknown, members: { readonly [name: string]: JsonSchema }): JsonObject {
+  const query: JsonObject = {}
+  for (const [name, value] of Object.entries(given as JsonObject)) {
+    const schema = Object.hasOwn(members, name) ? members[name] : undefined
+    const { type, minLength } = typeof schema === 'object' ? schema : {}
+    if (value === '' && minLength !== 0) continue
+    const number = type === 'integer' && typeof value === 'string' && /^[0-9]{1,16}$/.test(value)
+    Object.defineProperty(query, name, { value: number ? Number(value) : value, enumerable: true })
+  }
+  return query
+}
+
+/** So many looks in a row may find out nothing, as when the database is away for a moment. */
+const mostDoubts = 5
+
+/**
+ * Looks now and then, as long as an answer is open, whether the credential of its request would be let in again as the
+ * same identity. Once it would not, because it was revoked or is over, or nobody can tell for long, the visit ends.
+ */
+export function recheck(
+  { authenticate, limits }: Pick<House, 'authenticate' | 'limits'>,
+  { request, response }: Pick<Arrival, 'request' | 'response'>,
+  visit: Visit,
+  identity: Identity,
+): void {
+  // The response of a client who has gone is closed already, and would not tell of it again.
+  if (visit.stop.aborted) return
+  const { method = '', url: path = '', headers } = request
+  const allowed = canonicalJson(identity as never)
+  let doubts = 0
+  const end = (): void => visit.end(new ToolError('UNAUTHENTICATED', 'The credential of this stream counts no longer.'))
+  const look = async (): Promise<void> => {
+    try {
+      const known = await authenticate({ method, path, headers, again: true }, visit.stop)
+      if (canonicalJson(known.identity as never) === allowed) doubts = 0
+      else end()
+    } catch (error) {
+      if (ToolError.is(error) && error.code === 'UNAUTHENTICATED') end()
+    }
+  }
+  const timer = setInterval(() => {
+    doubts += 1
+    if (doubts > mostDoubts) end()
+    else void look()
+  }, limits.recheckMs)
+  response.once('close', () => clearInterval(timer))
+}
+
+/**
+ * What answers every method of one path by itself. Host and Origin are checked before, and what it throws is answered as
+ * on every route; who asks, and how long a body may be, it finds out with what the house has.
+ */
+export interface Mount {
+  readonly path: string
+  handle(arrival: Arrival, visit: Visit, house: House): Promise<Answer>
+}
+
+/** Where the HTTP door writes what happened; a pino logger fits. */
+export interface HttpLog {
+  debug(fields: object, message: string): void
+  info(fields: object, message: string): void
+  error(fields: object, message: string): void
 }

@@ -1,23 +1,19 @@
-import type { IncomingMessage, ServerOptions, ServerResponse } from 'node:http'
+import { type IncomingMessage, type ServerOptions, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Server, TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import { isLoopback } from '../config/service-address.ts'
-import { answerClientError } from './client-errors.ts'
+import { type Answer, problem, safeHeaders } from './answer.ts'
 import { createConnections } from './connections.ts'
 import { foreignCheck, originForm } from './foreign.ts'
 import { defaultHttpLimits, type HttpLimits } from './limits.ts'
-import type { HttpLog } from './log.ts'
-import type { Mount } from './mount.ts'
-import { problem } from './problems.ts'
 import { createDoor } from './request-scope.ts'
-import { methodsOf } from './route.ts'
+import { methodsOf, type Route } from './route.ts'
 import { allRoutes } from './routes.ts'
-import { type Arrival, type House, serve, serveRoute } from './serve.ts'
+import { type Arrival, type House, type HttpLog, type Mount, serve, serveRoute } from './serve.ts'
 import type { Service } from './service.ts'
 import { admitSecure, followTls, readTls, type TlsFiles, tlsOptions } from './tls.ts'
-import { unrouted } from './unrouted.ts'
 import { createWaiting } from './waiting.ts'
 
 export interface HttpOptions {
@@ -169,5 +165,61 @@ function closing(app: FastifyInstance, endings: readonly (() => void)[]): HttpSe
   return ({ graceMs = 5_000 } = {}) => {
     closed ??= end(graceMs)
     return closed
+  }
+}
+
+/**
+ * Answers what is not HTTP, or not in time, or has too long a head: no route ever sees it. `current` is the response that
+ * the connection is busy with. Bytes that come behind a whole request are never answered in place of its answer.
+ */
+function answerClientError(error: { readonly code?: string }, socket: Socket, current?: ServerResponse): void {
+  const busy = current !== undefined && !current.writableFinished && (current.headersSent || current.req.complete)
+  if (error.code === 'ECONNRESET' || !socket.writable || busy) {
+    socket.destroy()
+    return
+  }
+  const { status, fault } = faultOf(error.code)
+  const { headers, body } = { body: {}, ...problem(fault, status, { connection: 'close' }) }
+  const text = JSON.stringify(body)
+  const all = {
+    ...safeHeaders,
+    ...headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+  }
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${text}`)
+  socket.destroySoon()
+}
+
+function faultOf(code: string | undefined): { readonly status: number; readonly fault: ToolError } {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    const how = { effect: 'none', stage: 'admit' } as const
+    return { status: 408, fault: new ToolError('TIMEOUT', 'The request did not arrive in time.', how) }
+  }
+  if (code === 'HPE_HEADER_OVERFLOW' || code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW') {
+    return { status: 431, fault: new ToolError('PAYLOAD_TOO_LARGE', 'The head of the request is too long.') }
+  }
+  return { status: 400, fault: new ToolError('PAYLOAD_INVALID', 'This is not an HTTP request.') }
+}
+
+/** Answers requests that no route takes: the path may be known with other methods, or not at all. */
+function unrouted(routes: readonly Route[]): (arrival: Arrival) => Answer {
+  const known = routes.map((route) => ({
+    form: new RegExp(`^${route.path.replaceAll('.', '\\.').replaceAll(/:[a-z]+/g, '[^/]+')}$`),
+    methods: methodsOf(route),
+  }))
+  return ({ request }) => {
+    const [path = ''] = (request.url ?? '').split('?', 1)
+    const methods = known.filter(({ form }) => form.test(path)).flatMap((one) => one.methods)
+    // A path can look like one that is known, and hold a part that cannot be read.
+    if (methods.length === 0 || methods.some((method) => method === request.method)) {
+      return problem(
+        new ToolError('NOT_FOUND', 'There is nothing at this address; /v1/openapi.json lists what there is.'),
+      )
+    }
+    const allow = [...methods, 'OPTIONS'].join(', ')
+    if (request.method === 'OPTIONS') return { kind: 'empty', status: 204, headers: { allow } }
+    return problem(new ToolError('NOT_FOUND', `This address takes ${allow}.`), 405, { allow })
   }
 }

@@ -5,8 +5,8 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions, type Server, type TLSSocket, type TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import type { Connections } from './connections.ts'
-import type { HttpLog } from './log.ts'
 import type { Door } from './request-scope.ts'
+import type { HttpLog } from './serve.ts'
 
 /** Files in PEM that a server shows itself with. */
 export interface TlsFiles {

@@ -1,8 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { ToolError } from '@gantry/contract'
-import { json } from '../http/answer.ts'
-import type { Mount } from '../http/mount.ts'
-import { problem } from '../http/problems.ts'
+import { json, problem } from '../http/answer.ts'
+import type { Mount } from '../http/serve.ts'
 
 /** What clients need to know to obtain a token. */
 export interface ResourceSettings {

@@ -1,7 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Bus } from './bus.ts'
-import { foldLabels } from './fold.ts'
-import { createHistogram } from './histogram.ts'
 
 /** What is asked when somebody looks, instead of being counted as it happens. */
 export interface Gauges {
@@ -24,7 +22,7 @@ export interface Gauges {
 }
 
 /** Numbers by a word; the words are ours, and few. */
-export type Levels = { readonly [word: string]: number }
+type Levels = { readonly [word: string]: number }
 
 export interface Metrics {
   /**
@@ -245,4 +243,89 @@ function bounded<T>(read: () => Promise<T>): () => Promise<T | undefined> {
     const timer = setTimeout(() => late.resolve(undefined), figureMs)
     return Promise.race([asked, late.promise]).finally(() => clearTimeout(timer))
   }
+}
+
+const sample = /^([a-z_:][\w:]*)\{(.*)\} (\S+)$/i
+const label = /\b(\w+)="((?:[^"\\]|\\.)*)"/g
+
+/**
+ * Metrics in the text form of Prometheus with everything under the given labels counted together as `other`. For what
+ * can be added up: counters, and the parts of histograms.
+ */
+export function foldLabels(text: string, folded: readonly string[]): string {
+  const sums = new Map<string, number>()
+  const lines = text.split('\n').map((line) => {
+    const [, name = '', labels = '', value = ''] = sample.exec(line) ?? []
+    let touched = false
+    const told = labels.replace(label, (pair, key: string) => {
+      if (!folded.includes(key)) return pair
+      touched = true
+      return `${key}="other"`
+    })
+    if (!touched) return line
+    const series = `${name}{${told}}`
+    const before = sums.get(series)
+    sums.set(series, (before ?? 0) + Number(value))
+    return before === undefined ? { series } : undefined
+  })
+  return lines
+    .filter((line) => line !== undefined)
+    .map((line) => (typeof line === 'string' ? line : `${line.series} ${sums.get(line.series)}`))
+    .join('\n')
+}
+
+/** How often something took how long, by one label, in the text form of Prometheus. */
+interface Histogram {
+  observe(label: string, value: number): void
+  text(): string
+}
+
+interface HistogramOptions {
+  readonly name: string
+  readonly help: string
+  readonly label: string
+  /** Upper bounds, ascending. */
+  readonly buckets: readonly number[]
+}
+
+interface Series {
+  /** Of each bucket alone, and last what is above all of them. */
+  readonly counts: number[]
+  sum: number
+}
+
+/** Several values are observed for each call, so that this costs no more than adding them up; prom-client's costs more. */
+export function createHistogram({ name, help, label, buckets }: HistogramOptions): Histogram {
+  const all = new Map<string, Series>()
+  const seriesOf = (value: string): Series => {
+    const found = all.get(value)
+    if (found !== undefined) return found
+    const made = { counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 }
+    all.set(value, made)
+    return made
+  }
+  const linesOf = ([value, { counts, sum }]: [string, Series]): string[] => {
+    const own = `${label}="${escaped(value)}"`
+    let below = 0
+    const bounds = [...buckets.map(String), '+Inf']
+    const lines = bounds.map((bound, index) => {
+      below += counts[index] ?? 0
+      return `${name}_bucket{le="${bound}",${own}} ${below}`
+    })
+    return [...lines, `${name}_sum{${own}} ${sum}`, `${name}_count{${own}} ${below}`]
+  }
+  return {
+    observe(value, amount) {
+      const series = seriesOf(value)
+      let index = 0
+      while (index < buckets.length && amount > (buckets[index] ?? 0)) index += 1
+      series.counts[index] = (series.counts[index] ?? 0) + 1
+      series.sum += amount
+    },
+    text: () => [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...[...all].flatMap(linesOf), ''].join('\n'),
+  }
+}
+
+function escaped(value: string): string {
+  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 }

@@ -1,7 +1,8 @@
+import { buffer } from 'node:stream/consumers'
 import { type ChainResult, type Result, ToolError } from '@gantry/contract'
-import type { Codec, Reply, ReplyFile } from '../brokers/codecs/codec.ts'
-import { packMessage, unpackMessage } from '../brokers/packed-message.ts'
-import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
+import type { Codec, Reply, ReplyFile, SentMessage } from '../brokers/codecs/codec.ts'
+import { type Outgoing, type Publisher, packMessage, type Sent, unpackMessage } from '../brokers/transports/message.ts'
+import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { Claim, Ending, ReplyAddress } from '../storage/calls/call-store.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
@@ -160,5 +161,46 @@ export function replyHere(waiters: Pick<Waiters, 'tell'>, answers: Pick<Answers,
   return ({ callId, call }: Claim, { result }: Ending): void => {
     waiters.tell(callId, result)
     if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)
+  }
+}
+
+/** What travels with a reply; larger files, and those beyond, are fetched by whoever wants them. */
+const mostInline = 262_144
+const mostTogether = 1_048_576
+
+/** The files that a call attached, with the content of small ones. */
+export async function replyFiles(
+  outcome: Result | ChainResult,
+  tenant: string,
+  artifacts: Pick<Artifacts, 'open'>,
+): Promise<readonly ReplyFile[]> {
+  const effects = 'effects' in outcome ? outcome.effects : []
+  let room = mostTogether
+  const files: ReplyFile[] = []
+  for (const effect of effects) {
+    if (effect.kind !== 'file') continue
+    const { id, name, mimeType, bytes, digest } = effect.artifact
+    const file = { name, mimeType, bytes, digest, artifact: id }
+    if (bytes > mostInline || bytes > room) {
+      files.push(file)
+      continue
+    }
+    room -= bytes
+    const { content } = await artifacts.open(id, tenant, undefined, AbortSignal.timeout(10_000))
+    files.push({ ...file, content: await buffer(content) })
+  }
+  return files
+}
+
+/** The same from one store of artifacts. */
+export function replyFilesOf(artifacts: Pick<Artifacts, 'open'>) {
+  return (outcome: Result | ChainResult, tenant: string) => replyFiles(outcome, tenant, artifacts)
+}
+
+/** Encodes a message of a tool for the gateway that called it; undefined when its codec has no form for messages. */
+export function messageEncoder(codecs: ReadonlyMap<string, Codec>) {
+  return (address: ReplyAddress, sent: SentMessage): { readonly target: string; readonly body: string } | undefined => {
+    const message = codecs.get(address.codec)?.send?.(address, sent, new Date())
+    return message === undefined ? undefined : { target: message.to, body: packMessage(address.transport, message) }
   }
 }

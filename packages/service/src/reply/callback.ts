@@ -1,12 +1,16 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
 import { type CallKind, type ChainResult, type Result, ToolError } from '@gantry/contract'
 import type { Egress, EgressAllow, EgressResponse } from '@gantry/core'
-import { callbackDenied, callbackScope } from '../config/callback-target.ts'
-import { checkCallbackUrl } from '../config/callback-url.ts'
+import { callbackDenied, callbackScope, checkCallbackUrl } from '../config/callback-target.ts'
+import type { LoadedConfig } from '../config/config.ts'
+import { ensureKey } from '../config/key-file.ts'
+import { secretText } from '../config/secret-text.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import type { Send, Sending } from './relay.ts'
-import { signWebhook } from './signature.ts'
+import { parseWebhookKey, signWebhook } from './signature.ts'
 
 export interface CallbackOptions {
   /** The guard that every callback goes through. */
@@ -23,7 +27,7 @@ export interface CallbackOptions {
 }
 
 /** What a receiver gets. */
-export interface CallbackBody {
+interface CallbackBody {
   readonly callId: string
   readonly kind: CallKind
   readonly tool: string
@@ -147,4 +151,32 @@ function failure(error: unknown, { target }: OutboxItem): Sending {
   if (error.code === 'EGRESS_DENIED' && url !== null)
     return { kind: 'never', error: callbackDenied(url, error).message }
   return { kind: lasting.includes(error.code) ? 'never' : 'again', error: error.message }
+}
+
+/**
+ * What callbacks are signed with: the secret that the configuration names now, or a key of the service's own, made when
+ * it is first needed and kept beside its API key. Receivers need it: `whsec_` and base64, as Standard Webhooks writes it.
+ */
+export async function callbackKeys(
+  latest: () => LoadedConfig,
+): Promise<(tenant: string) => Promise<Uint8Array | undefined>> {
+  let own: Promise<Uint8Array> | undefined
+  const key = async (): Promise<Uint8Array> => {
+    const { options, service } = latest()
+    const { callbackSecret, data } = service
+    if (callbackSecret !== undefined) {
+      return parseWebhookKey(await secretText(callbackSecret, options.secrets, 'signs callbacks'))
+    }
+    own ??= ensureKey(join(data, 'callback-key'), keyForm, newKey).then((kept) => parseWebhookKey(kept.key))
+    return own
+  }
+  // A folder that cannot be written to is found out at the start, not with the first callback.
+  if (latest().service.callbackSecret === undefined) await key()
+  return key
+}
+
+const keyForm = /^whsec_[A-Za-z0-9+/]{43}=$/
+
+function newKey(): string {
+  return `whsec_${randomBytes(32).toString('base64')}`
 }

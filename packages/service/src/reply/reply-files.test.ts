@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import type { Effect, Result } from '@gantry/contract'
-import { replyFiles } from './reply-files.ts'
+import { replyFiles } from './broker-replies.ts'
 
 function file(id: string, bytes: number): Effect {
   return { kind: 'file', artifact: { id, name: `${id}.bin`, mimeType: 'application/octet-stream', bytes, digest: id } }

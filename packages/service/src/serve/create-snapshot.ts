@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto'
+import type { Approver, Artifacts, Audit, DefinedTool, SafeguardOptions, Tracer } from '@gantry/core'
 import { tenantTools } from '@gantry/core/internal/policies/tenant-tools'
+import type { Knowledge } from '@gantry/knowledge'
 import { builtinTools, createExecutor, demoTools } from '@gantry/tools'
 import type { LoadedConfig } from '../config/config.ts'
 import { reading } from '../config/problem.ts'
 import type { Snapshot } from '../config/snapshots.ts'
-import { toolsByTenant } from '../config/tenant-settings.ts'
+import { toolsByTenant } from '../config/tenant-limits.ts'
 import type { Bus } from '../observe/bus.ts'
 import type { KnowledgeOptions } from '../storage/knowledge/knowledge.ts'
-import type { Additions } from './additions.ts'
 
 /** What is larger than usual goes into artifacts here, and what a chain or a program hands on need not. */
 const largest = 100_000_000
@@ -55,4 +56,23 @@ function versionOf({ digest, toolsFolder }: LoadedConfig): string {
   if (digest === undefined) return 'default'
   const folder = toolsFolder?.digest ?? ''
   return createHash('sha256').update(digest).update(folder).digest('hex').slice(0, 16)
+}
+
+/** What the service adds to the executor of a configuration. */
+export interface Additions {
+  readonly audit: Audit
+  readonly tools: readonly DefinedTool[]
+  /** Makes what keeps the texts of tenants. */
+  readonly knowledge?: (options: KnowledgeOptions) => Knowledge
+  /** The files of calls. */
+  readonly artifacts?: Artifacts
+  /** Who may try a circuit that rests, where others have it too. */
+  readonly trials?: SafeguardOptions['trials']
+  readonly tracer?: Tracer | undefined
+  /** The time of the database, in milliseconds since 1970. */
+  readonly now?: () => number
+  /** Of the digests that stand for what is hidden in arguments. */
+  readonly redactionKey?: string
+  /** Asks persons; without one, calls that need approval end. */
+  readonly approver?: Approver
 }

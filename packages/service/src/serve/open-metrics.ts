@@ -1,4 +1,4 @@
-import type { DepthGauge } from '../admission/queue-depth.ts'
+import type { DepthGauge } from '../admission/counted-slots.ts'
 import type { Brokers } from '../brokers/open-brokers.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'

@@ -6,7 +6,7 @@ import { type ServiceSettings, serviceSettings } from '../config/service-setting
 import { createBus } from '../observe/bus.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { createLifecycle, createReadiness } from '../observe/readiness.ts'
-import { createReload } from './reload.ts'
+import { createReload } from './load-configuration.ts'
 
 const settingsOf = (document: Parameters<typeof serviceSettings>[0] = {}): ServiceSettings =>
   serviceSettings(document, '/tmp/data')

@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { ToolError } from '@gantry/contract'
 import type { S3Settings } from '../config/broker-settings.ts'
-import { resolveText } from '../config/secret-text.ts'
+import { readTlsFiles, resolveText } from '../config/secret-text.ts'
 import { isLoopback } from '../config/service-address.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
-import { readTlsFiles } from '../config/tls-files.ts'
-import type { Files } from './artifacts/artifact-health.ts'
+import type { Files } from './artifacts/fallback.ts'
 import { folderArtifacts } from './artifacts/folder.ts'
-import type { Database } from './databases/database.ts'
+import type { Database, Queries } from './databases/database.ts'
 import { migrate } from './databases/migrate.ts'
 
 export interface OpenedStorage {
@@ -78,4 +78,11 @@ async function migrated(database: Database): Promise<Database> {
     await database.close()
     throw error
   }
+}
+
+/** The key of the digests that stand for hidden texts, and of the fingerprints of approvals; made with the tables. */
+export async function redactionKey(queries: Queries): Promise<string> {
+  const [row] = await queries.query<{ key: string }>('select key from redaction_keys')
+  if (row === undefined) throw new ToolError('INTERNAL', 'The table redaction_keys has no row.')
+  return row.key
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDatabaseClock } from './database-clock.ts'
+import { createDatabaseClock } from './workers.ts'
 
 test('the clock shows the time of the database, as exactly as the quickest answer says, and follows when it moves', async () => {
   let time = 0

@@ -1,9 +1,11 @@
+import type { ServiceSettings } from '../config/service-settings.ts'
 import type { ArtifactStore } from './artifacts/artifact-store.ts'
-import { retireAudit } from './audit/audit-retire.ts'
-import type { SealKey } from './audit/seals.ts'
+import type { SealKey } from './audit/audit-rows.ts'
+import { retireAudit } from './audit/sealer.ts'
 import type { Database, Queries } from './databases/database.ts'
+import type { Chore } from './periodic-jobs.ts'
 
-export interface RetentionOptions {
+interface RetentionOptions {
   /** How long a call is kept after it has ended. */
   readonly callsMs: number
   /**
@@ -19,7 +21,7 @@ export interface RetentionOptions {
 }
 
 /** How much was removed. */
-export interface Removed {
+interface Removed {
   readonly calls: number
   readonly artifacts: number
   /** Files that nothing named any more. */
@@ -208,3 +210,28 @@ const unnamedSql = `
   select d.digest from json_array_elements_text($1::json) as d(digest)
   where not exists (select from artifacts a where a.digest = d.digest)
     and not exists (select from calls c where c.payload_ref = d.digest)`
+
+const retentionMs = 10 * 60_000
+const strayFilesMs = 24 * 3_600_000
+/** A process that is started anew every hour must clean up too. */
+const firstMs = 60_000
+
+/** Removes what is older than its retention, and files that nothing names. */
+export function cleaningChores(
+  database: Database,
+  files: ArtifactStore,
+  settings: Pick<ServiceSettings, 'retentionMs' | 'auditRetentionMs'>,
+  how: Pick<RetentionOptions, 'auditKeys' | 'signal'>,
+): readonly Chore[] {
+  const expire = (): Promise<unknown> =>
+    removeExpired(database, files, { callsMs: settings.retentionMs, auditMs: settings.auditRetentionMs, ...how })
+  return [
+    { name: 'retention', everyMs: retentionMs, firstMs, work: expire },
+    {
+      name: 'stray files',
+      everyMs: strayFilesMs,
+      firstMs: 10 * firstMs,
+      work: () => removeStrayFiles(database, files, how),
+    },
+  ]
+}

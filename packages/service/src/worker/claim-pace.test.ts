@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createPace } from './claim-pace.ts'
+import { createPace } from './worker.ts'
 
 const none = () => 0
 

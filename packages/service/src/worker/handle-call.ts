@@ -1,19 +1,18 @@
 import { codes, outcomeClassOf, type Result, retriesOf, ToolError } from '@gantry/contract'
-import type { Span } from '@gantry/core'
+import type { Span, Tracer } from '@gantry/core'
+import { codeOf } from '@gantry/core/internal/tracing/tracer'
 import type { Snapshot } from '../config/snapshots.ts'
-import { subjectOf } from '../observe/bus.ts'
+import { type Bus, subjectOf, type WorkerEvents } from '../observe/bus.ts'
+import { timeOfCallId } from '../storage/calls/call-id.ts'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
-import { downstreamKey } from '../storage/calls/downstream-key.ts'
 import { endedOutcome } from '../storage/calls/ended.ts'
 import { needText } from '../storage/calls/need.ts'
-import { plainOf } from '../storage/calls/plain-call.ts'
+import { downstreamKey, plainOf } from '../storage/calls/plain-call.ts'
 import { type Afterwards, afterwards } from './after-call.ts'
 import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from './examine.ts'
 import type { Paused } from './execute/run-program.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
 import type { Task } from './slot-scheduler.ts'
-import { taskSpan } from './task-span.ts'
-import { timed } from './timed.ts'
 import { createHeldOutcomes, type HeldOutcomes } from './unrecorded-outcomes.ts'
 
 /**
@@ -286,4 +285,46 @@ function recordOnce(
 
 function textOf(error: unknown): string {
   return ToolError.is(error) ? `${error.code}: ${error.message}` : `${codes.INTERNAL.summary} ${String(error)}`
+}
+
+/**
+ * Begins the trace of one task, below where its caller said that it belongs. The time in the queue stands beside it,
+ * because nobody worked then; it is told once, when the call is handed out for the first time.
+ */
+function taskSpan(tracer: Tracer | undefined, { claim, takenAt }: Task): Span | undefined {
+  if (tracer === undefined) return undefined
+  const { callId, call, deliveries, fence } = claim
+  const taken = Date.now() - (performance.now() - takenAt)
+  const submitted = timeOfCallId(callId)
+  if (deliveries === 1 && submitted !== undefined) {
+    tracer.start('task.queue', call.trace, { startedAt: Math.min(submitted, taken) }).end(undefined, taken)
+  }
+  const facts = {
+    ...{ 'gantry.call_id': callId, 'gantry.tool': call.tool, 'gantry.tenant': call.identity.tenant },
+    ...{ 'gantry.delivery': deliveries, 'gantry.fence': fence },
+  }
+  const span = tracer.start('gantry.task', call.trace, { kind: 'consumer', facts, startedAt: taken })
+  span.child('task.consume', { startedAt: taken }).end()
+  return span
+}
+
+/** Does the work of a stage and tells how long it took, whatever came of it; in a trace it is a part of the task. */
+async function timed<T>(
+  bus: Bus,
+  stage: WorkerEvents['stage:timed']['stage'],
+  task: Span | undefined,
+  work: (span: Span | undefined) => Promise<T>,
+): Promise<T> {
+  const start = performance.now()
+  const span = task?.child(`task.${stage}`)
+  try {
+    const done = await work(span)
+    span?.end()
+    return done
+  } catch (error) {
+    span?.end(codeOf(error))
+    throw error
+  } finally {
+    bus.emit('stage:timed', { stage, ms: performance.now() - start })
+  }
 }

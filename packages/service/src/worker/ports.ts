@@ -4,11 +4,11 @@ import type { Transport } from '../brokers/transports/transport.ts'
 import type { Snapshot, Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
 import type { AdmittedCall, CallStore, Claim, ClaimOptions, Ending, Holder } from '../storage/calls/call-store.ts'
-import type { MissingTool } from './execute/missing-tools.ts'
 import type { Paused } from './execute/run-program.ts'
 import type { LeaseNews, Leases } from './lease/leases.ts'
 import type { Recorder } from './record/recorder.ts'
 import type { Task } from './slot-scheduler.ts'
+import type { MissingTool } from './tool-offers.ts'
 
 export type Outcome = Result | ChainResult
 

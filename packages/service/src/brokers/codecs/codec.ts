@@ -1,4 +1,4 @@
-import type { ChainResult, Json, Result, ToolError } from '@gantry/contract'
+import { type ChainResult, type Json, type Result, ToolError } from '@gantry/contract'
 import type { CallInput } from '../../storage/call-input.ts'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message, Outgoing } from '../transports/message.ts'
@@ -90,7 +90,7 @@ export interface CallProgress extends RunningCall {
   readonly message?: string
 }
 
-export interface Background {
+interface Background {
   readonly answer: Outgoing
   readonly task: TaskRecord
 }
@@ -100,4 +100,33 @@ export interface TaskRecord {
   readonly key: string
   readonly fields: { readonly [name: string]: string }
   readonly ttlMs: number
+}
+
+/** Ceilings for one message, as it came and before anybody believes a word of it. */
+export interface MessageLimits {
+  readonly bytes: number
+  readonly depth: number
+  /** Members and elements in all. */
+  readonly nodes: number
+  /** Of one text; in JSON the bytes of the message are ceiling enough. */
+  readonly stringBytes: number
+}
+
+export const defaultMessageLimits: MessageLimits = {
+  bytes: 1_048_576,
+  depth: 64,
+  nodes: 10_000,
+  stringBytes: 262_144,
+}
+
+/** The refusal of a message that wants its answer sent where it must not go; the place itself is not repeated. */
+export function foreignAddress(path: string): ToolError {
+  const message = 'is not a place where answers may be sent'
+  const details = { issues: [{ path, message }] }
+  return new ToolError('DENIED', `The message cannot be taken: ${path} ${message}.`, { details, stage: 'admit' })
+}
+
+/** The first codec that the message looks like one of; undefined when it is in nobody's language. */
+export function pickCodec(codecs: readonly Codec[], message: Message): Codec | undefined {
+  return codecs.find((codec) => codec.speaks(message))
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { JsonError } from '@gantry/core/internal/json/limits'
 import { decode, encode } from '@msgpack/msgpack'
 import fc from 'fast-check'
-import { defaultMessageLimits } from './limits.ts'
+import { defaultMessageLimits } from './codec.ts'
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts'
 
 function faultOf(bytes: Uint8Array, limits = defaultMessageLimits): JsonError {

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '@gantry/contract'
 import { JsonError } from '@gantry/core/internal/json/limits'
 import { Encoder } from '@msgpack/msgpack'
-import { defaultMessageLimits, type MessageLimits } from './limits.ts'
+import { defaultMessageLimits, type MessageLimits } from './codec.ts'
 
 interface Reader {
   readonly bytes: Buffer

@@ -3,15 +3,13 @@ import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import type { CallInput } from '../../storage/call-input.ts'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message } from '../transports/message.ts'
-import type { Codec } from './codec.ts'
-import { foreignAddress } from './foreign-address.ts'
-import { looksLikeJsonObject } from './json-members.ts'
-import { defaultMessageLimits, type MessageLimits } from './limits.ts'
+import { type Codec, defaultMessageLimits, foreignAddress, type MessageLimits } from './codec.ts'
 import {
   anything,
   invalidMessage,
   isText,
   list,
+  looksLikeJsonObject,
   type MemberRules,
   number,
   object,

@@ -1,7 +1,7 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { JsonError } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
-import type { MessageLimits } from './limits.ts'
+import type { MessageLimits } from './codec.ts'
 import { invalidMessage, isObject, printable } from './members.ts'
 import { type BinaryMembers, decodeMsgpack } from './msgpack.ts'
 

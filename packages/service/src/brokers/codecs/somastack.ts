@@ -2,10 +2,9 @@ import type { Json, JsonObject } from '@gantry/contract'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { Codec } from './codec.ts'
-import { hasMember } from './json-members.ts'
-import { defaultMessageLimits, type MessageLimits } from './limits.ts'
+import { type Codec, defaultMessageLimits, type MessageLimits } from './codec.ts'
 import {
+  hasMember,
   invalidMessage,
   isObject,
   isText,

@@ -4,9 +4,14 @@ import { parseAnswer } from '@gantry/core/internal/json/parse'
 import type { CallInput } from '../../storage/call-input.ts'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { Message } from '../transports/message.ts'
-import type { Codec, Reply, ReplyFile } from './codec.ts'
-import { foreignAddress } from './foreign-address.ts'
-import { defaultMessageLimits, type MessageLimits } from './limits.ts'
+import {
+  type Codec,
+  defaultMessageLimits,
+  foreignAddress,
+  type MessageLimits,
+  type Reply,
+  type ReplyFile,
+} from './codec.ts'
 import {
   invalidMessage,
   isObject,

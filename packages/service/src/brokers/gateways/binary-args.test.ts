@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JsonSchema } from '@gantry/contract'
-import { refuseBinary } from './binary-args.ts'
+import { refuseBinary } from '../broker-calls.ts'
 
 const bytes = { type: 'string', contentEncoding: 'base64' }
 const schema: JsonSchema = {

@@ -6,7 +6,7 @@ import { createExecutor } from '@gantry/tools'
 import { redisForFile } from '../transports/redis/redis.fixture.ts'
 import { executorOf, freshPlace, never, readAsGateway, toolOf, view } from './catalog.fixture.ts'
 import { type PublishingOptions, startCatalogPublishing } from './catalog-publishing.ts'
-import { listenConfigUpdates } from './config-updates.ts'
+import { listenConfigUpdates } from './redis-gateway.ts'
 
 const engine = redisForFile()
 const times = { keepEveryMs: 20, firstPauseMs: 1, longestPauseMs: 20, readyMs: 1_000 }

@@ -5,7 +5,7 @@ import type { RedisConnections } from '../transports/redis/connection.ts'
 import { redisForFile } from '../transports/redis/redis.fixture.ts'
 import { executorOf, freshPlace, never, toolOf, view } from './catalog.fixture.ts'
 import { digestsKey, publishCatalog } from './catalog-publisher.ts'
-import { createStaleness, type StalenessOptions } from './catalog-staleness.ts'
+import { createStaleness, type StalenessOptions } from './redis-gateway.ts'
 import { writeCatalog } from './write-catalog.ts'
 
 const engine = redisForFile()

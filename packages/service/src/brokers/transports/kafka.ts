@@ -1,9 +1,8 @@
 import { createBatch } from '../../storage/batch.ts'
 import { createBell } from '../../storage/wake-signal.ts'
 import { type KafkaConnection, loadLibrary, unavailable } from './kafka/client.ts'
-import { isOpen, lowestOpen, type Partition, type Taken } from './kafka/partition.ts'
-import { createReadAhead } from './kafka/read-ahead.ts'
-import { keepSession } from './kafka/sessions.ts'
+import { isOpen, lowestOpen, type Partition, sizeOf, type Taken } from './kafka/partition.ts'
+import { keepSession } from './kafka/session.ts'
 import type { Delivery, Transport } from './transport.ts'
 
 export type { KafkaConnection } from './kafka/client.ts'
@@ -146,4 +145,43 @@ function deliveryOf(taken: Taken): Delivery {
 
 function silence(): Error {
   return new Error('Nothing was heard of Kafka.')
+}
+
+/** Messages that were read and wait for somebody to ask for them, in the order in which they came. */
+export interface ReadAhead {
+  /** False when there is enough for now. */
+  readonly room: boolean
+  put(taken: readonly Taken[]): void
+  take(max: number): Taken[]
+  /** Removes what was taken away from us. */
+  dropLost(): void
+}
+
+/** The answer of a broker that passes a limit is taken whole: one fetch more, at most 4 MB. */
+const most = 1_000
+const mostBytes = 12 * 1024 * 1024
+
+export function createReadAhead(): ReadAhead {
+  let ready: Taken[] = []
+  let bytes = 0
+  return {
+    get room() {
+      return ready.length < most && bytes < mostBytes
+    },
+    put(taken) {
+      for (const one of taken) {
+        ready.push(one)
+        bytes += sizeOf(one)
+      }
+    },
+    take(max) {
+      const taken = ready.splice(0, max)
+      for (const one of taken) bytes -= sizeOf(one)
+      return taken
+    },
+    dropLost() {
+      ready = ready.filter(isOpen)
+      bytes = ready.reduce((sum, one) => sum + sizeOf(one), 0)
+    },
+  }
 }

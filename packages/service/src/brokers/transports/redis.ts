@@ -1,8 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { RedisConnections } from './redis/connection.ts'
-import { positionOf } from './redis/entries.ts'
-import { refusalOf } from './redis/errors.ts'
-import { openGroup } from './redis/group.ts'
+import { openGroup, positionOf } from './redis/group.ts'
+import { refusalOf } from './redis/reply.ts'
 import type { Delivery, Transport } from './transport.ts'
 
 export interface RedisTransportOptions {

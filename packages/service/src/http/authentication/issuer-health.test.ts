@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { TokenIssuer } from '../../config/authentication-settings.ts'
 import { createBus } from '../../observe/bus.ts'
 import { createLog, logEvents } from '../../observe/logs.ts'
-import { createIssuerWatch } from './issuer-health.ts'
+import { createIssuerWatch } from './open-authentication.ts'
 
 test('an issuer whose keys cannot be had is one line in the log, and one when they can again', () => {
   const lines: string[] = []

@@ -6,7 +6,7 @@ import type { PageQuery } from '../../storage/call-input.ts'
 import type { KeyRecords, Verifier } from '../../storage/keys/api-keys.ts'
 import { everyTenant, isOwn, refuseBeyond } from '../../storage/keys/key-grant.ts'
 import { publicKeyOf } from './live-keys.ts'
-import { isWord } from './token-identity.ts'
+import { isWord } from './token.ts'
 
 /** A key that somebody asks for; the door has checked the types and sizes of its members. */
 export interface KeyInput {

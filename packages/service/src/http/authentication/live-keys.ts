@@ -1,8 +1,7 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
 import { createBatch } from '../../storage/batch.ts'
 import type { KeyRecords, LiveKey, Verifier } from '../../storage/keys/api-keys.ts'
-import type { Known } from './authenticator.ts'
-import { createExpiring } from './expiring.ts'
+import { createExpiring, type Known } from './authenticator.ts'
 
 /** A live key, made ready to be compared. */
 export interface ReadyKey {

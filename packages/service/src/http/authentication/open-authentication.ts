@@ -6,14 +6,13 @@ import { keyChannel, keyRecords } from '../../storage/keys/api-keys.ts'
 import { nonceRecords } from '../../storage/keys/nonces.ts'
 import { startChores } from '../../storage/periodic-jobs.ts'
 import { anyOf } from './authenticator.ts'
-import { createIssuerWatch } from './issuer-health.ts'
 import { keyFileAuthenticator } from './key-file.ts'
 import { createLiveKeys } from './live-keys.ts'
 import { signedRequestAuthenticator } from './signed-request.ts'
 import { storedKeyAuthenticator } from './stored-key.ts'
-import { tokenAuthenticator } from './token.ts'
+import { type TokenOptions, tokenAuthenticator } from './token.ts'
 
-export interface AuthenticationOptions {
+interface AuthenticationOptions {
   readonly database: Database
   readonly bus: Bus
   /** The text of the key file, and whose it is. */
@@ -68,3 +67,20 @@ export async function openAuthentication(options: AuthenticationOptions): Promis
     },
   }
 }
+
+/** Tells when the keys of an issuer cannot be had any more and when they can again, each once, whatever is read again. */
+export function createIssuerWatch(bus: Bus, now: () => number = performance.now.bind(performance)): Told {
+  const downSince = new Map<string, number>()
+  return ({ name }, fault) => {
+    const since = downSince.get(name)
+    if (fault === undefined) {
+      downSince.delete(name)
+      if (since !== undefined) bus.emit('issuer:up', { issuer: name, downMs: Math.round(now() - since) })
+    } else if (since === undefined) {
+      downSince.set(name, now())
+      bus.emit('issuer:down', { issuer: name, reason: fault })
+    }
+  }
+}
+
+type Told = NonNullable<TokenOptions['told']>

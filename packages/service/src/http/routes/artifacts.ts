@@ -1,7 +1,6 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import { attachment } from '../../storage/artifacts/download-headers.ts'
-import { type Answer, json } from '../answer.ts'
-import { problem } from '../problems.ts'
+import { attachment } from '../../storage/artifacts/pieces.ts'
+import { type Answer, json, problem } from '../answer.ts'
 import type { Asked, Route } from '../route.ts'
 import type { Service } from '../service.ts'
 

@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream'
 import type { JsonObject } from '@gantry/contract'
-import type { AuditQuery } from '../../storage/audit/audit-control.ts'
-import { auditPhases } from '../../storage/audit/audit-views.ts'
+import { type AuditQuery, auditPhases } from '../../storage/audit/audit-control.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'

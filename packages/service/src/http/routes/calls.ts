@@ -1,16 +1,157 @@
-import type { ErrorCode } from '@gantry/contract'
-import { type Answer, json } from '../answer.ts'
+import { type ErrorCode, type ErrorInfo, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
+import type { CallInput } from '../../storage/call-input.ts'
+import { type Answer, type AnswerHeaders, json, retryAfterText } from '../answer.ts'
 import type { Asked, Route } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
 import type { Service } from '../service.ts'
-import { eventRoute } from './events.ts'
-import { acceptedDoc, submissionHeaders, submissionMembers, submissionOf, submit, waitTime } from './submission.ts'
+
+/** What calls, chains and programs have in common; the ceilings are those of the admission. */
+const submissionMembers = {
+  idempotencyKey: {
+    type: 'string',
+    minLength: 1,
+    maxLength: 200,
+    description: 'The same key of the same caller is the same call: it runs once, and every repeat has its outcome.',
+  },
+  waitMs: {
+    type: 'integer',
+    minimum: 0,
+    description: 'How long to wait for the outcome before the answer is 202; 0 for not at all.',
+  },
+  priority: { type: 'integer', minimum: -100, maximum: 100, description: 'Higher is sooner.' },
+  timeoutMs: { type: 'integer', minimum: 1, maximum: 2_147_483_647 },
+  delayMs: {
+    type: 'integer',
+    minimum: 0,
+    maximum: 2_592_000_000,
+    description: 'Not before this much time has passed.',
+  },
+  deadline: { type: 'string', format: 'date-time', description: 'After it the call is worthless.' },
+  onCircuitOpen: {
+    enum: ['fail', 'wait'],
+    description:
+      'While the circuit of the tool is open: CIRCUIT_OPEN at once, or wait for it as long as `deadline` allows. What the tool says when absent, else fail.',
+  },
+  callback: {
+    type: 'string',
+    maxLength: 2_048,
+    description: 'Where the outcome is sent, signed; EGRESS_DENIED for where none may go.',
+  },
+} as const satisfies { [name: string]: JsonSchema }
+
+const submissionHeaders = {
+  'Idempotency-Key': 'Instead of the member `idempotencyKey`.',
+  traceparent: 'The trace that the call belongs to, as W3C writes it; what is none is ignored.',
+}
+
+const acceptedDoc = {
+  description: 'It is kept, and has not ended yet.',
+  schema: ref('Accepted'),
+  headers: { Location: 'Where the call is.' },
+}
+
+/** What the members and headers that calls, chains and programs have in common say. */
+function submissionOf({ body, headers }: Asked): Omit<CallInput, 'kind' | 'tool' | 'args'> {
+  const { waitMs: _wait, tool: _tool, args: _args, steps: _steps, input: _input, ...own } = body
+  const { code: _code, language: _language, limits: _limits, check: _check, ...common } = own
+  const key = keyOf(body, headers['idempotency-key'])
+  const traceparent = readTraceparent(headers.traceparent)
+  return {
+    ...(common as Omit<CallInput, 'kind' | 'args'>),
+    ...(key === undefined ? {} : { idempotencyKey: key }),
+    ...(traceparent === undefined ? {} : { traceparent }),
+  }
+}
+
+function keyOf({ idempotencyKey }: JsonObject, header: string | string[] | undefined): string | undefined {
+  const own = idempotencyKey as string | undefined
+  if (header === undefined) return own
+  const key = String(header)
+  const message = own !== undefined && own !== key ? 'differs from the header Idempotency-Key' : undefined
+  if (message === undefined && key !== '') return key
+  const issues = [{ path: '/idempotencyKey', message: message ?? 'is empty in the header Idempotency-Key' }]
+  throw new ToolError('PAYLOAD_INVALID', `The idempotency key ${issues[0]?.message}.`, { details: { issues } })
+}
+
+/** Hands a call in and waits for its outcome as long as it may; a call that is kept outlives the request. */
+async function submit(input: CallInput, asked: Asked, service: Service): Promise<Answer> {
+  const { identity, gone, stop, limits, body } = asked
+  const waitMs = waitTime(body.waitMs, limits)
+  if (waitMs > 0) gone.throwIfAborted()
+  let mayWait = false
+  const hold = (): void => {
+    asked.hold()
+    mayWait = true
+  }
+  const { callId, repeated } = await service.submit(input, identity, waitMs > 0 ? { waits: true, hold } : {})
+  const location = { location: `/v1/calls/${callId}` }
+  // A repeat for which there is no place to wait is answered with what is known now.
+  const outcome = mayWait ? await service.wait(callId, identity, waitMs, stop) : undefined
+  if (outcome !== undefined) return json(outcome, 200, { ...location, ...retryAfter(outcome.error) })
+  if (waitMs === 0 && !repeated) {
+    return json({ callId, state: (input.delayMs ?? 0) > 0 ? 'delayed' : 'queued' }, 202, location)
+  }
+  const { state, result } = await service.call(callId, identity)
+  return result === undefined
+    ? json({ callId, state }, 202, location)
+    : json(result, 200, { ...location, ...retryAfter(result.error) })
+}
+
+/** When an outcome says that the call may be made again later, as those who read no body look for it. */
+function retryAfter(error: ErrorInfo | undefined): AnswerHeaders {
+  const ms = error?.code === 'CIRCUIT_OPEN' ? error.details?.retryAfterMs : undefined
+  return typeof ms === 'number' ? { 'retry-after': retryAfterText(ms) } : {}
+}
+
+/** The time to wait that a request asks for, or PAYLOAD_INVALID when it is too long. */
+function waitTime(asked: unknown, { waitMs, maxWaitMs }: Asked['limits']): number {
+  const given = typeof asked === 'number' ? asked : Math.min(waitMs, maxWaitMs)
+  if (given <= maxWaitMs) return given
+  const issues = [{ path: '/waitMs', message: `must be at most ${maxWaitMs}` }]
+  throw new ToolError('PAYLOAD_INVALID', `waitMs ${issues[0]?.message}.`, { details: { issues } })
+}
+
+const eventRoute: Route = {
+  id: 'followCall',
+  method: 'GET',
+  path: '/v1/calls/:id/events',
+  tag: 'calls',
+  summary:
+    'What a call reports, as it comes, up to its end. A stream that ends without `done` or `error` is asked for again.',
+  access: 'key',
+  query: { after: { type: 'integer', minimum: 0, description: 'Only events after this id.' } },
+  headers: { 'Last-Event-ID': 'The same, as browsers send it when they ask again; it goes before `after`.' },
+  answers: {
+    200: {
+      description: 'Server-sent events; the data of each is one.',
+      type: 'text/event-stream',
+      schema: ref('StreamEvent'),
+    },
+  },
+  errors: ['NOT_FOUND', 'RATE_LIMITED'],
+  async handle(asked, service) {
+    const { params, identity, stop } = asked
+    const after = lastSeen(asked)
+    asked.hold()
+    const events = await service.events(params.id ?? '', after, identity, stop)
+    return { kind: 'events', status: 200, events }
+  },
+}
+
+function lastSeen({ query, headers }: Asked): number {
+  const header = headers['last-event-id']
+  if (header === undefined || header === '') return typeof query.after === 'number' ? query.after : 0
+  const id = /^[0-9]{1,16}$/.test(String(header)) ? Number(header) : Number.NaN
+  if (Number.isSafeInteger(id)) return id
+  throw new ToolError('PAYLOAD_INVALID', 'Last-Event-ID must be the id of an event, a whole number.')
+}
 
 const tag = 'calls'
 const text = { type: 'string' } as const
 
 /** What the admission of a call, a chain or a program can refuse it for. */
-export const callRefusals: readonly ErrorCode[] = [
+const callRefusals: readonly ErrorCode[] = [
   ...(['INPUT_INVALID', 'TOOL_ID_INVALID', 'TOOL_NOT_FOUND', 'DENIED', 'APPROVAL_REQUIRED'] as const),
   ...(['TOOL_QUARANTINED', 'CATALOG_STALE', 'IDEMPOTENCY_CONFLICT', 'RATE_LIMITED', 'POLICY_UNAVAILABLE'] as const),
   'EGRESS_DENIED',
@@ -127,3 +268,37 @@ const cancelCall: Route = {
 }
 
 export const callRoutes: readonly Route[] = [createCall, listCalls, getCall, eventRoute, cancelCall, createChain]
+
+/** The tool that every executor has for programs; its schema says what of these it takes. */
+const programTool = 'code:program'
+const members = ['code', 'language', 'limits', 'check'] as const
+
+export const codeRoute: Route = {
+  id: 'runCode',
+  method: 'POST',
+  path: '/v1/code',
+  tag: 'calls',
+  summary:
+    'Run a program over tools. The answer is its Result: its output is what the program returned. What each of its calls came to is recorded, so that it goes on where it was when its worker dies.',
+  access: 'key',
+  headers: submissionHeaders,
+  body: {
+    members: {
+      code: { type: 'string', minLength: 1, description: 'The program; `return` gives the output.' },
+      language: {
+        enum: ['javascript', 'typescript', 'python', 'workflow'],
+        description: '`typescript` when absent.',
+      },
+      limits: { type: 'object', description: 'Ceilings: toolCalls, chainSteps, depth, parallel, wallMs, cpuMs, …' },
+      check: { type: 'boolean', description: 'Whether the code is checked against the schemas of its tools first.' },
+      ...submissionMembers,
+    },
+    required: ['code'],
+  },
+  answers: { 200: { description: 'It has ended.', schema: ref('Result') }, 202: acceptedDoc },
+  errors: callRefusals,
+  handle(asked, service) {
+    const args = Object.fromEntries(members.flatMap((name) => (name in asked.body ? [[name, asked.body[name]]] : [])))
+    return submit({ kind: 'call', tool: programTool, args, ...submissionOf(asked) }, asked, service)
+  },
+}

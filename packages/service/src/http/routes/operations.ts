@@ -1,7 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import { json } from '../answer.ts'
-import { problem } from '../problems.ts'
+import { json, problem } from '../answer.ts'
 import type { Route } from '../route.ts'
 import { listOf } from '../schemas.ts'
 

@@ -1,5 +1,5 @@
 import type { JsonObject } from '@gantry/contract'
-import type { PolicyTest } from '../../admission/policy/policy-views.ts'
+import type { PolicyTest } from '../../admission/policy/policy-control.ts'
 import type { PolicyDocument } from '../../storage/policies.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'

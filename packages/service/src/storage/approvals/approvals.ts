@@ -9,14 +9,14 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
+import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Artifacts } from '../artifacts/artifact-records.ts'
-import { noteAudit } from '../audit/audit-notes.ts'
+import { noteAudit } from '../audit/audit-rows.ts'
 import type { PageQuery } from '../call-input.ts'
-import { resume } from '../calls/sql/resume.ts'
-import type { Database, Queries } from '../databases/database.ts'
+import { resume } from '../calls/sql/holders.ts'
+import { type Database, type Queries, storable } from '../databases/database.ts'
 import { readPlace, writePlace } from '../page-cursor.ts'
 import { seenValues, seesTool } from '../reader.ts'
-import { storable } from '../storable.ts'
 import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
 import { shownArgs } from './shown-args.ts'
 
@@ -43,7 +43,7 @@ export interface AskedCall {
 }
 
 /** How a question stands. */
-export type Standing =
+type Standing =
   | { readonly kind: 'open'; readonly id: string; readonly expiresMs: number }
   | { readonly kind: 'approve' | 'deny'; readonly by: string; readonly why?: string; readonly as?: 'owner' }
   | { readonly kind: 'expired' }
@@ -77,9 +77,9 @@ export interface Verdict {
 }
 
 /** Who holds it may decide on every question of its tenant, on its own only by a right of `ApprovalOptions.self`. */
-export const approvePermission = 'gantry:approve'
+const approvePermission = 'gantry:approve'
 
-export interface ApprovalOptions {
+interface ApprovalOptions {
   /** Takes arguments that are too large for a row. */
   readonly artifacts?: Pick<Artifacts, 'keep' | 'content'>
   /** The most bytes that arguments may have as JSON. */
@@ -300,3 +300,29 @@ const decideSql = `
   update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_roles = $5::jsonb, decided_as = $6,
     decided_at = now()
   where id = $1 and decision is null and expires_at > clock_timestamp() returning id`
+
+interface OwnerApprovalParts {
+  /** Whose the key file is. The authenticator of the key file answers with this very object, and no other one does. */
+  readonly owner: Identity
+  /** Whether this process has the database to itself. */
+  readonly exclusive: boolean
+  readonly settings: Pick<ServiceSettings, 'approvals' | 'authentication'>
+}
+
+/**
+ * Says whether a caller may decide on its own call. Only the key in the key file ever may: an identity with the same name
+ * and rights from a stored key, its successor, a token or a signature is another object. Where the configuration does not
+ * say, it may as long as no other key could decide: an embedded service without any other live key and without tokens.
+ * - Time: asked within the transaction of the decision.
+ */
+export function ownerApproval({ owner, exclusive, settings }: OwnerApprovalParts) {
+  return async (by: Identity, queries: Queries): Promise<'owner' | undefined> => {
+    const { approvals, authentication } = settings
+    if (by !== owner || approvals.self === 'never') return undefined
+    if (approvals.self === 'owner') return 'owner'
+    if (!exclusive || authentication.jwt.length > 0) return undefined
+    return (await queries.query(otherKeySql)).length === 0 ? 'owner' : undefined
+  }
+}
+
+const otherKeySql = 'select from api_keys where revoked_at is null and expires_at > now() limit 1'

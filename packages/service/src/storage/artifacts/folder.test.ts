@@ -8,8 +8,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import { testArtifactStore } from '../../conformance/artifact-store.ts'
-import { draftName } from './drafts.ts'
-import { folderArtifacts } from './folder.ts'
+import { draftName, folderArtifacts } from './folder.ts'
 
 const { signal } = new AbortController()
 const options = { maxBytes: 1_048_576, signal }

@@ -1,12 +1,20 @@
+import { createHash, randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
 import { ToolError } from '@gantry/contract'
-import type { ArtifactStore, Content, PutOptions, StoredFile } from './artifact-store.ts'
-import { corrupted, createDigest, digitsOf, notThere } from './digest.ts'
-import { draftName, removeLeftDrafts } from './drafts.ts'
-import { readPieces } from './file-reader.ts'
-import { piecesOf } from './pieces.ts'
+import type { ArtifactStore, ByteRange, Content, PutOptions, StoredFile } from './artifact-store.ts'
+import {
+  type CheckedStreamOptions,
+  checkedStream,
+  corrupted,
+  createDigest,
+  digitsOf,
+  notThere,
+  piecesOf,
+} from './pieces.ts'
 
 /**
  * Keeps artifacts as files below a folder that only its owner may read: `ab/cd/abcd…`, by the digits of the digest.
@@ -174,4 +182,70 @@ function codeOf(error: unknown): string | undefined {
 
 function isAbsent(error: unknown): boolean {
   return codeOf(error) === 'ENOENT'
+}
+
+const dayMs = 86_400_000
+const pattern = /^([0-9a-f]{8})-(\d{1,10})-[0-9a-f]{16}$/
+
+/** The name of this machine in a name of a file; a folder may be shared, and numbers of processes mean something on one machine only. */
+function machine(): string {
+  return createHash('sha256').update(hostname()).digest('hex').slice(0, 8)
+}
+
+/** A name for a file that is being written, which says whose it is. */
+export function draftName(): string {
+  return `${machine()}-${process.pid}-${randomBytes(8).toString('hex')}`
+}
+
+/**
+ * Removes the drafts of processes that are gone: those of this machine whose process is not there or is younger than they
+ * are, and all that nobody has written to for a day. What cannot be looked at or removed stays for the next time.
+ */
+async function removeLeftDrafts(folder: string): Promise<void> {
+  const names = await readdir(folder)
+  await Promise.all(names.map((name) => removeIfLeft(join(folder, name), name).catch(() => undefined)))
+}
+
+async function removeIfLeft(path: string, name: string): Promise<void> {
+  const [, home, pid] = pattern.exec(name) ?? []
+  if (home === undefined) return
+  const { mtimeMs } = await stat(path)
+  const mine = home === machine()
+  const processStart = Date.now() - process.uptime() * 1_000
+  const before = Number(pid) === process.pid && mtimeMs < processStart
+  if ((mine && (before || !isAlive(Number(pid)))) || mtimeMs < Date.now() - dayMs) await rm(path, { force: true })
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+interface FileReaderOptions extends Omit<CheckedStreamOptions, 'close'> {
+  readonly range: ByteRange
+  /** What an error of the system is to the reader. */
+  fault(cause: unknown): Error
+}
+
+const pieceBytes = 65_536
+
+/** A part of an open file as a stream, which owns the file from here on. */
+function readPieces(handle: FileHandle, { range, fault, ...options }: FileReaderOptions): Readable {
+  return checkedStream(filePieces(handle, range, fault), { ...options, close: () => handle.close() })
+}
+
+async function* filePieces(handle: FileHandle, { start, end }: ByteRange, fault: FileReaderOptions['fault']) {
+  for (let at = start; at < end; ) {
+    const room = Buffer.allocUnsafe(Math.min(pieceBytes, end - at))
+    const { bytesRead } = await handle.read(room, 0, room.length, at).catch((cause: unknown) => {
+      throw fault(cause)
+    })
+    if (bytesRead === 0) return
+    at += bytesRead
+    yield room.subarray(0, bytesRead)
+  }
 }

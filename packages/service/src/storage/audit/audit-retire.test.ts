@@ -3,9 +3,8 @@ import type { AuditVerdict } from '@gantry/contract'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import type { Database } from '../databases/database.ts'
 import { age, places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
-import { retireAudit } from './audit-retire.ts'
-import { createSealer } from './sealer.ts'
-import { sealKey } from './seals.ts'
+import { sealKey } from './audit-rows.ts'
+import { createSealer, retireAudit } from './sealer.ts'
 
 const day = 86_400_000
 const key = sealKey('the key of the service')

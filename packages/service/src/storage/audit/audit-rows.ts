@@ -1,4 +1,6 @@
-import { createHash } from 'node:crypto'
+import { createHash, createHmac, type Hash, type Hmac, hash } from 'node:crypto'
+import { createRedactor } from '@gantry/core/internal/json/redact'
+import { type Queries, storable } from '../databases/database.ts'
 
 /** A row of the audit record, as it is read and exported; `details` is its text as it stands. */
 export type AuditRow = {
@@ -107,8 +109,197 @@ function timeColumn(at: string): Buffer {
 const timeForm = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/
 
 /** Since 1970; of what is no time that a service wrote, a word that no digest was ever made of. */
-export function microsecondsOf(at: string): string {
+function microsecondsOf(at: string): string {
   const [, seconds = '', rest = ''] = timeForm.exec(at) ?? []
   const ms = Date.parse(`${seconds}Z`)
   return Number.isNaN(ms) ? 'none' : String(BigInt(ms) * 1_000n + BigInt(rest))
 }
+
+/** A seal as it is read and exported. */
+export type Seal = {
+  readonly n: number
+  /** The hash of the seal before; zeros for the first. */
+  readonly prev: string
+  /** It stands for the rows after this number, up to and with `uptoSeq`. */
+  readonly afterSeq: number
+  readonly uptoSeq: number
+  readonly seqs: readonly number[]
+  /** Of each of those rows, one after the other, as hexadecimal text. */
+  readonly digests: string
+  /** In UTC, with microseconds. */
+  readonly sealedAt: string
+  /** Which key the hash was made with; null when without one. */
+  readonly keyId: string | null
+  readonly hash: string
+}
+
+/** What the first seal has for the hash of the one before. */
+export const noHash = '0'.repeat(64)
+
+/** A secret that seals are made with, so that whoever can write to the database alone cannot make one. */
+export interface SealKey {
+  readonly id: string
+  readonly secret: string
+}
+
+export function sealKey(secret: string): SealKey {
+  return { id: createHmac('sha256', secret).update('gantry audit key').digest('hex').slice(0, 16), secret }
+}
+
+/** The hash of a seal: SHA-256, or HMAC-SHA-256 with the key that `keyId` names. */
+export function hashOf(seal: Omit<Seal, 'hash'>, key: SealKey | undefined): string {
+  const { n, prev, afterSeq, uptoSeq, seqs, digests, sealedAt, keyId } = seal
+  const hash: Hash | Hmac = key === undefined ? createHash('sha256') : createHmac('sha256', key.secret)
+  const head = ['gantry audit seal 1', n, prev, afterSeq, uptoSeq, microsecondsOf(sealedAt), keyId ?? '-']
+  return hash.update(`${head.join(';')};${seqs.join(',')};${digests}`).digest('hex')
+}
+
+/** Characters that JSON leaves in and a terminal or another reader may take for more than text. */
+const unsafe = /[\u007f-\u009f\u2028\u2029]/g
+
+const members = {
+  row: [
+    ...['kind', 'seq', 'at', 'tenant', 'principal', 'callId', 'fence', 'phase', 'tool'],
+    ...['worker', 'status', 'code', 'config', 'details'],
+  ],
+  seal: ['kind', 'n', 'prev', 'afterSeq', 'uptoSeq', 'seqs', 'digests', 'sealedAt', 'keyId', 'hash'],
+  stray: ['kind', 'seq'],
+} as const
+
+/**
+ * The one line that an export has for an entry, without its end: only the members that we know, always in the same order,
+ * so that a line which says the same in other words, or says more, is found out by comparing.
+ */
+export function lineOf(entry: AuditEntry): string {
+  const text = JSON.stringify(entry, [...members[entry.kind]])
+  return text.replace(unsafe, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}
+
+/** What somebody did to the service itself: a key made, a policy changed, an approval decided, a call cancelled. */
+export interface AuditNote {
+  readonly tenant: string
+  /** Who did it. */
+  readonly principal: string
+  /** What was done, as a word or two with a dot between, such as `keys.revoke`. */
+  readonly action: string
+  /** The id of what it was done to: of a call where there is one, so that the note is found with the call. */
+  readonly target: string
+  /** Anything else worth keeping, as JSON; members whose key sounds like a secret are hidden, with length and digest. */
+  readonly details?: { readonly [name: string]: unknown }
+}
+
+const longestText = 500
+const longestDetails = 8_192
+const redactor = createRedactor()
+
+/**
+ * Puts a note on the audit record. Given the queries of a transaction, the note is there exactly when what it tells of is,
+ * which is how it should be called.
+ * - Errors: the database's; whoever notes before he acts must not act then.
+ */
+export async function noteAudit(queries: Queries, note: AuditNote): Promise<void> {
+  const { tenant, principal, action, target, details } = note
+  const texts = [tenant, principal, target, action].map((text) => storable(text.slice(0, longestText)))
+  await queries.query(noteSql, [...texts, details === undefined ? null : detailsOf(details)])
+}
+
+function detailsOf(details: object): string {
+  const text = storable(JSON.stringify(redactor.value(JSON.parse(JSON.stringify(details)))))
+  return text.length <= longestDetails ? text : JSON.stringify({ omitted: text.length, sha256: hash('sha256', text) })
+}
+
+const noteSql = `
+  insert into audit (tenant, principal, call_id, fence, phase, tool, details)
+  values ($1, $2, $3, 0, 'admin', $4, $5)`
+
+/**
+ * One line of the whole record: a seal comes before its rows, and rows that have none yet come last. Behind them are the
+ * numbers, as text, of rows that nobody can have written in order, because no such number was given out.
+ */
+export type AuditEntry =
+  | ({ readonly kind: 'seal' } & Seal)
+  | ({ readonly kind: 'row' } & AuditRow)
+  | { readonly kind: 'stray'; readonly seq: string }
+
+const lowest = Number.MIN_SAFE_INTEGER
+const mostSeals = 20
+const mostRows = 2_000
+const mostStrays = 1_000
+
+/**
+ * The whole audit record of all tenants with its seals, oldest first, in pieces that are read as they are asked for.
+ * A seal and its rows are read by one statement, so that neither the sealer nor the retention come between; only when
+ * somebody has put many more among them are the rest read by others.
+ */
+export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGenerator<AuditEntry, void> {
+  let n = -1
+  let seq = lowest
+  let read: readonly AuditRow[] = []
+  let next = 0
+  const rowsUpto = async function* (upto: number, last: number | null): AsyncGenerator<AuditEntry, void> {
+    for (;;) {
+      for (let row = read[next]; row !== undefined && row.seq <= upto; row = read[++next]) {
+        seq = row.seq
+        yield { kind: 'row', ...row }
+      }
+      if (next < read.length || read.length < mostRows) return
+      read = await queries.query<AuditRow>(rowsSql, [seq, last, mostRows])
+      next = 0
+    }
+  }
+  for (;;) {
+    signal.throwIfAborted()
+    const [page] = await queries.query<{ seals: string; rows: string }>(pageSql, [n, seq, mostSeals, mostRows])
+    const seals = JSON.parse(page?.seals ?? '[]') as Seal[]
+    read = JSON.parse(page?.rows ?? '[]')
+    next = 0
+    const last = seals.at(-1)?.uptoSeq ?? null
+    for (const seal of seals) {
+      yield { kind: 'seal', ...seal }
+      n = seal.n
+      yield* rowsUpto(seal.uptoSeq, last)
+    }
+    if (seals.length > 0) continue
+    // The last ones; a seal that is made from here on vouches for rows that were given as unsealed.
+    if (read.length > 0) yield* rowsUpto(Number.POSITIVE_INFINITY, null)
+    break
+  }
+  for (const { seq } of await queries.query<{ seq: string }>(straysSql, [lowest, mostStrays]))
+    yield { kind: 'stray', seq }
+}
+
+/** A seal as `Seal` has it, of a row of `audit_seals`. */
+export const sealJsonSql = `
+  json_build_object('n', n, 'prev', prev, 'afterSeq', after_seq, 'uptoSeq', upto_seq, 'seqs', seqs,
+    'digests', encode(digests, 'hex'), 'sealedAt', ${utcSql('sealed_at')}, 'keyId', key_id, 'hash', hash)`
+
+const rowsSql = `
+  select ${rowColumns} from audit where seq > $1 and seq <= coalesce($2, ${lastNumberSql}) order by seq limit $3`
+
+const straysSql = `
+  select seq::text as seq from audit
+  where seq <= $1 or seq > greatest(${lastNumberSql}, (select upto_seq from audit_seals order by n desc limit 1))
+  order by audit.seq limit $2`
+
+/**
+ * $1: the last seal that was read; $2: the last row; $3: seals at a time; $4: rows at a time. Together the seals have few
+ * rows; when there are more than those, somebody put them there, and they are read before the next seals.
+ */
+const pageSql = `
+  with ahead as materialized (
+    select n, upto_seq, seqs, digests, prev, after_seq, sealed_at, key_id, hash,
+      sum(cardinality(seqs)) over (order by n) as total
+    from (select * from audit_seals where n > $1 order by n limit $3) near
+  ), picked as materialized (
+    select * from ahead where total <= $4 / 2 or n = (select min(n) from ahead)
+  ), found as materialized (
+    select ${rowColumns} from audit
+    where seq > $2 and seq <= coalesce((select max(upto_seq) from picked), ${lastNumberSql})
+    order by seq limit $4
+  )
+  select
+    (
+      select coalesce(json_agg(${sealJsonSql} order by n), '[]')::text
+      from picked
+    ) as seals,
+    (select coalesce(json_agg(found order by seq), '[]')::text from found) as rows`

@@ -1,10 +1,8 @@
 import type { AuditVerdict } from '@gantry/contract'
 import { addRows } from '../calls.fixture.ts'
 import type { Database, Queries, Row } from '../databases/database.ts'
-import { readAudit } from './audit-reader.ts'
-import { digestSql } from './audit-rows.ts'
+import { digestSql, hashOf, noHash, readAudit, type Seal, type SealKey } from './audit-rows.ts'
 import { createSealer } from './sealer.ts'
-import { hashOf, noHash, type Seal, type SealKey } from './seals.ts'
 import { type VerifyOptions, verifyAudit } from './verify.ts'
 
 /** A row as the service writes it. */

@@ -9,10 +9,9 @@ import { hasProgram, searchPath } from '../../../../../scripts/engines/packages.
 import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
-import { createAuditControl } from './audit-control.ts'
-import { readAuditFile } from './audit-file.ts'
+import { createAuditControl, readAuditFile } from './audit-control.ts'
+import { sealKey } from './audit-rows.ts'
 import { createSealer } from './sealer.ts'
-import { sealKey } from './seals.ts'
 import { verifyAudit } from './verify.ts'
 
 const { signal } = new AbortController()

@@ -1,10 +1,6 @@
-import { type AuditVerdict, ToolError } from '@gantry/contract'
-import type { AuditEntry } from './audit-reader.ts'
-import { createChainCheck } from './chain-check.ts'
-import { createFindings, type Findings } from './findings.ts'
-import type { Retired } from './retirement.ts'
-import { createRowCheck } from './row-check.ts'
-import type { SealKey } from './seals.ts'
+import { createHmac } from 'node:crypto'
+import { type AuditFinding, type AuditVerdict, ToolError } from '@gantry/contract'
+import { type AuditEntry, type AuditRow, digestOf, hashOf, noHash, type Seal, type SealKey } from './audit-rows.ts'
 
 export interface VerifyOptions {
   /** All that seals were made with. */
@@ -83,4 +79,274 @@ function checkHead({ n, hash }: Head, met: string | undefined, retired: Retired 
   if (found !== undefined) say('has another hash: the chain was made anew')
   else if (n < (retired?.seal ?? 0)) say('was removed by the retention: use a newer head')
   else say('is missing: the end was cut off')
+}
+
+/** Seals that are missing before another, and how many rows are there that they may have stood for. */
+interface Gap {
+  readonly from: number
+  readonly next: Seal
+  rows: number
+}
+
+interface ChainCheck {
+  readonly seals: number
+  readonly last: Seal | undefined
+  /** Takes the next seal; answers whether it is as it was made, and what is missing before it. */
+  take(seal: Seal): { readonly holds: boolean; readonly gap: Gap | undefined }
+  /** Says which seals are missing; those that the retention removed are not, if that is proven where there are keys. */
+  end(retired: Retired | undefined): void
+}
+
+/** Whether every seal is unchanged and continues the one before. */
+function createChainCheck(findings: Findings, keys: readonly SealKey[]): ChainCheck {
+  const gaps: Gap[] = []
+  let last: Seal | undefined
+  let seals = 0
+  let keyed = false
+  /** Of the last seal: what it says, and what it would have to say. */
+  let hashes: readonly string[] = [noHash]
+
+  const faultOf = (seal: Seal, hash: string | undefined): string | undefined => {
+    if (hash === undefined) return `was made with a key that is not known here, ${seal.keyId}`
+    if (hash !== seal.hash || !isWhole(seal)) return 'was changed'
+    if (keyed && seal.keyId === null) return 'was made without a key although those before have one'
+    return undefined
+  }
+  const place = (seal: Seal): Gap | undefined => {
+    const { n } = seal
+    const expected = (last?.n ?? 0) + 1
+    if (n > expected) {
+      const gap = { from: expected, next: seal, rows: 0 }
+      gaps.push(gap)
+      return gap
+    }
+    if (n < expected) findings.add('order', { seal: n }, `Seal ${n} stands behind seal ${last?.n}.`)
+    else if (!hashes.includes(seal.prev) || seal.afterSeq !== (last?.uptoSeq ?? 0)) {
+      findings.add(
+        'chain',
+        { seal: n },
+        `Seal ${n} does not continue ${last === undefined ? 'from nothing' : `seal ${last.n}`}.`,
+      )
+    }
+    return undefined
+  }
+  return {
+    get seals() {
+      return seals
+    },
+    get last() {
+      return last
+    },
+    take(seal) {
+      seals += 1
+      const key = keys.find(({ id }) => id === seal.keyId)
+      const hash = seal.keyId !== null && key === undefined ? undefined : hashOf(seal, key)
+      const fault = faultOf(seal, hash)
+      if (fault !== undefined)
+        findings.add(hash === undefined ? 'key' : 'seal', { seal: seal.n }, `Seal ${seal.n} ${fault}.`)
+      const gap = place(seal)
+      hashes = hash === undefined ? [seal.hash] : [seal.hash, hash]
+      keyed ||= seal.keyId !== null
+      last = seal
+      return { holds: fault === undefined, gap }
+    },
+    end(retired) {
+      for (const gap of gaps) tellOf(gap, retired, keys.length > 0, findings)
+      if (last !== undefined && last.keyId === null && keys.length > 0) {
+        findings.add(
+          'key',
+          { seal: last.n },
+          `Seal ${last.n}, the last one, was made without a key although there is one.`,
+        )
+      }
+    },
+  }
+}
+
+function tellOf(gap: Gap, retired: Retired | undefined, keyed: boolean, findings: Findings): void {
+  const { from, next, rows } = gap
+  const upto = next.n - 1
+  const which = from === upto ? `Seal ${from} is` : `Seals ${from} to ${upto} are`
+  const known = from === 1 && retired?.seal === upto
+  if (!known || retired.hash !== next.prev || retired.uptoSeq !== next.afterSeq) {
+    findings.add(
+      'seal',
+      { seal: from },
+      `${which} missing; nothing vouches for the ${rows} rows up to ${next.afterSeq} that are there.`,
+    )
+    return
+  }
+  if (keyed && !retired.proven) {
+    findings.add(
+      'unproven',
+      { seq: retired.row, seal: from },
+      `${which} missing; row ${retired.row} says that the retention removed them, but no key that is known here proves it.`,
+    )
+  }
+  if (rows > 0) {
+    findings.add(
+      'inserted',
+      { seal: next.n },
+      `${rows} rows up to ${next.afterSeq} stand before the first seal, ${next.n}.`,
+    )
+  }
+}
+
+/** Whether the lists of a seal fit together; a hash that somebody made over nonsense says nothing. */
+function isWhole({ seqs, digests, afterSeq, uptoSeq }: Seal): boolean {
+  const inOrder = seqs.every((seq, index) => seq > (seqs[index - 1] ?? afterSeq))
+  return inOrder && (seqs.at(-1) ?? uptoSeq) <= uptoSeq && digests.length === seqs.length * 64
+}
+
+interface RowCheck {
+  readonly rows: number
+  /** Rows behind the last seal. */
+  readonly unsealed: number
+  /** The last retirement on the record; one that is proven counts before those that are not. */
+  readonly retired: Retired | undefined
+  /** The rows that follow are those of this seal; one that does not hold says nothing of them. */
+  under(seal: Seal, how: { readonly holds: boolean; readonly gap: Gap | undefined }): void
+  take(row: AuditRow): void
+  /** A row with a number that was never given out. */
+  stray(seq: string): void
+  end(): void
+}
+
+/** Whether the rows under each seal are exactly those that it stands for. */
+function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck {
+  let rows = 0
+  let unsealed = 0
+  let lastSeq = Number.NEGATIVE_INFINITY
+  let retired: Retired | undefined
+  let seal: Seal | undefined
+  let holds = false
+  let gap: Gap | undefined
+  /** Rows that the seal stands for and that have not come yet, with their digests. */
+  let expected = new Map<number, string>()
+
+  const compare = (row: AuditRow, { n }: Seal): void => {
+    const { seq } = row
+    const digest = expected.get(seq)
+    expected.delete(seq)
+    if (digest === undefined)
+      findings.add('inserted', { seq, seal: n }, `Row ${seq} was put in after seal ${n} was made.`)
+    else if (digestOf(row).toString('hex') !== digest) {
+      findings.add('changed', { seq, seal: n }, `Row ${seq} is not the one that seal ${n} stands for.`)
+    }
+  }
+  const end = (): void => {
+    for (const seq of expected.keys()) {
+      findings.add(
+        'missing',
+        { seq, ...(seal && { seal: seal.n }) },
+        `Row ${seq} is missing; seal ${seal?.n} stands for it.`,
+      )
+    }
+    expected = new Map()
+  }
+  return {
+    get rows() {
+      return rows
+    },
+    get unsealed() {
+      return unsealed
+    },
+    get retired() {
+      return retired
+    },
+    under(next, how) {
+      end()
+      // Rows of a file that come before their seal, or whose seal is gone.
+      if (how.gap !== undefined) how.gap.rows += unsealed
+      else if (unsealed > 0)
+        findings.add('inserted', { seal: next.n }, `${unsealed} rows under no seal stand before seal ${next.n}.`)
+      unsealed = 0
+      seal = next
+      holds = how.holds
+      gap = how.gap
+      const { seqs, digests } = next
+      if (holds) expected = new Map(seqs.map((seq, place) => [seq, digests.slice(place * 64, place * 64 + 64)]))
+    },
+    take(row) {
+      const { seq } = row
+      rows += 1
+      if (seq <= lastSeq) return findings.add('order', { seq }, `Row ${seq} stands behind row ${lastSeq}.`)
+      lastSeq = seq
+      const note = retirementIn(row, keys)
+      if (note !== undefined && (note.proven || retired?.proven !== true)) retired = note
+      if (seal === undefined || seq > seal.uptoSeq) unsealed += 1
+      else if (gap !== undefined && seq <= seal.afterSeq) gap.rows += 1
+      else if (holds) compare(row, seal)
+    },
+    stray(seq) {
+      const place = Number(seq)
+      const where = Number.isSafeInteger(place) ? { seq: place } : {}
+      findings.add('inserted', where, `Row ${seq} was put in: no such number was given out.`)
+    },
+    end,
+  }
+}
+
+/** Findings as they are made: the first are kept, all are counted. */
+interface Findings {
+  readonly first: readonly AuditFinding[]
+  readonly total: number
+  add(what: AuditFinding['what'], where: Pick<AuditFinding, 'seq' | 'seal'>, message: string): void
+}
+
+const mostKept = 100
+
+function createFindings(): Findings {
+  const first: AuditFinding[] = []
+  let total = 0
+  return {
+    first,
+    get total() {
+      return total
+    },
+    add(what, where, message) {
+      total += 1
+      if (first.length < mostKept) first.push({ what, ...where, message })
+    },
+  }
+}
+
+/** Which seals the retention removed: all up to this one. */
+interface Retirement {
+  readonly seal: number
+  readonly hash: string
+  readonly uptoSeq: number
+}
+
+/** The last seal that the retention removed, as a row of the record says. */
+interface Retired extends Retirement {
+  readonly at: string
+  readonly row: number
+  /** Whether somebody noted it who has a key. */
+  readonly proven: boolean
+}
+
+export const retireAction = 'audit.retire'
+/** In whose name the retention notes what it did. */
+export const retiringPrincipal = 'gantry'
+
+/** Whoever may add rows can write a note, so the retention proves with its key that the note is its own. */
+export function proofOf({ seal, hash, uptoSeq }: Retirement, { id, secret }: SealKey): string {
+  const said = ['gantry audit retirement 1', seal, hash, uptoSeq, id].join(';')
+  return createHmac('sha256', secret).update(said).digest('hex')
+}
+
+/** What a row says of a retirement; undefined for a row about anything else. */
+function retirementIn(row: AuditRow, keys: readonly SealKey[]): Retired | undefined {
+  const { phase, tool, tenant, principal, details, at, seq } = row
+  if (phase !== 'admin' || tool !== retireAction || tenant !== '' || principal !== retiringPrincipal) return undefined
+  try {
+    const { seal, hash, uptoSeq, keyId, proof } = JSON.parse(details ?? '')
+    if (typeof seal !== 'number' || typeof uptoSeq !== 'number') return undefined
+    const said = { seal, hash: String(hash), uptoSeq }
+    const key = keys.find(({ id }) => id === keyId)
+    return { ...said, at, row: seq, proven: key !== undefined && proof === proofOf(said, key) }
+  } catch {
+    return undefined
+  }
 }

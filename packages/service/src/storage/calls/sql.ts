@@ -1,19 +1,10 @@
 import type { Database } from '../databases/database.ts'
 import type { CallStore } from './call-store.ts'
-import { createAheadLine } from './sql/ahead.ts'
-import { createAnnouncer } from './sql/announce.ts'
-import { begin } from './sql/begin.ts'
-import { cancel } from './sql/cancel.ts'
 import { claim } from './sql/claim.ts'
-import { depth, waiting } from './sql/depth.ts'
-import { extend } from './sql/extend.ts'
 import { finish } from './sql/finish.ts'
-import { offer } from './sql/offer.ts'
-import { outcomes } from './sql/outcomes.ts'
-import { reclaim } from './sql/reclaim.ts'
-import { release } from './sql/release.ts'
-import { resume } from './sql/resume.ts'
-import { flush, known, submit } from './sql/submit.ts'
+import { begin, extend, outcomes, release, resume } from './sql/holders.ts'
+import { cancel, reclaim } from './sql/reclaim.ts'
+import { createAheadLine, flush, known, submit } from './sql/submit.ts'
 
 /**
  * Calls in a database, PGlite or PostgreSQL; its tables are there already. Each operation is one statement, so one round
@@ -59,4 +50,112 @@ export function sqlCallStore(database: Database, answers: readonly string[] = []
     depth: (most) => depth(database, most),
     waiting: (tenant, most) => waiting(database, tenant, most),
   }
+}
+
+const depthSql = `
+  select least($1::bigint,
+    (select count(*) from (select from queue where lane = 'ready' and lease_until is null limit $1) ready)
+    + (select count(*) from (select from queue where lane = 'held' limit $1) held)) as depth`
+
+async function depth(database: Database, most: number): Promise<number> {
+  const [row] = await database.query<{ depth: number }>(depthSql, [most])
+  return row?.depth ?? 0
+}
+
+const waitingSql = `
+  select coalesce(principal, '') as principal, count(*)::integer as calls
+  from (
+    (select principal from queue where tenant = $1 and lane = 'ready' and lease_until is null limit $2)
+    union all
+    (select principal from queue where tenant = $1 and coalesce(lane <> 'ready', false) limit $2)
+  ) waiting
+  group by 1`
+
+async function waiting(database: Database, tenant: string, most: number): Promise<ReadonlyMap<string, number>> {
+  const rows = await database.query<{ principal: string; calls: number }>(waitingSql, [tenant, most])
+  return new Map(rows.map(({ principal, calls }) => [principal, calls]))
+}
+
+/** $1: the needs as a JSON list; $2: how many calls. Calls with a slot key stand in line for a slot first. */
+const offerSql = `
+  with offered as (
+    update queue set lane = case when slot_key is null then 'ready' else 'held' end
+    where call_id = any (array(
+      select call_id from queue
+      where lane = 'later' and needs = any (array(select json_array_elements_text($1::json)))
+      order by id limit $2
+      for update skip locked
+    ))
+    returning slot_key
+  )
+  select count(*)::integer as offered,
+    (select fill_slots(array_agg(slot_key)) from offered where slot_key is not null) as filled,
+    (select pg_notify('gantry_ready', '') where exists (select from offered)) as told
+  from offered`
+
+async function offer(database: Database, needs: readonly string[], max: number): Promise<number> {
+  if (needs.length === 0) return 0
+  const [row] = await database.query<{ offered: number }>(offerSql, [JSON.stringify(needs), max])
+  return row?.offered ?? 0
+}
+
+/** With the longest id on top it is still within the 8000 bytes that a notification can have. */
+const partBytes = 7_000
+
+/** Long enough to gather what ends together, short enough not to be felt by who waits in another process. */
+const gatherMs = 5
+/** For what only those can know of who look at all that runs; at once it would cost a tenth of a short call's time. */
+const unhurriedMs = 250
+
+/** There is nothing in it that would have to survive, so that nobody waits for the disk. */
+const announceSql = `
+  select pg_notify('gantry_done', part), set_config('synchronous_commit', 'off', true)
+  from json_array_elements_text($1::json) as part`
+
+/**
+ * Tells those who listen which calls ended, some together and a moment after it. In the transaction of the outcome it
+ * would make outcomes wait for each other's disk, because the server lets only one transaction at a time notify. What a
+ * process does not tell because it dies is found by those who look for themselves.
+ */
+export function createAnnouncer(database: Database): Announcer {
+  let gathered: string[] = []
+  let timer: NodeJS.Timeout | undefined
+  let hurried = false
+  const flush = (): void => {
+    const parts = JSON.stringify(inParts(gathered))
+    gathered = []
+    timer = undefined
+    hurried = false
+    database.query(announceSql, [parts]).catch(() => undefined)
+  }
+  const flushIn = (ms: number): void => {
+    clearTimeout(timer)
+    timer = setTimeout(flush, ms)
+  }
+  return (callIds, unhurried = []) => {
+    gathered.push(...callIds, ...unhurried)
+    if (callIds.length > 0 && !hurried) {
+      hurried = true
+      flushIn(gatherMs)
+    } else if (gathered.length > 0 && timer === undefined) flushIn(unhurriedMs)
+    // Nobody is kept waiting for what a process that ends does not tell.
+    if (!hurried) timer?.unref()
+  }
+}
+
+/** Takes calls that ended, and others of which it is enough to be told later. */
+type Announcer = (callIds: readonly string[], unhurried?: readonly string[]) => void
+
+function inParts(callIds: readonly string[]): string[] {
+  const parts: string[] = []
+  let bytes = Number.POSITIVE_INFINITY
+  for (const callId of callIds) {
+    bytes += Buffer.byteLength(callId) + 1
+    if (bytes <= partBytes) parts.push(`${parts.pop()},${callId}`)
+    else {
+      parts.push(callId)
+      bytes = Buffer.byteLength(callId)
+    }
+  }
+  return parts
 }

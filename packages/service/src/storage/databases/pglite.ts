@@ -1,12 +1,14 @@
-import { mkdirSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { ToolError } from '@gantry/contract'
 import pg from 'pg'
-import type { Database } from './database.ts'
-import { lockFolder } from './pglite/lock.ts'
+import type { Database, Queries } from './database.ts'
 import { PgliteStream } from './pglite/stream.ts'
-import { keepTidy } from './pglite/tidy.ts'
-import { createChannels, quoted } from './wire/channels.ts'
-import { createConnections } from './wire/connections.ts'
+import { createChannels, createConnections, quoted } from './wire/connections.ts'
 import { type Role, types, wireQueries } from './wire/queries.ts'
 
 export interface PgliteOptions {
@@ -86,4 +88,100 @@ export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions
     asService: () => as('gantry_service'),
   })
   return as('none')
+}
+
+/**
+ * Holds a folder for this process alone until the function it answers is called, or until the process is gone, however
+ * it went. Two locks of the system's hold it. One is on a file, had through SQLite because Node itself has none: it is
+ * seen by whoever shares the folder, but it is gone when anything in this process opens and closes that file. The other
+ * is a name that nobody can take away, but only processes of the same machine and network see it, and only on Linux.
+ * Rejects with SERVICE_UNAVAILABLE, naming the holder, when somebody has it, this process included.
+ */
+export async function lockFolder(folder: string): Promise<() => void> {
+  const holder = join(folder, 'lock.pid')
+  const unname = await takeName(folder).catch((error: unknown) => {
+    throw inUse(folder, holder, error)
+  })
+  const lock = new DatabaseSync(join(folder, 'lock'), { timeout: 0 })
+  try {
+    lock.exec('begin exclusive')
+  } catch (error) {
+    lock.close()
+    unname()
+    throw inUse(folder, holder, error)
+  }
+  writeFileSync(holder, `${process.pid} on ${hostname()}`, { mode: 0o600 })
+  return () => {
+    rmSync(holder, { force: true })
+    lock.close()
+    unname()
+  }
+}
+
+/** An abstract socket, named by what the folder is rather than what it is called; nobody is served on it. */
+function takeName(folder: string): Promise<() => void> {
+  if (process.platform !== 'linux') return Promise.resolve(() => undefined)
+  const { dev, ino } = statSync(folder, { bigint: true })
+  const name = createHash('sha256').update(`${dev} ${ino}`).digest('hex').slice(0, 32)
+  const server = createServer((socket) => socket.destroy())
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(`\0gantry-${name}`, () => {
+      server.unref()
+      resolve(() => server.close())
+    })
+  })
+}
+
+function inUse(folder: string, holder: string, cause: unknown): ToolError {
+  const message = `${folder} is in use by process ${readHolder(holder)}. Stop that one first, or choose another folder.`
+  return new ToolError('SERVICE_UNAVAILABLE', message, { cause, stage: 'define' })
+}
+
+function readHolder(file: string): string {
+  try {
+    return readFileSync(file, 'utf8').slice(0, 100)
+  } catch {
+    return 'unknown'
+  }
+}
+
+/** How often to look; looking is one short statement. */
+const everyMs = 5_000
+
+/** Tables with many dead rows, and those with rows so old that their transaction numbers would soon be used again. */
+const overdue = `
+  select c.oid::regclass::text as name
+  from pg_class c left join pg_stat_all_tables s on s.relid = c.oid
+  where c.relkind in ('r', 'm')
+    and (s.n_dead_tup > 1000 + 0.02 * s.n_live_tup or age(c.relfrozenxid) > 160000000)`
+
+/** Whether the log has grown so much that replaying it after a crash would take long. */
+const longLog = `
+  select 1 from pg_control_checkpoint()
+  where pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) > 48 * 1024 * 1024`
+
+/**
+ * Clears away dead rows and writes checkpoints from time to time, as the background processes of a server do, which an
+ * embedded engine does not have: without them its files would grow for ever.
+ * Answers the function that ends it. What fails is tried again the next time.
+ */
+export function keepTidy(queries: Queries): () => void {
+  let busy = false
+  const tidy = async (): Promise<void> => {
+    const tables = await queries.query<{ name: string }>(overdue)
+    for (const { name } of tables) await queries.query(`vacuum (analyze) ${name}`)
+    if ((await queries.query(longLog)).length > 0) await queries.query('checkpoint')
+  }
+  const timer = setInterval(() => {
+    if (busy) return
+    busy = true
+    tidy()
+      .catch(() => {})
+      .finally(() => {
+        busy = false
+      })
+  }, everyMs)
+  timer.unref()
+  return () => clearInterval(timer)
 }

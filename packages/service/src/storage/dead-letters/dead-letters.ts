@@ -6,11 +6,26 @@ import { submit } from '../calls/sql/submit.ts'
 import type { Database, Queries, TenantReads } from '../databases/database.ts'
 import { inheritJournal } from '../journal.ts'
 import { letterPrefix } from '../outbox/outbox.ts'
-import { readPlace, writePlace } from '../page-cursor.ts'
-import { listLetters } from './dead-letter-list.ts'
-import { type LetterReader, seesLetter, seesPayload, tenantOfReader } from './dead-letter-reader.ts'
-import { callOf, isLetterId, type LetterRow, letterOf } from './dead-letter-rows.ts'
-import { discardSql, getSql, handedInSql, lockSql, redrivenSql, sendAgainSql } from './dead-letter-statements.ts'
+import { type Place, readPlace, writePlace } from '../page-cursor.ts'
+import {
+  callOf,
+  discardSql,
+  getSql,
+  handedInSql,
+  isLetterId,
+  type LetterReader,
+  type LetterRow,
+  letterOf,
+  listSql,
+  lockSql,
+  redrivenSql,
+  seenLetters,
+  seesLetter,
+  seesPayload,
+  sendAgainSql,
+  stretchSql,
+  tenantOfReader,
+} from './dead-letter-rows.ts'
 
 /**
  * What could not be done and waits for a person, in the table `dead_letters`.
@@ -135,4 +150,56 @@ function notFound(): ToolError {
 
 function wrong(words: string): ToolError {
   return new ToolError('INPUT_INVALID', `The dead letter ${words}.`, { stage: 'admit' })
+}
+
+/** Which letters: so many of those that the reader sees, from a place on. */
+interface LetterQuery {
+  readonly reader: LetterReader
+  readonly from: Place
+  readonly most: number
+  /** How many letters are looked at at a time, because a sender of messages may have made up as many names of tools. */
+  readonly stretch: number
+}
+
+/**
+ * The newest letters that somebody sees. What a tool is to him only the catalog knows, so that the names of the tools of
+ * a stretch of letters are read first, and the statement is told which of them he sees.
+ */
+async function listLetters(queries: Queries, query: LetterQuery): Promise<readonly LetterRow[]> {
+  const { reader, from, most, stretch } = query
+  const tenant = tenantOfReader(reader)
+  const found: LetterRow[] = []
+  for (let place: Place | undefined = from; place !== undefined && found.length < most; ) {
+    const { at, id }: Place = place
+    const { tools, end } = await stretchFrom(queries, tenant, place, reader, stretch)
+    const values = [
+      tenant,
+      at,
+      id,
+      most - found.length,
+      ...seenLetters(reader, tools),
+      end?.at ?? null,
+      end?.id ?? null,
+    ]
+    found.push(...(await queries.query<LetterRow>(listSql, values)))
+    place = end
+  }
+  return found
+}
+
+type Stretch = { readonly tools: readonly string[]; readonly end: Place | undefined }
+type StretchRow = { tools: string; place: string; id: string }
+
+/** The end is the last letter of the stretch, and absent when none can follow. */
+async function stretchFrom(
+  queries: Queries,
+  tenant: string,
+  { at, id }: Place,
+  reader: LetterReader,
+  most: number,
+): Promise<Stretch> {
+  if (typeof reader === 'string') return { tools: [], end: undefined }
+  const [row] = await queries.query<StretchRow & { count: number }>(stretchSql, [tenant, at, id, most])
+  if (row === undefined) return { tools: [], end: undefined }
+  return { tools: JSON.parse(row.tools), end: row.count < most ? undefined : { at: row.place, id: row.id } }
 }

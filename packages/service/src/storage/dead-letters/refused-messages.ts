@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { ErrorCode } from '@gantry/contract'
-import type { Queries } from '../databases/database.ts'
-import { storable } from '../storable.ts'
+import { type Queries, storable } from '../databases/database.ts'
 
 /** A message that did not become a call. */
 export interface RefusedMessage {

@@ -4,7 +4,7 @@ import type { AddedDocument, KnowledgeLimits } from '@gantry/knowledge'
 import { noRoom, type Prepared } from '@gantry/knowledge/internal/prepare'
 import { plainWords } from '@gantry/knowledge/internal/query'
 import type { Database, Queries } from '../databases/database.ts'
-import type { KnowledgeBounds } from './knowledge-bounds.ts'
+import type { KnowledgeBounds } from './knowledge-statements.ts'
 import * as sql from './knowledge-statements.ts'
 
 /** Where documents go, and what holds for all of them. */

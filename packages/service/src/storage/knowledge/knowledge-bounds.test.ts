@@ -5,8 +5,14 @@ import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { testOnDatabases } from '../calls.fixture.ts'
 import type { Database, Queries } from '../databases/database.ts'
 import { knowledgeRecords } from './knowledge.ts'
-import type { KnowledgeBounds } from './knowledge-bounds.ts'
-import { addToDraftSql, countSql, dropDraftSql, insertChunksSql, termsSql } from './knowledge-statements.ts'
+import {
+  addToDraftSql,
+  countSql,
+  dropDraftSql,
+  insertChunksSql,
+  type KnowledgeBounds,
+  termsSql,
+} from './knowledge-statements.ts'
 
 const { signal } = new AbortController()
 const limits = { documents: 1_000, bytes: 10_000_000 }

@@ -2,9 +2,8 @@ import { ToolError } from '@gantry/contract'
 import type { KnowledgeHit, KnowledgeQuery } from '@gantry/knowledge'
 import { parseQuery, plainWords } from '@gantry/knowledge/internal/query'
 import type { Ranked } from '@gantry/knowledge/internal/rank'
-import type { Database, Queries } from '../databases/database.ts'
-import { storable } from '../storable.ts'
-import type { KnowledgeBounds } from './knowledge-bounds.ts'
+import { type Database, type Queries, storable } from '../databases/database.ts'
+import type { KnowledgeBounds } from './knowledge-statements.ts'
 import * as sql from './knowledge-statements.ts'
 
 type RankRow = {

@@ -2,12 +2,11 @@ import type { Embedder } from '@gantry/core'
 import type { Knowledge, KnowledgeLimits } from '@gantry/knowledge'
 import { type Prepared, prepareDocuments, unknownDocument } from '@gantry/knowledge/internal/prepare'
 import { addedByWords, foundByWords, nearness, rankPage, vectorsOf } from '@gantry/knowledge/internal/rank'
-import type { Database, Queries } from '../databases/database.ts'
-import { storable } from '../storable.ts'
+import { type Database, type Queries, storable } from '../databases/database.ts'
 import { addPrepared, lockUse, presentIn, removeAll } from './knowledge-add.ts'
-import { type KnowledgeBounds, usualBounds } from './knowledge-bounds.ts'
 import { candidatesOf, hitsOf, type InfoRow, infoOf } from './knowledge-search.ts'
 import * as sql from './knowledge-statements.ts'
+import { type KnowledgeBounds, usualBounds } from './knowledge-statements.ts'
 
 export interface KnowledgeOptions {
   /** For each tenant. */

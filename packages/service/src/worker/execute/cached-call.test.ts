@@ -5,8 +5,7 @@ import { defineTool, type Executor } from '@gantry/core'
 import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { freshKey, redisForFile } from '../../brokers/transports/redis/redis.fixture.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { cachedCall } from './cached-call.ts'
-import { createResultCache, type ResultCache } from './result-cache.ts'
+import { cachedCall, createResultCache, type ResultCache } from './result-cache.ts'
 
 const file = redisForFile()
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: ['a'] }

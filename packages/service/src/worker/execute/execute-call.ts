@@ -3,17 +3,15 @@ import type { Snapshot } from '../../config/snapshots.ts'
 import type { Notices } from '../../reply/notices.ts'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import { readPayload } from '../../storage/artifacts/payload.ts'
-import { endedOutcome } from '../../storage/calls/ended.ts'
-import { isPending } from '../../storage/calls/pending.ts'
+import type { Claim } from '../../storage/calls/call-store.ts'
+import { endedOutcome, isPending } from '../../storage/calls/ended.ts'
 import type { JournalRecords } from '../../storage/journal.ts'
 import type { Outcome } from '../ports.ts'
 import type { Task } from '../slot-scheduler.ts'
-import { cachedCall } from './cached-call.ts'
 import type { WriteBacks } from './effects.ts'
-import type { EventWriter } from './event-writer.ts'
+import type { CallReports, EventWriter, Unstored } from './event-writer.ts'
 import { createInnerCharges, type InnerGate } from './inner-charges.ts'
-import { lazyReports } from './lazy-reports.ts'
-import type { ResultCache } from './result-cache.ts'
+import { cachedCall, type ResultCache } from './result-cache.ts'
 import { runCall } from './run-call.ts'
 import { runDurableChain } from './run-chain.ts'
 import { type Paused, runDurableProgram } from './run-program.ts'
@@ -96,4 +94,33 @@ export async function executeCall(
 /** Shows those who follow the call which approval it waits for. */
 function waitingReport({ message, details }: ErrorInfo): Report {
   return { kind: 'log', level: 'warn', message: `${message} (approval ${details?.approvalId})` }
+}
+
+/** Most calls report nothing, and cost nothing here. What one reports before the store has it waits for that. */
+export function lazyReports(
+  { callId, fence, entering }: Pick<Claim, 'callId' | 'fence' | 'entering'>,
+  writer: Pick<EventWriter, 'open'>,
+): CallReports {
+  let opened: CallReports | undefined
+  let entered = entering === undefined
+  const write = (report: Report): void | Promise<void> => {
+    entered = true
+    opened ??= writer.open({ callId, fence })
+    return opened.report(report)
+  }
+  let waiting: Promise<void> | undefined
+  return {
+    report(report: Report): void | Promise<void> {
+      if (entered) return write(report)
+      waiting = entering?.then(
+        () => write(report),
+        () => undefined,
+      )
+      return waiting
+    },
+    async end(): Promise<Unstored> {
+      await waiting
+      return (await opened?.end()) ?? { events: [], lost: 0 }
+    },
+  }
 }

@@ -3,11 +3,9 @@ import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gan
 import { type CatalogEntry, type Executor, retry, type WriteBack } from '@gantry/core'
 import type { StepCall, StepMiddleware } from '@gantry/core/internal/chain/step-middleware'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { endedOutcome } from '../../storage/calls/ended.ts'
-import { isPending } from '../../storage/calls/pending.ts'
+import { endedOutcome, isPending } from '../../storage/calls/ended.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
-import { programOf } from './charged-program.ts'
-import type { InnerCharges } from './inner-charges.ts'
+import { type InnerCharges, programOf } from './inner-charges.ts'
 
 export interface InnerCalls {
   /** Stands around every call of the chain. */

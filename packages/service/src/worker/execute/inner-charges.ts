@@ -1,7 +1,15 @@
+import { randomInt } from 'node:crypto'
 import { type ErrorInfo, type Identity, type Result, ToolError } from '@gantry/contract'
-import { createBulkhead, type Executor, retry } from '@gantry/core'
+import {
+  createBulkhead,
+  type Executor,
+  type InnerNames,
+  type InnerOutcome,
+  type InnerRequest,
+  type ProgramJournal,
+  retry,
+} from '@gantry/core'
 import { endedOutcome } from '../../storage/calls/ended.ts'
-import { isProgramTool } from './program-tool.ts'
 
 /** Those limits of tenants and principals that count for calls inside of others. */
 export interface InnerGate {
@@ -11,7 +19,7 @@ export interface InnerGate {
   mostAtOnce(identity: Identity): number
 }
 
-export interface InnerAsked {
+interface InnerRequested {
   readonly callId: string
   readonly tool: string
   readonly signal: AbortSignal
@@ -33,7 +41,7 @@ export interface InnerCharges {
    * waited for here, and buckets that are away are, until they are back.
    * - Cancellation: rejects with the signal's reason, unless the call is already being made.
    */
-  call(asked: InnerAsked, make: () => Promise<Result>): Promise<Result>
+  call(asked: InnerRequested, make: () => Promise<Result>): Promise<Result>
 }
 
 const patience = { attempts: Number.POSITIVE_INFINITY, delayMs: 10, maxDelayMs: 1_000 }
@@ -48,7 +56,7 @@ export function createInnerCharges(
   const most = gate.mostAtOnce(identity)
   const places = Number.isFinite(most) ? createBulkhead({ concurrency: most, queue: longestLine }) : undefined
   /** The way to give its cost back when the call may be made, else its Result. */
-  const enter = async ({ callId, tool, signal }: InnerAsked, cost: number) => {
+  const enter = async ({ callId, tool, signal }: InnerRequested, cost: number) => {
     try {
       const pass = await retry(() => gate.inside(identity, cost), { rule: patience, mayRepeat: mayPass, signal })
       return { refund: pass ?? (() => undefined) }
@@ -57,7 +65,7 @@ export function createInnerCharges(
       throw error
     }
   }
-  const charged = async (asked: InnerAsked, cost: number, make: () => Promise<Result>): Promise<Result> => {
+  const charged = async (asked: InnerRequested, cost: number, make: () => Promise<Result>): Promise<Result> => {
     const { refund, refused } = await enter(asked, cost)
     if (refused !== undefined) return refused
     const result = await make()
@@ -104,4 +112,65 @@ function refusal(call: { readonly callId: string; readonly tool: string }, error
   const retryAfterMs = error.details?.retryAfterMs
   if (ended.error === undefined || retryAfterMs === undefined) return ended
   return { ...ended, error: { ...ended.error, details: { retryAfterMs, scope: 'caller' } } }
+}
+
+interface ChargedPorts {
+  readonly executor: Pick<Executor, 'catalog'>
+  readonly charges: InnerCharges
+}
+
+/**
+ * The journal of a program that is a step of a chain, as part of the names of that step; nothing for other tools. It keeps
+ * nothing, because such a program is made whole or not at all, as its effect class says. It is there so that all that the
+ * program calls, however deep within, counts for the limits of whoever asked for the chain.
+ */
+export function programOf(ports: ChargedPorts, tool: string, callId: string): { readonly program?: ProgramJournal } {
+  return isProgramTool(ports.executor.catalog, tool) ? { program: chargedProgram(ports, callId) } : {}
+}
+
+function chargedProgram(ports: ChargedPorts, callId: string): ProgramJournal {
+  return {
+    seed: randomInt(2 ** 31),
+    startedMs: Date.now(),
+    outcomes: [],
+    async settle(ask, make) {
+      return { outcome: await outcomeOf(ask, `${callId}.${ask.number}`, make, ports), atMs: Date.now() }
+    },
+  }
+}
+
+async function outcomeOf(
+  { kind, tool, signal }: InnerRequest,
+  callId: string,
+  make: (names?: InnerNames) => Promise<InnerOutcome>,
+  ports: ChargedPorts,
+): Promise<InnerOutcome> {
+  if (kind === 'chain') return make({ around: (step, call) => chargedStep({ ...step, callId }, call, ports) })
+  if (tool === undefined) return make()
+  const result = await ports.charges.call({ callId, tool, signal }, async () => {
+    const made = await make({ callId, ...programOf(ports, tool, callId) })
+    if (made.kind === 'result') return made.result
+    throw new ToolError('INTERNAL', `What came of ${callId} is no Result.`)
+  })
+  return { kind: 'result', result }
+}
+
+/** A call of a chain within the program. */
+function chargedStep(
+  { tool, signal, callId }: { readonly tool: string; readonly signal: AbortSignal; readonly callId: string },
+  call: (names?: Pick<InnerNames, 'program'>) => Promise<Result>,
+  ports: ChargedPorts,
+): Promise<Result> {
+  return ports.charges.call({ callId, tool, signal }, () => call(programOf(ports, tool, callId)))
+}
+
+const builtin = 'code:program'
+
+/** Whether a tool runs programs over tools; the one that every executor has need not be in its catalog. */
+export function isProgramTool(catalog: Executor['catalog'], id: string): boolean {
+  try {
+    return catalog.find(id).tool.backends.some(({ kind }) => kind === 'program')
+  } catch {
+    return id === builtin || id.startsWith(`${builtin}:`)
+  }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Report } from '@gantry/contract'
-import { lazyReports } from './lazy-reports.ts'
+import { lazyReports } from './execute-call.ts'
 
 const log = (message: string): Report => ({ kind: 'log', level: 'info', message })
 

@@ -11,17 +11,14 @@ import type {
   WriteBack,
 } from '@gantry/core'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { isPending } from '../../storage/calls/pending.ts'
+import { isPending } from '../../storage/calls/ended.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { createInnerCalls, createRunning, sooner } from './inner-calls.ts'
-import type { InnerCharges } from './inner-charges.ts'
-import { createOrderedWriter } from './ordered-writer.ts'
+import { type InnerCharges, isProgramTool } from './inner-charges.ts'
+import { createOrderedWriter, type OrderedWriter } from './ordered-writer.ts'
 import { createTellings, type Telling } from './outcome-sequencer.ts'
 import { type Made, makeCall } from './program-calls.ts'
-import { entryOf, readEntries, seedOf, startOf, wakeOf } from './program-entries.ts'
-import { createSleeps, defaultSleepTimes, type SleepTimes } from './program-sleeps.ts'
-import { isProgramTool } from './program-tool.ts'
-import { createRests } from './quiescence.ts'
+import { entryOf, readEntries, readTime, seedOf, startOf, wakeOf } from './program-entries.ts'
 
 export interface ProgramPorts {
   readonly executor: Pick<Executor, 'reconcile' | 'catalog'>
@@ -218,4 +215,90 @@ function diverged({ number, fingerprint }: InnerRequest, begun: string): ToolErr
 /** Ends the attempt whatever the program would do about it. */
 function stopped(): ToolError {
   return new ToolError('CANCELLED', 'The attempt at the program was stopped.')
+}
+
+export interface SleepTimes {
+  /** What takes no longer is simply waited for, and from the beginning by a later attempt. */
+  readonly shortMs: number
+  /** So long a sleep keeps its worker; then, when nothing else goes on, the call is handed back until it ends. */
+  readonly holdMs: number
+}
+
+const defaultSleepTimes: SleepTimes = { shortMs: 2_000, holdMs: 500 }
+
+/** The long sleeps of a program. When one ends is written down, so that it ends then whoever has the program. */
+interface Sleeps {
+  /** False when the program is to be handed back, for which `idle` says whether it may be. */
+  sleep(entry: string, ms: number, idle: () => boolean, signal: AbortSignal): Promise<boolean>
+  /** When the first of those that are under way ends. */
+  readonly wakeMs: number | undefined
+}
+
+function createSleeps(
+  {
+    writer,
+    known,
+    now,
+  }: {
+    readonly writer: Pick<OrderedWriter, 'add'>
+    readonly known: ReadonlyMap<string, JournalEntry>
+    readonly now: () => number
+  },
+  { holdMs }: SleepTimes,
+): Sleeps {
+  const underWay = new Map<string, number>()
+  return {
+    async sleep(entry, ms, idle, signal) {
+      const kept = readTime(known, entry)
+      const wakeMs = kept ?? now() + ms
+      if (kept === undefined) writer.add({ entry, result: String(wakeMs) }).catch(() => undefined)
+      underWay.set(entry, wakeMs)
+      for (let left = wakeMs - now(); left > 0; left = wakeMs - now()) {
+        await delay(Math.min(left, holdMs), undefined, { signal })
+        if (wakeMs - now() > holdMs && idle()) return false
+      }
+      underWay.delete(entry)
+      return true
+    },
+    get wakeMs() {
+      return underWay.size === 0 ? undefined : Math.min(...underWay.values())
+    },
+  }
+}
+
+/** What one program within a call was given, and took in. */
+interface Conversation {
+  given: number
+  rested: number
+}
+
+/** Knows whether each program of a call, those within it included, can do nothing without an answer. */
+interface Rests {
+  /** A program begins that was given so many outcomes before. It does something until it says otherwise. */
+  begin(program: string, given: number): void
+  /** It is given another outcome, so it has something to do from now on. */
+  give(program: string): void
+  /** It can do nothing more, having taken in so many outcomes. */
+  rest(program: string, told: number): void
+  end(program: string): void
+  readonly all: boolean
+}
+
+function createRests(): Rests {
+  const programs = new Map<string, Conversation>()
+  return {
+    begin: (program, given) => void programs.set(program, { given, rested: -1 }),
+    give(program) {
+      const conversation = programs.get(program)
+      if (conversation !== undefined) conversation.given += 1
+    },
+    rest(program, told) {
+      const conversation = programs.get(program)
+      if (conversation !== undefined) conversation.rested = told
+    },
+    end: (program) => void programs.delete(program),
+    get all() {
+      return [...programs.values()].every(({ given, rested }) => rested === given)
+    },
+  }
 }

@@ -1,13 +1,15 @@
 import { createHash } from 'node:crypto'
 import type { Identity, JsonObject, Result, Tool } from '@gantry/contract'
+import type { Executor } from '@gantry/core'
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
+import type { Claim } from '../../storage/calls/call-store.ts'
 
 /** For whom a kept result is good: whoever asked, with the same permissions, or everybody of his tenant. */
-export type CacheScope = 'principal' | 'tenant'
+type CacheScope = 'principal' | 'tenant'
 
 /** What a tool declares about its results. */
-export interface CacheRule {
+interface CacheRule {
   readonly ttlMs: number
   /** `principal` when absent. */
   readonly scope?: CacheScope
@@ -36,7 +38,7 @@ export interface ResultCache {
   put(call: CacheableCall, result: Result): Promise<void>
 }
 
-export interface ResultCacheOptions {
+interface ResultCacheOptions {
   readonly redis: Pick<RedisConnections, 'call'>
   /** Longer times are cut to this; an hour when absent. */
   readonly maxTtlMs?: number
@@ -68,7 +70,7 @@ export function createResultCache(options: ResultCacheOptions): ResultCache {
 }
 
 /** The tenant is always part of it; who asks and what he may do, unless the tool says that they do not matter. */
-export function cacheKey({ rule, identity, toolId, digest, args }: CacheableCall): string {
+function cacheKey({ rule, identity, toolId, digest, args }: CacheableCall): string {
   const { tenant, principal, permissions, roles = [] } = identity
   const scope = rule.scope ?? 'principal'
   const asker = scope === 'tenant' ? [] : [principal, permissions.toSorted(), roles.toSorted()]
@@ -78,7 +80,7 @@ export function cacheKey({ rule, identity, toolId, digest, args }: CacheableCall
 }
 
 /** Only what a call found; what it left elsewhere would not be there a second time. */
-export function mayKeep({ status, artifacts, effects }: Result): boolean {
+function mayKeep({ status, artifacts, effects }: Result): boolean {
   return status === 'ok' && artifacts.length === 0 && effects.length === 0
 }
 
@@ -103,4 +105,49 @@ async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
     timer = setTimeout(resolve, ms, undefined)
   })
   return Promise.race([work.catch(() => undefined), late]).finally(() => clearTimeout(timer))
+}
+
+/** Gives the result of the same call made before, while it is good; else makes the call and keeps what came of it. */
+export async function cachedCall(
+  { cache, executor, claim, args, now = Date.now }: CachedCall,
+  run: () => Promise<Result>,
+): Promise<Result> {
+  const call = cacheable(executor, claim, args)
+  if (cache === undefined || call === undefined || !(await isAllowed(executor, claim, args))) return run()
+  const found = await cache.get(call)
+  const startedAt = new Date(now()).toISOString()
+  if (found !== undefined) return { ...found, callId: claim.callId, attempts: 1, startedAt }
+  const result = await run()
+  await cache.put(call, result)
+  return result
+}
+
+interface CachedCall {
+  /** Absent where there is none. */
+  readonly cache: ResultCache | undefined
+  readonly executor: Pick<Executor, 'catalog' | 'check'>
+  readonly claim: Claim
+  readonly args: unknown
+  /** Milliseconds since 1970; of this machine's clock when absent. */
+  readonly now?: () => number
+}
+
+/** What is refused by now, or needs a person's approval, was not allowed by letting another call through. */
+async function isAllowed(executor: Pick<Executor, 'check'>, { call }: Claim, args: unknown): Promise<boolean> {
+  const { tool, identity } = call
+  return executor.check(tool, args, { identity }).then(
+    ({ asks }) => !asks,
+    () => false,
+  )
+}
+
+/** Undefined for a tool that says nothing of a cache, or that is another one by now. */
+function cacheable({ catalog }: Pick<Executor, 'catalog'>, { call }: Claim, args: unknown): CacheableCall | undefined {
+  try {
+    const { tool, id, digest, callDigest } = catalog.find(call.tool)
+    if (tool.cache === undefined || (call.digest !== digest && call.digest !== callDigest)) return undefined
+    return { rule: tool.cache, identity: call.identity, tool, toolId: id, digest, args: args as JsonObject }
+  } catch {
+    return undefined
+  }
 }

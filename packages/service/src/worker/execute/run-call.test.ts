@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
 import { createExecutor } from '@gantry/tools'
 import type { AdmittedCall } from '../../storage/calls/call-store.ts'
-import { downstreamKey } from '../../storage/calls/downstream-key.ts'
+import { downstreamKey } from '../../storage/calls/plain-call.ts'
 import { runCall } from './run-call.ts'
 
 const call: AdmittedCall = {

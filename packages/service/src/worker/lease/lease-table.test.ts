@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
-import { createLeaseTable, readLeases } from './lease-table.ts'
+import { createLeaseTable, readLeases } from './leases.ts'
 
 test('what is held is read with its fence, and what was dropped is not', () => {
   const table = createLeaseTable()

@@ -2,8 +2,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import { sqlCallStore } from '../../storage/calls/sql.ts'
 import { openPostgres } from '../../storage/databases/postgres.ts'
-import { readLeases } from './lease-table.ts'
-import { extendHeld, type LeaseNews } from './leases.ts'
+import { extendHeld, type LeaseNews, readLeases } from './leases.ts'
 
 /** What the thread is told: that the service is still there, and to end. */
 export type ToLeaseThread = 'alive' | 'end'

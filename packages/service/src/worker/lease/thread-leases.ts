@@ -1,8 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Holder } from '../../storage/calls/call-store.ts'
-import { createLeaseTable } from './lease-table.ts'
 import type { FromLeaseThread, LeaseThreadData, ToLeaseThread } from './lease-thread.ts'
-import type { LeaseNews, Leases } from './leases.ts'
+import { createLeaseTable, type LeaseNews, type Leases } from './leases.ts'
 
 /**
  * Prolongs leases from a thread with a connection of its own, so that a tool that blocks the event loop of the service

@@ -1,10 +1,9 @@
-import type { ChainResult, Result } from '@gantry/contract'
-import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
+import { text } from 'node:stream/consumers'
+import { type ArtifactRef, type ChainResult, type ErrorInfo, type Json, type Result, ToolError } from '@gantry/contract'
+import { type Artifacts, isArtifactsAway, isOverQuota } from '../../storage/artifacts/artifact-records.ts'
 import type { AdmittedCall, Ending, Holder } from '../../storage/calls/call-store.ts'
-import { type ResultFiles, resultFiles } from './offload-files.ts'
-import { draftOf, type Part, takeOut } from './offload-part.ts'
+import { type DraftChain, type DraftResult, draftOf, isObject, type Part, takeOut } from './offload-part.ts'
 import { partsOf } from './offload-parts.ts'
-import { cutDown } from './truncate-result.ts'
 
 export interface ResultLimits {
   /** Up to this many bytes of JSON text a result is kept as it is. */
@@ -15,7 +14,7 @@ export interface ResultLimits {
   readonly artifactBytes: number
 }
 
-export const defaultResultLimits: ResultLimits = {
+const defaultResultLimits: ResultLimits = {
   inlineBytes: 65_536,
   inlineMaxBytes: 1_048_576,
   artifactBytes: 268_435_456,
@@ -33,7 +32,7 @@ export interface GovernOptions {
 const storeMs = 60_000
 
 /** An outcome as it is to be recorded: with its text, or with the digest of the file that holds it. */
-export type Governed = Pick<Ending, 'result' | 'text' | 'ref' | 'bytes'>
+type Governed = Pick<Ending, 'result' | 'text' | 'ref' | 'bytes'>
 
 /**
  * Makes an outcome small enough for a row. What is large goes into artifacts, the largest part first, and leaves its
@@ -113,4 +112,131 @@ async function spill(parts: Part[], excess: number, files: ResultFiles, characte
     parts.shift()
     left -= part.bytes - characters - markerBytes
   }
+}
+
+/** Files of one outcome. */
+interface ResultFiles {
+  /** Keeps a file; undefined when that cannot be done, and from then on nothing is tried any more. */
+  keep(
+    content: string | Uint8Array,
+    about: { readonly name: string; readonly mimeType: string },
+  ): Promise<ArtifactRef | undefined>
+  /** What failed: a store, or the owner has no room for more files. */
+  readonly away: 'artifacts' | 'database' | 'quota' | undefined
+}
+
+interface ResultFilesOptions {
+  readonly artifacts: Pick<Artifacts, 'keep'>
+  readonly holder: Holder
+  readonly owner: { readonly tenant: string; readonly principal: string }
+  readonly maxBytes: number
+  readonly signal: AbortSignal
+  readonly failed: (error: unknown) => void
+}
+
+function resultFiles({ artifacts, holder, owner, maxBytes, signal, failed }: ResultFilesOptions): ResultFiles {
+  /** What a chain gives is also what its last step gave: the same text is one file. */
+  const texts = new Map<string, ArtifactRef>()
+  let away: ResultFiles['away']
+  return {
+    async keep(content, about) {
+      const known = typeof content === 'string' ? texts.get(content) : undefined
+      if (known !== undefined || away !== undefined) return known
+      try {
+        const { tenant, principal } = owner
+        const whose = { tenant, principal, holder, ...about }
+        const kept = await artifacts.keep(Buffer.from(content), whose, { maxBytes, signal })
+        if (typeof content === 'string') texts.set(content, kept)
+        return kept
+      } catch (error) {
+        away = isOverQuota(error) ? 'quota' : isOfDatabase(error) ? 'database' : 'artifacts'
+        failed(error)
+        return undefined
+      }
+    },
+    get away() {
+      return away
+    },
+  }
+}
+
+function isOfDatabase(error: unknown): boolean {
+  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && !isArtifactsAway(error)
+}
+
+interface CutOptions {
+  readonly parts: readonly Part[]
+  /** Of the whole result. */
+  readonly bytes: number
+  readonly most: number
+  readonly characters: number
+  /** Its owner has no room for files. */
+  readonly overQuota?: boolean
+}
+
+/**
+ * Cuts an outcome that nothing can keep as a whole: of its large parts only the beginning and end stay, and it says so.
+ * A call that had succeeded fails, because whoever reads it must not take this for what the tool gave; one that had ended
+ * otherwise ended so.
+ */
+function cutDown(
+  draft: DraftResult | DraftChain,
+  { parts, bytes, most, characters, overQuota = false }: CutOptions,
+): Result | ChainResult {
+  for (const part of parts) takeOut(part, undefined, characters)
+  const why = overQuota
+    ? 'the quota for stored files of its caller or tenant is used up, and without a file'
+    : 'the artifact store is unavailable, and without it'
+  const message =
+    `The result has ${bytes} bytes, ${why} no more than ${most} are kept. ` +
+    'The tool has run; of what it gave, the beginning and end are here.'
+  if (draft.status === 'ok') {
+    draft.status = 'failed'
+    draft.error = errorOf(new ToolError('RESULT_TOO_LARGE', message, { stage: 'record' }))
+  } else if ('warnings' in draft) draft.warnings.push({ code: 'RESULT_TOO_LARGE', message })
+  const cut = draft as Result | ChainResult
+  return Buffer.byteLength(JSON.stringify(cut)) <= most ? cut : bare(cut)
+}
+
+function errorOf({ code, message, stage, retryable, effect }: ToolError): ErrorInfo {
+  return { code, message, stage, retryable, effect }
+}
+
+/** How the call ended and nothing else, for an outcome of very many small parts. */
+function bare(outcome: Result | ChainResult): Result | ChainResult {
+  if (!('chainId' in outcome))
+    return { ...outcome, output: null, content: [], effects: [], warnings: [], artifacts: [] }
+  const steps = outcome.steps.map(({ id, tool, state, durationMs }) => {
+    const step = { id, state, output: null, results: [], durationMs }
+    return tool === undefined ? step : { ...step, tool }
+  })
+  return { ...outcome, output: null, steps }
+}
+
+interface RestoreOptions {
+  readonly artifacts: Pick<Artifacts, 'content'>
+  /** The files of this very outcome, by digest: a tool can write what looks like a marker, but not of what it has no file. */
+  readonly files: ReadonlyMap<string, ArtifactRef>
+  readonly signal: AbortSignal
+}
+
+/**
+ * A result with its output as the tool gave it, where that was taken out because it was large; see `govern`. What stands
+ * as a text in the place of a text (what a program wrote, content, messages of errors) stays as it is.
+ * - Errors: STORE_UNAVAILABLE when a file is gone.
+ */
+export async function restoreOutput(result: Result, options: RestoreOptions): Promise<Result> {
+  const output = await restored(result.output, options)
+  if (output !== result.output || result.runtime === undefined || !isObject(output)) return { ...result, output }
+  const value = output.value === undefined ? undefined : await restored(output.value, options)
+  return value === undefined ? result : { ...result, output: { ...output, value } }
+}
+
+async function restored(value: Json, { artifacts, files, signal }: RestoreOptions): Promise<Json> {
+  const spilled = isObject(value) && Object.keys(value).length === 1 ? value.spilled : undefined
+  if (!isObject(spilled) || typeof spilled.digest !== 'string') return value
+  const file = files.get(spilled.digest)
+  if (file === undefined || file.id !== spilled.artifact) return value
+  const content = await text(await artifacts.content(file.digest, signal))
+  return spilled.mimeType === 'text/plain' ? content : (JSON.parse(content) as Json)
 }

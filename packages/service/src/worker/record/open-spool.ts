@@ -1,9 +1,11 @@
+import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Brokers } from '../../brokers/open-brokers.ts'
+import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Bus } from '../../observe/bus.ts'
 import type { Queries } from '../../storage/databases/database.ts'
-import { openRedisSpool } from './open-redis-spool.ts'
+import { redisSpool } from './redis-spool.ts'
 import { openSpool, type Spool } from './spool.ts'
 
 /** Opens the place where outcomes wait while the database is away. */
@@ -19,4 +21,20 @@ export function openOutcomeSpool(
   }
   if (spool === 'redis' && redis !== undefined) return openRedisSpool(database, redis, spoilt)
   return openSpool(join(data, 'spool'), spoilt)
+}
+
+/**
+ * The spool that all workers of a database share. It is named after the database, because the outcomes of another one
+ * would be nobody's there, and be thrown away.
+ */
+async function openRedisSpool(
+  database: Queries,
+  redis: RedisConnections,
+  spoilt: (place: string, outcomes: number) => void,
+): Promise<Spool> {
+  const [row] = await database.query<{ name: string; made: string }>(
+    'select current_database()::text as name, extract(epoch from min(done_at))::text as made from migrations',
+  )
+  const id = createHash('sha256').update(JSON.stringify(row)).digest('hex').slice(0, 16)
+  return redisSpool({ redis, key: `gantry:spool:${id}`, spoilt })
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { previewOf } from './preview.ts'
+import { previewOf } from './offload-part.ts'
 
 test('a preview is the beginning and the end of a text, two thirds and one third', () => {
   assert.deepEqual(previewOf('abcdefghij', 6), { head: 'abcd', tail: 'ij' })

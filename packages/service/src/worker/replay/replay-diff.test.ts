@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ChainResult, Json } from '@gantry/contract'
 import { someResult } from '../../storage/calls.fixture.ts'
-import { differencesOf } from './replay-diff.ts'
+import { differencesOf } from './replay.ts'
 
 test('what a reader would not notice is no difference: ids, times, attempts and costs', () => {
   const before = someResult({ output: { b: 1, a: [1, { c: null }] } })

@@ -6,7 +6,7 @@ import { createExecutor } from '@gantry/tools'
 import type { JournalEntry } from '../../storage/journal.ts'
 import type { RecordedCall } from '../../storage/recorded-calls.ts'
 import { entryOf, startOf, textOf } from '../execute/program-entries.ts'
-import { replayProgram } from './replay-program.ts'
+import { replayProgram } from './replay-chain.ts'
 
 const read = defineTool({
   namespace: 't',

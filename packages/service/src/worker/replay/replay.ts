@@ -1,21 +1,32 @@
 import {
+  type ArtifactRef,
   type ChainResult,
   type ChainStep,
+  type ErrorInfo,
+  type Identity,
   type Json,
+  type JsonObject,
   type Replay,
   type Result,
+  type StepResult,
   ToolError,
   type Warning,
 } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
-import type { RecordedCall } from '../../storage/recorded-calls.ts'
-import { type Divergence, isUnrecorded, replayChain, wouldRun } from './replay-chain.ts'
-import { differencesOf } from './replay-diff.ts'
-import { isJournaled, replayProgram } from './replay-program.ts'
+import type { Snapshots } from '../../config/snapshots.ts'
+import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
+import { readPayload } from '../../storage/artifacts/payload.ts'
+import { createDigest } from '../../storage/artifacts/pieces.ts'
+import { noteAudit } from '../../storage/audit/audit-rows.ts'
+import type { CallViews } from '../../storage/call-views.ts'
+import type { Database } from '../../storage/databases/database.ts'
+import { type RecordedCall, readRecorded } from '../../storage/recorded-calls.ts'
+import { govern, type ResultLimits, restoreOutput } from '../record/offload-result.ts'
+import { type Divergence, isJournaled, isUnrecorded, replayChain, replayProgram, wouldRun } from './replay-chain.ts'
 
-export type Decided = 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
+type Decided = 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
 
-export interface ReplayPorts {
+interface ReplayPorts {
   readonly executor: Pick<Executor, 'run' | 'chain' | 'catalog'>
   /** The arguments or the chain, as they were admitted. */
   readonly payload: (call: RecordedCall['call'], signal: AbortSignal) => Promise<unknown>
@@ -30,7 +41,7 @@ export interface ReplayPorts {
  * for every tool, and says what would be different. Nothing is called, kept, counted or sent.
  * - Errors: the payload's when it cannot be read; what the call ends with is in the answer.
  */
-export async function replay(recorded: RecordedCall, ports: ReplayPorts, signal: AbortSignal): Promise<Replay> {
+async function replay(recorded: RecordedCall, ports: ReplayPorts, signal: AbortSignal): Promise<Replay> {
   const { call, outcome } = recorded
   const warnings: Warning[] = []
   const payload = await ports.payload(call, signal)
@@ -117,4 +128,128 @@ function changeOf({ tool, digest }: RecordedCall['call'], catalog: Executor['cat
   } catch {
     return [{ code: 'TOOL_NOT_FOUND', message: `${tool} is not there any more.` }]
   }
+}
+
+interface ReplayingParts {
+  readonly database: Database
+  readonly views: CallViews
+  readonly artifacts: Artifacts
+  readonly snapshots: Snapshots
+  readonly limits: Partial<ResultLimits>
+}
+
+/** Replays calls of the service, under the present configuration; each is on the audit record before it begins. */
+export function createReplaying({ database, views, artifacts, snapshots, limits }: ReplayingParts) {
+  return async (callId: string, reader: Identity, signal: AbortSignal): Promise<Replay> => {
+    const { tenant, principal } = reader
+    const recorded = await readRecorded(database.asTenant(tenant), views, { callId, reader, signal })
+    await noteAudit(database, { tenant, principal, action: 'calls.replay', target: callId })
+    return snapshots.use(({ executor }) =>
+      replay(
+        recorded,
+        {
+          executor,
+          payload: (call) => readPayload(call, artifacts, signal),
+          restore: ({ outcome, files }) => restoreOutput(outcome as Result, { artifacts, files, signal }),
+          async shrink({ call, fence }, outcome) {
+            const keep = keeping(recorded)
+            const governed = await govern({ callId, fence, call }, outcome, { artifacts: { keep }, limits, signal })
+            return governed.result
+          },
+        },
+        signal,
+      ),
+    )
+  }
+}
+
+/** Names the file that the record has of the same content, so that both outcomes name it alike; keeps nothing. */
+function keeping({ files }: RecordedCall): Artifacts['keep'] {
+  return async (content, { name, mimeType }): Promise<ArtifactRef> => {
+    const hash = createDigest()
+    hash.add(content)
+    const digest = hash.end()
+    return files.get(digest) ?? { id: 'not kept', name, mimeType, bytes: content.length, digest }
+  }
+}
+
+/** One place in which two outcomes are not alike; what is absent from one of them is left out. */
+interface Difference {
+  /** JSON Pointer into the outcome. */
+  readonly path: string
+  readonly before?: Json
+  readonly after?: Json
+}
+
+const mostDifferences = 100
+const longestValue = 1_000
+
+/**
+ * Where two outcomes of a call differ in what their reader would see: status, output, content, error, what was said of
+ * the output, and the same for each step of a chain. When it ran, for how long and how often is left out.
+ * The list ends after a hundred, and long values are cut.
+ */
+export function differencesOf(before: Result | ChainResult, after: Result | ChainResult): readonly Difference[] {
+  const found: Difference[] = []
+  compare(comparable(before), comparable(after), '', found)
+  return found
+}
+
+function comparable(outcome: Result | ChainResult): Json {
+  return 'chainId' in outcome ? comparableChain(outcome) : comparableResult(outcome)
+}
+
+function comparableChain({ status, output, error, steps }: ChainResult): JsonObject {
+  return { status, output, ...comparableError(error), steps: steps.map(comparableStep) }
+}
+
+function comparableStep({ id, state, output, error, results, steps }: StepResult): JsonObject {
+  return {
+    ...{ id, state, output, ...comparableError(error), results: results.map(comparableResult) },
+    ...(steps === undefined ? {} : { steps: steps.map(comparableStep) }),
+  }
+}
+
+function comparableResult({ status, output, content, error, warnings }: Result): JsonObject {
+  const said = warnings.filter(({ code }) => code === 'OUTPUT_INVALID' || code === 'DEPRECATED')
+  return {
+    ...{ status, output, content: content as unknown as Json, ...comparableError(error) },
+    warnings: said.map(({ code, message }) => ({ code, message })),
+  }
+}
+
+function comparableError(error: ErrorInfo | undefined): JsonObject {
+  if (error === undefined) return {}
+  const { code, message, stage, details } = error
+  return { error: { code, message, stage, ...(details === undefined ? {} : { details: details as JsonObject }) } }
+}
+
+function compare(before: Json | undefined, after: Json | undefined, path: string, found: Difference[]): void {
+  if (before === after || found.length >= mostDifferences) return
+  if (isComposite(before) && isComposite(after) && Array.isArray(before) === Array.isArray(after)) {
+    const [left, right] = [before as JsonObject, after as JsonObject]
+    for (const key of new Set([...Object.keys(left), ...Object.keys(right)])) {
+      compare(own(left, key), own(right, key), `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, found)
+    }
+    return
+  }
+  found.push({
+    path,
+    ...(before === undefined ? {} : { before: shown(before) }),
+    ...(after === undefined ? {} : { after: shown(after) }),
+  })
+}
+
+function isComposite(value: Json | undefined): value is JsonObject | Json[] {
+  return typeof value === 'object' && value !== null
+}
+
+function own(value: JsonObject, key: string): Json | undefined {
+  return Object.hasOwn(value, key) ? value[key] : undefined
+}
+
+/** A long value as the beginning of its text. */
+function shown(value: Json): Json {
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return text.length <= longestValue ? value : `${text.slice(0, longestValue)}…`
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { showBytes } from '@gantry/core/internal/artifacts/show-bytes'
 import fc from 'fast-check'
-import { searchText } from './artifact-search.ts'
+import { searchText } from './artifact-tools.ts'
 
 /** Content in pieces of the given sizes, over and over. */
 async function* inPieces(content: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {

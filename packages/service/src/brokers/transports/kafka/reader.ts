@@ -1,8 +1,7 @@
-import type { ClusterMetadata } from '@platformatic/kafka'
+import type { ClusterMetadata, Consumer } from '@platformatic/kafka'
 import { clientOptions, closeClient, hasApiError, type Library, quiet } from './client.ts'
 import type { Member, MemberOptions } from './member.ts'
-import type { Partition, Taken } from './partition.ts'
-import { type FetchResponse, takeRecords } from './records.ts'
+import { type Partition, type Taken, take } from './partition.ts'
 
 export interface ReaderEvents {
   /** Whether more may be read now; who makes room says `look`. */
@@ -172,4 +171,37 @@ function outOfRange(response: FetchResponse, partitions: readonly Partition[], m
   return [...answers(response, partitions, metadata)].flatMap(({ partition, answer }) =>
     answer.errorCode === offsetOutOfRange ? [partition] : [],
   )
+}
+
+/** What a broker answers to a read. */
+type FetchResponse = Awaited<ReturnType<Consumer['fetch']>>
+
+type Batch = NonNullable<FetchResponse['responses'][number]['partitions'][number]['records']>[number]
+type KafkaRecord = Batch['records'][number]
+
+const control = 0b10_0000
+
+/** Takes what was read for a partition and moves on behind it; also behind what is not a message. */
+function takeRecords(partition: Partition, batches: readonly Batch[]): Taken[] {
+  const taken: Taken[] = []
+  for (const batch of batches) {
+    for (const record of (batch.attributes & control) === 0 ? batch.records : []) {
+      const offset = batch.firstOffset + BigInt(record.offsetDelta)
+      // Batches are sent whole, also to whoever asks for what is in their middle.
+      if (offset >= partition.next) taken.push(take(partition, offset, messageOf(partition, offset, record)))
+    }
+    const behind = batch.firstOffset + BigInt(batch.lastOffsetDelta) + 1n
+    if (behind > partition.next) partition.next = behind
+  }
+  return taken
+}
+
+/** Copies, so that one message that is held for long does not hold the whole answer of the broker. */
+function messageOf({ topic, index }: Partition, offset: bigint, { value, headers }: KafkaRecord): Taken['message'] {
+  return {
+    bytes: Uint8Array.from(value ?? []),
+    headers: new Map(headers.map(([name, bytes]) => [name?.toString() ?? '', Uint8Array.from(bytes ?? [])])),
+    source: topic,
+    position: `${index}/${offset}`,
+  }
 }

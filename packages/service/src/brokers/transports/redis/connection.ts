@@ -1,11 +1,18 @@
+import type { ConnectionOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
-import type { Cluster, Redis } from 'ioredis'
-import { parseRedisUrl } from '../../../config/redis-url.ts'
-import { call, connectWithin, end, pipeline, type WaitingConnection, waitingConnection } from './client.ts'
-import { redisError } from './errors.ts'
-import { type Command, fieldsOf, type Reply, textOf } from './reply.ts'
-import { clusterSettings, type OpenRedisOptions, redisSettings, usualCommandMs, usualConnectMs } from './settings.ts'
-import { createSubscriber, type Hear } from './subscriber.ts'
+import type { Cluster, Redis, RedisOptions } from 'ioredis'
+import { parseRedisUrl, type RedisAddress } from '../../../config/redis-url.ts'
+import {
+  call,
+  connectWithin,
+  createSubscriber,
+  end,
+  type Hear,
+  pipeline,
+  type WaitingConnection,
+  waitingConnection,
+} from './client.ts'
+import { type Command, fieldsOf, type Reply, redisError, textOf } from './reply.ts'
 
 /**
  * A Redis server. Connections that end are made again by themselves; until then commands fail at once.
@@ -118,4 +125,96 @@ function checkVersion(hello: Reply): void {
   if (major > oldest[0] || (major === oldest[0] && minor >= oldest[1])) return
   const found = /^[\d.]{1,20}$/.test(version) ? version : 'older than 6'
   throw new ToolError('CONFIG_INVALID', `Redis ${oldest.join('.')} or newer is needed; the server is ${found}.`)
+}
+
+export interface OpenRedisOptions {
+  /**
+   * `redis://user:password@host:port/database`; `redis+sentinel://user:password@host:port,…/name/database`, where the
+   * hosts are sentinels and the name is that of the main server; or `redis+cluster://user:password@host:port,…`.
+   * Each with `rediss` over TLS.
+   */
+  readonly url: string
+  /** For `rediss`: whom to trust besides the system's authorities, and who we are. */
+  readonly tls?: Pick<ConnectionOptions, 'ca' | 'cert' | 'key'>
+  /** Who we are to sentinels; that of the servers when absent. */
+  readonly sentinel?: { readonly username?: string | undefined; readonly password?: string | undefined }
+  /** How long making a connection may take; 5 seconds when absent. */
+  readonly connectMs?: number
+  /** How long an answer may take; 5 seconds when absent. */
+  readonly commandMs?: number
+  /** A server that cannot be reached now is waited for in the background, as one that goes away later is. */
+  readonly mayBeAway?: boolean
+}
+
+type Settings = Omit<RedisOptions, 'replyMapping'>
+
+/** How long making a connection may take, and an answer. */
+export const usualConnectMs = 5_000
+export const usualCommandMs = 5_000
+const firstPauseMs = 50
+const longestPauseMs = 5_000
+
+/**
+ * How a connection behaves: a command that cannot be sent now, or whose connection ends, fails instead of waiting in a
+ * queue without end; the connection is made again after a pause that grows, and never given up.
+ */
+export function redisSettings(options: OpenRedisOptions): Settings {
+  const address = parseRedisUrl(options.url)
+  const { hosts, database, name } = address
+  const [first] = hosts
+  const db = { db: database }
+  if (address.kind !== 'sentinel') return { ...behaviour(options), ...accessOf(address, options), ...first, ...db }
+  const { username = address.username, password = address.password } = options.sentinel ?? {}
+  return {
+    ...{ ...behaviour(options), ...accessOf(address, options), ...db, name, sentinels: [...hosts] },
+    ...(username === '' ? {} : { sentinelUsername: username }),
+    ...(password === '' ? {} : { sentinelPassword: password }),
+    ...(address.secure ? { enableTLSForSentinelMode: true, sentinelTLS: { ...options.tls } } : {}),
+    sentinelCommandTimeout: options.commandMs ?? usualCommandMs,
+    sentinelRetryStrategy: pauseAfter,
+  }
+}
+
+/** The same for a cluster: a command whose connection ends is not sent again, because it may have been done. */
+export function clusterSettings(options: OpenRedisOptions) {
+  const address = parseRedisUrl(options.url)
+  return {
+    nodes: [...address.hosts],
+    settings: {
+      redisOptions: { ...behaviour(options), ...accessOf(address, options) },
+      ...{ lazyConnect: true, enableOfflineQueue: false, retryDelayOnFailover: 0, scaleReads: 'master' as const },
+      clusterRetryStrategy: pauseAfter,
+      slotsRefreshTimeout: options.commandMs ?? usualCommandMs,
+      // A server is known by its name in its certificate, so that the name must not become an address on the way.
+      dnsLookup: (host: string, found: (error: null, address: string) => void) => found(null, host),
+    },
+  }
+}
+
+function behaviour({ connectMs = usualConnectMs, commandMs = usualCommandMs }: OpenRedisOptions) {
+  return {
+    ...{ lazyConnect: true, protocol: 2 as const, connectionName: 'gantry', disableClientInfo: true },
+    ...{ enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 },
+    autoResubscribe: false,
+    connectTimeout: connectMs,
+    commandTimeout: commandMs,
+    // A server that is silent for that long is given up, and what was sent to it is not kept.
+    socketTimeout: commandMs,
+    keepAlive: 10_000,
+    retryStrategy: pauseAfter,
+    // The one that was the main server no longer is: its name leads to another one now.
+    reconnectOnError: ({ message }: Error) => message.startsWith('READONLY'),
+  }
+}
+
+function pauseAfter(times: number): number {
+  return Math.min(firstPauseMs * 2 ** times, longestPauseMs) * (0.5 + Math.random() / 2)
+}
+
+function accessOf({ username, password, secure }: RedisAddress, { tls }: OpenRedisOptions) {
+  return {
+    ...(username === '' ? {} : { username }),
+    ...(password === '' ? {} : { password }),
+    ...(secure ? { tls: { ...tls } } : {}),
+  }
 }

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { after, type TestContext } from 'node:test'
 import { type RedisOptions, type RedisServer, startRedis } from '../../../../../../scripts/engines/redis.ts'
-import { openRedis, type RedisConnections } from './connection.ts'
-import type { OpenRedisOptions } from './settings.ts'
+import { type OpenRedisOptions, openRedis, type RedisConnections } from './connection.ts'
 
 /** One server for a test file, started by the first test that needs it and stopped after the last. */
 export function redisForFile(options: RedisOptions = {}): RedisForFile {

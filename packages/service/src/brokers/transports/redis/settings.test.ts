@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseRedisUrl } from '../../../config/redis-url.ts'
-import { besideKey } from './hash-slot.ts'
-import { redisSettings } from './settings.ts'
+import { redisSettings } from './connection.ts'
+import { besideKey } from './group.ts'
 
 test('an address names a server, the sentinels of one, or the servers of a cluster', () => {
   const usual = { secure: false, username: '', password: '', database: 0, name: '' }

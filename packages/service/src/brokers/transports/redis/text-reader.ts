@@ -1,8 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { createBatch } from '../../../storage/batch.ts'
 import type { RedisConnections } from './connection.ts'
-import { refusalOf } from './errors.ts'
-import { listOf } from './reply.ts'
+import { listOf, refusalOf } from './reply.ts'
 
 /** What is no text counts as none. */
 const readTexts = `

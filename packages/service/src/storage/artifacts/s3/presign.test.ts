@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { s3Artifacts } from '../s3.ts'
+import { presignedUrl, s3Artifacts } from '../s3.ts'
 import { placeOf } from './options.ts'
-import { presignedUrl } from './presign.ts'
 import { ownPlace } from './server.fixture.ts'
 
 const { signal } = new AbortController()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Database } from '../../databases/database.ts'
-import { createAnnouncer } from './announce.ts'
+import { createAnnouncer } from '../sql.ts'
 
 /** What is announced, statement by statement. */
 function announcing() {

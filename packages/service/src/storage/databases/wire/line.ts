@@ -1,8 +1,7 @@
 import type pg from 'pg'
 import type { Line, Row } from '../database.ts'
 import { connectError, isBroken, statementError } from './errors.ts'
-import type { NameOf } from './names.ts'
-import { send } from './send.ts'
+import { type NameOf, send } from './queries.ts'
 
 export interface LineOptions {
   /** A connection that sends statements without waiting for the answers of those before. */

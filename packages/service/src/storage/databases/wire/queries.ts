@@ -3,13 +3,11 @@ import pg from 'pg'
 import type { Database, Queries, Row } from '../database.ts'
 import type { Connections } from './connections.ts'
 import { isBroken, type Outcome, statementError } from './errors.ts'
-import { createNames, type NameOf } from './names.ts'
-import { send } from './send.ts'
 
 /** With whose rights a statement is done: the login's own, or those of a role that the login may take on. */
 export type Role = 'none' | 'gantry_service'
 
-export type WireQueries = Pick<Database, 'query' | 'transaction' | 'asTenant'>
+type WireQueries = Pick<Database, 'query' | 'transaction' | 'asTenant'>
 
 /**
  * Statements and transactions over connections that speak PostgreSQL's protocol, for each role. A connection keeps the
@@ -124,4 +122,38 @@ const int8 = 20
 /** As the driver reads values, but 64-bit numbers are numbers: ids and counts stay below 2⁵³. */
 export const types: pg.CustomTypesConfig = {
   getTypeParser: (oid, format) => (oid === int8 && format !== 'binary' ? Number : pg.types.getTypeParser(oid, format)),
+}
+
+/** Sends a statement by the time it returns its promise. */
+export async function send(
+  client: pg.Client,
+  nameOf: NameOf,
+  sql: string,
+  parameters: readonly unknown[] = [],
+): Promise<pg.QueryResult> {
+  if (parameters.length === 0) return last(await client.query(sql))
+  const name = nameOf(sql)
+  return await client.query({ text: sql, values: [...parameters], ...(name === undefined ? {} : { name }) })
+}
+
+/** Without parameters a text may hold several statements; the rows are those of the last. */
+function last(result: pg.QueryResult | pg.QueryResult[]): pg.QueryResult {
+  return Array.isArray(result) ? (result.at(-1) as pg.QueryResult) : result
+}
+
+/** The name under which connections keep a prepared statement; undefined when it is not kept. One text has one name. */
+export type NameOf = (sql: string) => string | undefined
+
+/** Hot statements are few and always the same text; this many are prepared on each connection. */
+const mostPrepared = 200
+
+export function createNames(start: string): NameOf {
+  const names = new Map<string, string>()
+  return (sql) => {
+    const known = names.get(sql)
+    if (known !== undefined || names.size >= mostPrepared) return known
+    const name = `${start}_${names.size}`
+    names.set(sql, name)
+    return name
+  }
 }
