@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { AuditVerdict } from '@gantry/contract'
-import { readAudit } from '../../packages/service/src/storage/audit/audit-rows.ts'
+import { readAudit } from '../../packages/service/src/storage/audit/entries.ts'
 import { verifyAudit } from '../../packages/service/src/storage/audit/verify.ts'
 import type { Queries } from '../../packages/service/src/storage/databases/database.ts'
 

@@ -26,7 +26,7 @@ import { openMcp } from './mcp/mcp.fixture.ts'
 import { createLog } from './observe/logs.ts'
 import { foldLabels } from './observe/metrics.ts'
 import { shownPayload } from './storage/dead-letters/dead-letter-rows.ts'
-import { readPlace } from './storage/page-cursor.ts'
+import { readCursor } from './storage/page-cursor.ts'
 import { searchText } from './worker/tools/artifact-tools.ts'
 
 /** Longer headers and targets are refused by Node before anything here reads them. */
@@ -82,7 +82,7 @@ function parserPoints(): EntryPoint[] {
       feed: (text) => each([text, `{"password":"${text}`], (payload) => shownPayload(payload, mark)),
       also: ['"\\'],
     },
-    { name: 'cursor', feed: (text) => readPlace(text) },
+    { name: 'cursor', feed: (text) => readCursor(text) },
   ]
 }
 

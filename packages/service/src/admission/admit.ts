@@ -7,7 +7,7 @@ import type { CallInput } from '../storage/call-input.ts'
 import type { AdmittedCall } from '../storage/calls/call-store.ts'
 import { namedSession, sessionGone, sessionLabel, sessionWaitMs } from './session-placement.ts'
 
-export interface IntakeOptions {
+export interface AdmitOptions {
   readonly executor: Executor
   readonly newId: () => string
   readonly now: () => number
@@ -27,7 +27,7 @@ export interface IntakeOptions {
  * Makes of what came in a call that may be kept: its shape, then its tool, its arguments and the caller's right to it.
  * Everything is checked before anything is claimed, so that a refusal leaves nothing behind and its key stays free.
  */
-export async function admit(input: CallInput, identity: Identity, options: IntakeOptions): Promise<AdmittedCall> {
+export async function admit(input: CallInput, identity: Identity, options: AdmitOptions): Promise<AdmittedCall> {
   checkInput(input)
   const asked = await (input.kind === 'chain'
     ? askedChain(input, identity, options)
@@ -67,7 +67,7 @@ const programPinned = { kind: 'code', effect: 'repeatable' } as const
  * The tool as it is now: a later one is not run in its place, though one that only describes itself differently is, unless
  * the caller pinned the whole definition.
  */
-async function askedTool(input: CallInput, identity: Identity, { executor, present }: IntakeOptions): Promise<Asked> {
+async function askedTool(input: CallInput, identity: Identity, { executor, present }: AdmitOptions): Promise<Asked> {
   const args = input.args ?? {}
   const { schemaDigest, timeoutMs, onCircuitOpen } = input
   const {
@@ -101,7 +101,7 @@ async function askedTool(input: CallInput, identity: Identity, { executor, prese
 async function askedChain(
   { args, onCircuitOpen }: CallInput,
   identity: Identity,
-  { executor }: IntakeOptions,
+  { executor }: AdmitOptions,
 ): Promise<Asked> {
   const { steps, input = null } = (args ?? {}) as { readonly steps: readonly ChainStep[]; readonly input?: Json }
   await executor.checkChain(steps, { input })

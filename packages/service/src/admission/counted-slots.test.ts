@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { createCountedPlaces, type Place } from './counted-slots.ts'
+import { createCountedSlots, type QueueSlot } from './counted-slots.ts'
 
 /** Places over a store whose counts are answered when the test says so, with what is in it when they began or later. */
 function site() {
   let time = 0
   const stored = new Map<string, number>()
   const asked: PromiseWithResolvers<ReadonlyMap<string, number>>[] = []
-  const places = createCountedPlaces(
+  const places = createCountedSlots(
     () => {
       const answer = Promise.withResolvers<ReadonlyMap<string, number>>()
       asked.push(answer)
@@ -30,7 +30,7 @@ async function turns(): Promise<void> {
 test('a place counts before its call is in the store, in the store, and until a count that began after that', async () => {
   const { places, stored, asked, answer, pass } = site()
   const bounds = [{ name: undefined, most: 2 }]
-  const take = async (): Promise<Place | undefined> => {
+  const take = async (): Promise<QueueSlot | undefined> => {
     const taking = places.take('ada', bounds)
     await turns()
     if (asked.length > 0) answer()
@@ -81,7 +81,7 @@ test('whatever comes in whatever order, never do more wait than may', async () =
   await fc.assert(
     fc.asyncProperty(steps, fc.integer({ min: 1, max: 4 }), async (events, most) => {
       const { places, stored, asked, answer, pass } = site()
-      const open: Place[] = []
+      const open: QueueSlot[] = []
       let inStore = 0
       const change = (by: number): void => {
         inStore += by

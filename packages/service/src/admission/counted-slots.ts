@@ -1,7 +1,7 @@
 import type { CallStore } from '../storage/calls/call-store.ts'
 
 /** A place among the calls that wait. */
-export interface Place {
+export interface QueueSlot {
   /** The call is in the store, where the next count finds it. */
   keep(): void
   /** No call waits there after all. */
@@ -19,7 +19,7 @@ export interface Bound {
  * from the moment it is taken, long before its call is in the store, so that of many who come at once no more get one
  * than there are. Before anybody is refused they are counted again, unless that was done a moment ago.
  */
-export interface CountedPlaces {
+export interface CountedSlots {
   /** The first bound that is reached as far as is known here; asks nobody. */
   full(bounds: readonly Bound[]): Bound | undefined
   /** The same, counted again before there is one; rejects when that cannot be done. */
@@ -32,7 +32,7 @@ export interface CountedPlaces {
   readonly idle: boolean
 }
 
-type Taken = { readonly kind: 'taken'; readonly place: Place } | { readonly kind: 'full'; readonly bound: Bound }
+type Taken = { readonly kind: 'taken'; readonly place: QueueSlot } | { readonly kind: 'full'; readonly bound: Bound }
 
 /** Numbers under names, and all of them together. */
 interface Tally {
@@ -43,10 +43,10 @@ interface Tally {
 const oldMs = 1_000
 const freshMs = 50
 
-export function createCountedPlaces(
+export function createCountedSlots(
   ask: () => Promise<ReadonlyMap<string, number>>,
   now: () => number = () => performance.now(),
-): CountedPlaces {
+): CountedSlots {
   let counted = tally()
   let countedAt = Number.NEGATIVE_INFINITY
   let counting: Promise<void> | undefined
@@ -93,7 +93,7 @@ export function createCountedPlaces(
       const bound = full(bounds)
       if (bound !== undefined) return { kind: 'full', bound }
       add(open, name, 1)
-      const place: Place = {
+      const place: QueueSlot = {
         keep() {
           add(open, name, -1)
           add(since, name, 1)
@@ -128,22 +128,22 @@ function numberOf(from: Tally, name: string | undefined): number {
  * How many calls wait to be claimed, looked at now and then, because counting them for each call would cost more than the
  * call; those that were let in here since then are counted here.
  */
-export interface DepthGauge {
+export interface QueueDepth {
   /** Undefined while there is room, so that nobody waits for that; else looks again and resolves with whether there is none. */
   full(): Promise<boolean> | undefined
   /** Takes a place for a call; undefined when there is none. */
-  take(): Promise<Place | undefined>
+  take(): Promise<QueueSlot | undefined>
   /** Looks now. */
   look(): Promise<number>
 }
 
-export function createDepthGauge(
+export function createQueueDepth(
   store: Pick<CallStore, 'depth'>,
   most: () => number,
   now: () => number = () => performance.now(),
-): DepthGauge {
+): QueueDepth {
   let known = 0
-  const places = createCountedPlaces(async () => {
+  const places = createCountedSlots(async () => {
     known = await store.depth(most() + 1)
     return new Map([['', known]])
   }, now)

@@ -8,21 +8,21 @@ import type { Bus } from '../observe/bus.ts'
 import type { DependencyHealth } from '../observe/dependency-health.ts'
 import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
 import { keepPayload } from '../storage/artifacts/payload.ts'
-import type { Refusals } from '../storage/audit/auditing.ts'
+import type { Refusals } from '../storage/audit/audit-log.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallInput } from '../storage/call-input.ts'
 import type { AdmittedCall, CallStore, ClaimOptions, ReplyAddress, Submitted } from '../storage/calls/call-store.ts'
 import { stillHeld } from '../storage/calls/still-held.ts'
 import type { Worker } from '../worker/worker.ts'
-import { admit, type IntakeOptions } from './admit.ts'
-import type { DepthGauge, Place } from './counted-slots.ts'
+import { type AdmitOptions, admit } from './admit.ts'
+import type { QueueDepth, QueueSlot } from './counted-slots.ts'
 import type { TenantGate } from './limits.ts'
 import type { UnansweredClaims } from './unanswered-claims.ts'
 
 interface IntakeParts {
   readonly store: CallStore
   readonly snapshots: Snapshots
-  readonly depth: DepthGauge
+  readonly depth: QueueDepth
   readonly settings: Pick<
     ServiceSettings,
     'maxQueued' | 'callbacks' | 'callbackOrigins' | 'inlineBytes' | 'artifactBytes'
@@ -39,7 +39,7 @@ interface IntakeParts {
   readonly health: Pick<DependencyHealth, 'isSilent' | 'onSilent'> | undefined
   /** Where large payloads are kept, and withdrawn from when the call is not going to be one. */
   readonly artifacts: Pick<Artifacts, 'keep' | 'withdraw'>
-  readonly present?: IntakeOptions['present']
+  readonly present?: AdmitOptions['present']
   /** The limits of tenants and principals. */
   readonly gate: TenantGate
   /** Makes place for the answer of a call that somebody here will wait for. */
@@ -51,12 +51,12 @@ interface IntakeParts {
 
 /** Takes calls in: refused, or kept durably and on their way. */
 export interface Intake {
-  submit(input: CallInput, identity: Identity, origin?: Origin): Promise<Taken>
+  submit(input: CallInput, identity: Identity, origin?: Origin): Promise<Submission>
   /** From now on every call is refused. */
   close(): void
 }
 
-interface Taken {
+interface Submission {
   readonly callId: string
   readonly repeated: boolean
 }
@@ -123,7 +123,7 @@ export function createIntake(parts: IntakeParts): Intake {
   const claimed = (call: AdmittedCall, lasting: boolean): Promise<Submitted> =>
     lasting || store.submitAhead === undefined ? claiming.add({ call, lasting }) : goingAhead.add(call)
 
-  const keep: IntakeOptions['keep'] = (text, callId, owner) =>
+  const keep: AdmitOptions['keep'] = (text, callId, owner) =>
     keepPayload(text, { callId, owner, artifacts: parts.artifacts, limits: settings })
 
   const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
@@ -173,7 +173,7 @@ export function createIntake(parts: IntakeParts): Intake {
     return fromBroker ? worker.room > 0 : worker.accepts(identity.tenant)
   }
   /** Places for a call that is going to wait, among those of its caller and, unless it is delayed, among all. */
-  const placesFor = async ({ identity, delayMs = 0 }: AdmittedCall): Promise<readonly Place[]> => {
+  const placesFor = async ({ identity, delayMs = 0 }: AdmittedCall): Promise<readonly QueueSlot[]> => {
     const own = await gate.place(identity)
     const places = own === undefined ? [] : [own]
     if (delayMs > 0) return places
@@ -212,7 +212,7 @@ export function createIntake(parts: IntakeParts): Intake {
     const reason = ToolError.is(error) ? error.message : undefined
     parts.refusals?.add({ tenant, principal, tool, code, config, reason })
   }
-  const take = async (input: CallInput, identity: Identity, origin: Origin, attempt: Attempt): Promise<Taken> => {
+  const take = async (input: CallInput, identity: Identity, origin: Origin, attempt: Attempt): Promise<Submission> => {
     // The check begins with the snapshot that is current now, so that this is the one that refuses.
     const { version } = snapshots.current
     const orKnown = async (error: unknown): Promise<string> => {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import type { TenantsLimits } from '../config/tenant-limits.ts'
 import { type Buckets, type Draw, drawsOf } from './buckets/bucket.ts'
-import type { Place } from './counted-slots.ts'
+import type { QueueSlot } from './counted-slots.ts'
 import { createTenantGate } from './limits.ts'
 
 /** Flows so slowly that nothing comes in while a test runs. */
@@ -174,7 +174,7 @@ test('with so many calls waiting a tenant, or one of its principals, is refused;
 test('what comes in between two counts is counted here, and what did not wait after all is not', async () => {
   const { gate, passes, counted } = gateOf({ acme: { queued: 5 } }, { acme: { ada: 2 } })
   const who = someone('acme')
-  const places: (Place | undefined)[] = []
+  const places: (QueueSlot | undefined)[] = []
   for (let n = 0; n < 3; n++) {
     assert.equal(await passes(who, 1), 1)
     places.push(await gate.place(who))

@@ -10,18 +10,18 @@ import {
 } from '../config/tenant-limits.ts'
 import type { CallStore, ClaimOptions, Share } from '../storage/calls/call-store.ts'
 import type { Database } from '../storage/databases/database.ts'
-import type { Chore } from '../storage/periodic-jobs.ts'
+import type { PeriodicJob } from '../storage/periodic-jobs.ts'
 import { type Allowance, createAdvances } from './bucket-advances.ts'
 import type { Buckets } from './buckets/bucket.ts'
 import { redisBuckets } from './buckets/redis.ts'
 import { sqlBuckets } from './buckets/sql.ts'
 import {
   type Bound,
-  type CountedPlaces,
-  createCountedPlaces,
-  createDepthGauge,
-  type DepthGauge,
-  type Place,
+  type CountedSlots,
+  createCountedSlots,
+  createQueueDepth,
+  type QueueDepth,
+  type QueueSlot,
 } from './counted-slots.ts'
 
 /**
@@ -43,7 +43,7 @@ export interface TenantGate {
   /** Whether calls of this one that wait are counted. */
   counts(identity: Identity): boolean
   /** Takes a place for a call that is going to wait; undefined when nobody counts those. */
-  place(identity: Identity): Promise<Place> | undefined
+  place(identity: Identity): Promise<QueueSlot> | undefined
   /** How many calls of this one may be held at a time; infinite when nobody has to count them. */
   mostAtOnce(identity: Identity): number
   /** For those who claim. */
@@ -119,7 +119,7 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
     if (full !== undefined) throw crowded(full, holders)
     await count(holders)
   }
-  const place = async ({ tenant, principal }: Identity, holders: readonly Holder[]): Promise<Place> => {
+  const place = async ({ tenant, principal }: Identity, holders: readonly Holder[]): Promise<QueueSlot> => {
     const taken = await room.of(tenant).take(principal, boundsOf(holders))
     if (taken.kind === 'full') throw crowded(taken.bound, holders)
     return taken.place
@@ -273,7 +273,7 @@ function withStar(principals: { readonly [principal: string]: Limits }): Limits 
 
 /** The places of each tenant for calls that wait, under the names of its principals. */
 interface QueueRoom {
-  of(tenant: string): CountedPlaces
+  of(tenant: string): CountedSlots
 }
 
 const mostTenants = 10_000
@@ -283,7 +283,7 @@ function createQueueRoom(
   most: () => number,
   now: () => number = () => performance.now(),
 ): QueueRoom {
-  const tenants = new Map<string, CountedPlaces>()
+  const tenants = new Map<string, CountedSlots>()
   const forgetIdle = (): void => {
     for (const [tenant, places] of tenants) if (places.idle) tenants.delete(tenant)
   }
@@ -292,7 +292,7 @@ function createQueueRoom(
       const found = tenants.get(tenant)
       if (found !== undefined) return found
       if (tenants.size >= mostTenants) forgetIdle()
-      const made = createCountedPlaces(() => store.waiting(tenant, most() + 1), now)
+      const made = createCountedSlots(() => store.waiting(tenant, most() + 1), now)
       tenants.set(tenant, made)
       return made
     },
@@ -310,8 +310,8 @@ interface AdmissionLimitsParts {
 /** The limits of tenants and of the queue in a running service. */
 export interface AdmissionLimits {
   readonly gate: TenantGate
-  readonly depth: DepthGauge
-  readonly jobs: readonly Chore[]
+  readonly depth: QueueDepth
+  readonly jobs: readonly PeriodicJob[]
 }
 
 const tidyMs = 60_000
@@ -321,7 +321,7 @@ export function openLimits({ store, database, redis, settings }: AdmissionLimits
   const mostQueued = (): number => settings.maxQueued
   return {
     gate: createTenantGate({ store, buckets, tenants: () => settings.tenants, mostQueued }),
-    depth: createDepthGauge(store, mostQueued),
+    depth: createQueueDepth(store, mostQueued),
     jobs: [{ name: 'buckets', everyMs: tidyMs, work: buckets.tidy }],
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDepthGauge } from './counted-slots.ts'
+import { createQueueDepth } from './counted-slots.ts'
 
 test('while there is room nobody waits for a look, and what was let in since the last one is counted here', async () => {
   let [time, stored, looks] = [0, 0, 0]
@@ -8,7 +8,7 @@ test('while there is room nobody waits for a look, and what was let in since the
     looks += 1
     return stored
   }
-  const gauge = createDepthGauge(
+  const gauge = createQueueDepth(
     { depth },
     () => 3,
     () => time,
@@ -34,7 +34,7 @@ test('a full queue stays full while nobody can look', async () => {
     if (away) throw new Error('away')
     return 5
   }
-  const gauge = createDepthGauge(
+  const gauge = createQueueDepth(
     { depth },
     () => 5,
     () => time,

@@ -4,10 +4,10 @@ import type { CallInput } from '../storage/call-input.ts'
 import type { ReplyAddress } from '../storage/calls/call-store.ts'
 import type { OutboxPosts } from '../storage/outbox/outbox-posts.ts'
 import type { Decoded } from './codecs/codec.ts'
-import type { DoorsOptions } from './consume-brokers.ts'
+import type { ConsumeOptions } from './consume-brokers.ts'
 import type { GatewayView } from './gateways/gateway-names.ts'
-import type { RedisParts } from './gateways/redis-gateway.ts'
-import type { Naming } from './open-brokers.ts'
+import type { RedisGateway } from './gateways/redis-gateway.ts'
+import type { ToolNaming } from './open-brokers.ts'
 
 /** Admits a call that came over a broker. */
 interface BrokerIntake {
@@ -26,7 +26,7 @@ interface BrokerCallsOptions {
   readonly snapshots: Snapshots
   readonly view: GatewayView
   /** Undefined where no gateway uses Redis: then there are neither sessions nor a published catalog. */
-  readonly gateway: RedisParts | undefined
+  readonly gateway: RedisGateway | undefined
 }
 
 const never = new AbortController().signal
@@ -34,7 +34,7 @@ const never = new AbortController().signal
 /** What becomes of a decoded message: its sender, its tool, its call, and one more reply to a call that is known. */
 export function brokerCalls(
   options: BrokerCallsOptions,
-): Pick<DoorsOptions, 'session' | 'understand' | 'submit' | 'attach'> {
+): Pick<ConsumeOptions, 'session' | 'understand' | 'submit' | 'attach'> {
   const { intake, notices, posts, gateway } = options
   return {
     async session(session) {
@@ -83,7 +83,7 @@ async function understand(
 }
 
 /** Gives tools the names that gateways know them by, again after each change of the configuration. */
-export function followNames(naming: Naming, view: GatewayView, snapshots: Snapshots): () => void {
+export function followNames(naming: ToolNaming, view: GatewayView, snapshots: Snapshots): () => void {
   const rename = async (): Promise<void> => {
     const names = await view.names(snapshots.current.executor)
     naming.nameFor = (id) => names.nameFor(id.split(':').slice(0, 2).join(':'))

@@ -6,7 +6,7 @@ import { type Bus, createBus } from '../observe/bus.ts'
 import type { Codec } from './codecs/codec.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { somastackCodec } from './codecs/somastack.ts'
-import { type DoorsOptions, openDoors } from './consume-brokers.ts'
+import { type ConsumeOptions, consumeBrokers } from './consume-brokers.ts'
 import type { Refusal } from './inbound.ts'
 import type { Delivery, Transport } from './transports/transport.ts'
 
@@ -54,7 +54,7 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 function open(
   broker: ReturnType<typeof memoryBroker>,
-  given: Partial<DoorsOptions> & { readonly identity?: Identity } = {},
+  given: Partial<ConsumeOptions> & { readonly identity?: Identity } = {},
 ) {
   const codecs: Codec[] = [
     somastackCodec(),
@@ -62,8 +62,8 @@ function open(
   ]
   const submitted: Identity[] = []
   const refused: Refusal[] = []
-  const doors = openDoors({
-    doors: [
+  const consumers = consumeBrokers({
+    sources: [
       { kind: 'kafka', transport: broker.transport, codecs, identity: 'identity' in given ? given.identity : kafka },
     ],
     worker: { room: 10, onRoom: () => () => undefined },
@@ -78,17 +78,17 @@ function open(
     bus: createBus(),
     ...given,
   })
-  return { doors, submitted, refused }
+  return { consumers, submitted, refused }
 }
 
 const request = { event_id: 'e', session_id: 's', tool_name: 'demo:add', args: {}, metadata: {} }
 
 test('whoever writes to a topic is its identity, whatever the event and its headers say', async () => {
   const broker = memoryBroker()
-  const { doors, submitted } = open(broker)
+  const { consumers, submitted } = open(broker)
   const forged = { tenant: 'evil', tenant_id: 'evil', roles: ['admin'], requeue_override: true, user_id: 'root' }
   await broker.hand('1', { ...request, ...forged, metadata: forged, persona_id: 'root' })
-  await doors.stop()
+  await consumers.stop()
   assert.deepEqual(submitted, [kafka])
   assert.deepEqual(broker.settled, ['1'])
   // Another identity of the topic is another caller.
@@ -96,15 +96,15 @@ test('whoever writes to a topic is its identity, whatever the event and its head
   const again = memoryBroker()
   const second = open(again, { identity: other })
   await again.hand('1', request)
-  await second.doors.stop()
+  await second.consumers.stop()
   assert.deepEqual(second.submitted, [other])
 })
 
 test('without an identity for those who have no session they are refused, with the setting that is missing', async () => {
   const broker = memoryBroker()
-  const { doors, submitted, refused } = open(broker, { identity: undefined as unknown as Identity })
+  const { consumers, submitted, refused } = open(broker, { identity: undefined as unknown as Identity })
   await broker.hand('1', request)
-  await doors.stop()
+  await consumers.stop()
   assert.deepEqual(submitted, [])
   assert.equal(refused[0]?.error.code, 'UNAUTHENTICATED')
   assert.match(refused[0]?.error.message ?? '', /kafka\.identity/)
@@ -115,27 +115,27 @@ test('what is refused to the identity of a topic is told of as its own', async (
   const denied = async (): Promise<never> => {
     throw new ToolError('DENIED', 'No.')
   }
-  const { doors, refused } = open(broker, { submit: denied })
+  const { consumers, refused } = open(broker, { submit: denied })
   await broker.hand('1', request)
-  await doors.stop()
+  await consumers.stop()
   assert.deepEqual([refused[0]?.error.code, refused[0]?.sender], ['DENIED', kafka])
 })
 
 test('what no codec reads is given to the dead letters in the words of the first', async () => {
   const broker = memoryBroker()
-  const { doors, refused } = open(broker)
+  const { consumers, refused } = open(broker)
   await broker.hand('1', ['neither'])
-  await doors.stop()
+  await consumers.stop()
   assert.deepEqual([refused[0]?.dead, refused[0]?.codec?.kind], [true, 'somastack'])
 })
 
 test('a stop waits for what is in hand, and takes no more', async () => {
   const broker = memoryBroker()
   const gate = Promise.withResolvers<{ callId: string; repeated: boolean }>()
-  const { doors } = open(broker, { submit: () => gate.promise })
+  const { consumers } = open(broker, { submit: () => gate.promise })
   await broker.hand('1', request)
   let stopped = false
-  const stopping = doors.stop().then(() => {
+  const stopping = consumers.stop().then(() => {
     stopped = true
   })
   for (let n = 0; n < 20; n++) await turn()
@@ -151,12 +151,12 @@ test('a stop waits for what is in hand, and takes no more', async () => {
 test('no more is asked for than the worker has room for, less what is in hand', async () => {
   const broker = memoryBroker()
   const gate = Promise.withResolvers<{ callId: string; repeated: boolean }>()
-  const { doors } = open(broker, { submit: () => gate.promise })
+  const { consumers } = open(broker, { submit: () => gate.promise })
   await broker.hand('1', request)
   while (broker.asked.length < 2) await turn()
   assert.deepEqual(broker.asked, [10, 9])
   gate.resolve({ callId: 'c', repeated: false })
-  await doors.stop()
+  await consumers.stop()
 })
 
 test('what the broker answers, and what fails, is told as of that dependency', async () => {
@@ -174,9 +174,9 @@ test('what the broker answers, and what fails, is told as of that dependency', a
     })
   })
   broker.fail(new ToolError('STORE_UNAVAILABLE', 'It is away.'))
-  const { doors } = open(broker, { bus })
+  const { consumers } = open(broker, { bus })
   await broker.hand('1', request)
   await back
-  await doors.stop()
+  await consumers.stop()
   assert.deepEqual(told.slice(0, 2), ['kafka failed: It is away.', 'kafka worked'])
 })

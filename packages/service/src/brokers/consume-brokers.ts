@@ -3,7 +3,7 @@ import { type Identity, ToolError } from '@gantry/contract'
 import { type Decoded, pickCodec } from './codecs/codec.ts'
 import { createConsumer } from './consumer.ts'
 import { createInbound, type InboundPorts } from './inbound.ts'
-import type { BrokerDoor } from './open-brokers.ts'
+import type { BrokerSource } from './open-brokers.ts'
 
 /** How many more calls the worker of this process takes. */
 export interface WorkerSlots {
@@ -12,8 +12,8 @@ export interface WorkerSlots {
   onRoom(listener: () => void): () => void
 }
 
-export interface DoorsOptions extends Pick<InboundPorts, 'submit' | 'attach' | 'refuse' | 'bus'> {
-  readonly doors: readonly BrokerDoor[]
+export interface ConsumeOptions extends Pick<InboundPorts, 'submit' | 'attach' | 'refuse' | 'bus'> {
+  readonly sources: readonly BrokerSource[]
   readonly worker: WorkerSlots
   /** Who is behind a session; rejects with UNAUTHENTICATED. */
   readonly session: (session: string) => Promise<Identity>
@@ -21,7 +21,7 @@ export interface DoorsOptions extends Pick<InboundPorts, 'submit' | 'attach' | '
 }
 
 /** Takes messages, as many as the worker has room for. */
-export interface OpenDoors {
+export interface RunningConsumers {
   /** Takes no more, and resolves when those in hand are settled or handed back. */
   stop(): Promise<void>
 }
@@ -29,8 +29,8 @@ export interface OpenDoors {
 /** Messages in hand at a time; each is a call that the worker has room for, or a refusal. */
 const mostInHand = 1_000
 
-export function openDoors(options: DoorsOptions): OpenDoors {
-  const open = options.doors.map((door) => openDoor(door, options))
+export function consumeBrokers(options: ConsumeOptions): RunningConsumers {
+  const open = options.sources.map((door) => openDoor(door, options))
   return {
     async stop() {
       await Promise.all(open.map((end) => end()))
@@ -38,7 +38,7 @@ export function openDoors(options: DoorsOptions): OpenDoors {
   }
 }
 
-function openDoor(door: BrokerDoor, options: DoorsOptions): () => Promise<void> {
+function openDoor(door: BrokerSource, options: ConsumeOptions): () => Promise<void> {
   const { transport, codecs, kind } = door
   const { worker, bus } = options
   const stopping = new AbortController()
@@ -78,8 +78,8 @@ function openDoor(door: BrokerDoor, options: DoorsOptions): () => Promise<void> 
 
 async function identify(
   { session }: Decoded & { kind: 'call' },
-  { identity, kind }: BrokerDoor,
-  options: DoorsOptions,
+  { identity, kind }: BrokerSource,
+  options: ConsumeOptions,
 ): Promise<Identity> {
   if (session !== undefined) return options.session(session)
   if (identity !== undefined) return identity

@@ -230,7 +230,7 @@ const mostShown = 16_384
  * Keeps refusals: the answer, the message for the broker's own dead letters, and the dead letter, together. They are of
  * the sender's tenant, because what a message holds is for no other to read.
  */
-export function createRefuse(options: RefuseOptions): (refusal: Refusal) => Promise<void> {
+export function createMessageRefusals(options: RefuseOptions): (refusal: Refusal) => Promise<void> {
   const batch = createBatch<RefusedMessage, void>(async (refused) => {
     await refuseMessages(options.database, refused)
     return refused.map(() => undefined)

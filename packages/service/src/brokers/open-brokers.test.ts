@@ -48,9 +48,9 @@ test('answers never go among the calls, the dead letters or the messages, whatev
 
 test('a process that takes nothing has no door, but can answer; one without the transport has only Redis', async (t) => {
   const answering = await open(t, { redis: { stream: freshKey() } }, false)
-  assert.deepEqual([answering.brokers.doors.length, [...answering.brokers.publishers.keys()]], [0, ['redis']])
+  assert.deepEqual([answering.brokers.sources.length, [...answering.brokers.publishers.keys()]], [0, ['redis']])
   const plain = await open(t, { transport: 'postgres' })
-  assert.deepEqual([plain.brokers.doors.length, plain.brokers.publishers.size, plain.brokers.codecs.size], [0, 0, 0])
+  assert.deepEqual([plain.brokers.sources.length, plain.brokers.publishers.size, plain.brokers.codecs.size], [0, 0, 0])
   assert.notEqual(plain.brokers.redis, undefined)
 })
 

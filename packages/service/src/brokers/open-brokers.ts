@@ -13,7 +13,7 @@ import type { RedisConnections } from './transports/redis/connection.ts'
 import type { Transport } from './transports/transport.ts'
 
 /** A broker that calls come from. */
-export interface BrokerDoor {
+export interface BrokerSource {
   readonly kind: 'kafka' | 'redis'
   readonly transport: Transport
   /** In the order in which they are asked whether they speak the language of a message. */
@@ -23,18 +23,18 @@ export interface BrokerDoor {
 }
 
 /** Gateways know tools by names of their own; until those are known, a tool goes by its id. */
-export interface Naming {
+export interface ToolNaming {
   nameFor: (id: string) => string
 }
 
 /** What the settings name, connected. Whoever opened them closes them. */
 export interface Brokers {
-  readonly doors: readonly BrokerDoor[]
+  readonly sources: readonly BrokerSource[]
   readonly publishers: ReadonlyMap<string, Publisher>
   /** By the name that an address calls it. */
   readonly codecs: ReadonlyMap<string, Codec>
   /** What gateways call a tool; set once there is a catalog. */
-  readonly naming: Naming
+  readonly naming: ToolNaming
   /** Also where no calls come from: for what else is kept there. */
   readonly redis: RedisConnections | undefined
   close(): Promise<void>
@@ -54,7 +54,13 @@ interface OpenBrokersOptions {
 
 /** For a service that calls come to over HTTP only. */
 export const noBrokers: Brokers = {
-  ...{ doors: [], publishers: new Map(), codecs: new Map(), redis: undefined, naming: { nameFor: (id: string) => id } },
+  ...{
+    sources: [],
+    publishers: new Map(),
+    codecs: new Map(),
+    redis: undefined,
+    naming: { nameFor: (id: string) => id },
+  },
   close: async () => undefined,
 }
 
@@ -71,8 +77,8 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
     return one
   }
   try {
-    const doors: BrokerDoor[] = []
-    const naming: Naming = { nameFor: (id) => id }
+    const sources: BrokerSource[] = []
+    const naming: ToolNaming = { nameFor: (id) => id }
     const codecs: Codec[] = []
     const publishers = new Map<string, Publisher>()
     const redis = settings.redis === undefined ? undefined : keep(await connectRedis(settings.redis, options))
@@ -81,7 +87,7 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
       publishers.set('redis', keep(redisPublisher({ redis })))
       const spoken = redisCodecs(settings.redis, naming)
       codecs.push(...spoken)
-      if (options.takes) doors.push(await redisDoor(settings.redis, redis, spoken, options.name, keep))
+      if (options.takes) sources.push(await redisDoor(settings.redis, redis, spoken, options.name, keep))
     }
     if (transports.includes('kafka') && settings.kafka !== undefined) {
       const { kafka } = settings
@@ -92,10 +98,10 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
       const identity = kafka.identity ?? senderOf(options.identity, kafka.topic)
       const spoken = kafkaCodecs(kafka, identity, naming)
       codecs.push(...spoken)
-      if (options.takes) doors.push(await kafkaDoor(kafka, connection, spoken, identity, keep))
+      if (options.takes) sources.push(await kafkaDoor(kafka, connection, spoken, identity, keep))
     }
     const byKind = new Map(codecs.map((codec) => [codec.kind, codec]))
-    return { doors, publishers, codecs: byKind, naming, redis, close: closeAll }
+    return { sources, publishers, codecs: byKind, naming, redis, close: closeAll }
   } catch (error) {
     await closeAll()
     throw error
@@ -127,7 +133,7 @@ async function connectRedis(
 
 function redisCodecs(
   { stream, deadLetters, messages, replies, errorText }: RedisSettings,
-  naming: Naming,
+  naming: ToolNaming,
 ): readonly Codec[] {
   const ours = [stream, deadLetters, messages]
   const wanted = replies === undefined ? stargazerReplyRule(ours) : oneOf(replies)
@@ -148,7 +154,7 @@ async function redisDoor(
   codecs: readonly Codec[],
   consumer: string,
   keep: Keep,
-): Promise<BrokerDoor> {
+): Promise<BrokerSource> {
   const { redisTransport } = await import('./transports/redis.ts')
   const idle = claimIdleMs === undefined ? {} : { claimIdleMs }
   const transport = keep(await redisTransport({ redis, stream, group, consumer, ...idle }))
@@ -159,7 +165,7 @@ async function redisDoor(
 function kafkaCodecs(
   { results, deadLetters, messages, events }: KafkaSettings,
   { tenant }: Identity,
-  naming: Naming,
+  naming: ToolNaming,
 ): readonly Codec[] {
   return [
     somastackCodec({
@@ -179,7 +185,7 @@ async function kafkaDoor(
   codecs: readonly Codec[],
   identity: Identity,
   keep: Keep,
-): Promise<BrokerDoor> {
+): Promise<BrokerSource> {
   const { kafkaTransport } = await import('./transports/kafka.ts')
   const silence = sessionTimeoutMs === undefined ? {} : { sessionTimeoutMs }
   const transport = keep(await kafkaTransport({ ...connection, group, topics: [topic], ...silence }))
@@ -222,11 +228,11 @@ function matches(text: string, [first = '', ...rest]: readonly string[]): boolea
 const lookEveryMs = 500
 
 /** Waits until every broker has told how much waits in it: then its messages can be taken. */
-export async function untilConsuming(doors: readonly BrokerDoor[], signal: AbortSignal): Promise<void> {
-  await Promise.all(doors.map((door) => untilAnswers(door, signal)))
+export async function untilConsuming(sources: readonly BrokerSource[], signal: AbortSignal): Promise<void> {
+  await Promise.all(sources.map((door) => untilAnswers(door, signal)))
 }
 
-async function untilAnswers({ transport }: BrokerDoor, signal: AbortSignal): Promise<void> {
+async function untilAnswers({ transport }: BrokerSource, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     try {
       await transport.lag?.()

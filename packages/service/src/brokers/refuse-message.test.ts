@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { createBus } from '../observe/bus.ts'
 import { nativeCodec } from './codecs/native.ts'
-import { createRefuse, type Refusal } from './inbound.ts'
+import { createMessageRefusals, type Refusal } from './inbound.ts'
 import { unpackMessage } from './transports/message.ts'
 
 const codec = nativeCodec({ transport: 'redis', mayReplyTo: () => true, deadLettersTo: 'dead' })
@@ -22,7 +22,7 @@ async function keep(...refusals: Refusal[]) {
   const kept = { letters: [] as Rows, messages: [] as Rows, told: [] as object[], statements: 0 }
   const bus = createBus()
   bus.on('message:refused', (event) => kept.told.push(event))
-  const refuse = createRefuse({
+  const refuse = createMessageRefusals({
     database: {
       async query<R>(_sql: string, [letters, messages]: readonly unknown[] = []): Promise<R[]> {
         kept.statements += 1

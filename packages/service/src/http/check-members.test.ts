@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { memberCheck } from './serve.ts'
+import { memberCheck } from './handle-request.ts'
 
 const check = memberCheck('The body', { tool: { type: 'string' }, args: { type: 'object' } }, ['tool'])
 

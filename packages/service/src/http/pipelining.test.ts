@@ -4,10 +4,10 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
+import type { Mount } from './handle-request.ts'
 import { exchange, startRig } from './http.fixture.ts'
-import { createTurns } from './pipelining.ts'
-import type { Visit } from './request-scope.ts'
-import type { Mount } from './serve.ts'
+import { createPipelining } from './pipelining.ts'
+import type { RequestScope } from './request-scope.ts'
 
 const head = 'host: 127.0.0.1\r\n'
 const get = (number: number): string => `GET /slow?n=${number} HTTP/1.1\r\n${head}\r\n`
@@ -15,15 +15,15 @@ const post = (number: number): string =>
   `POST /slow?n=${number} HTTP/1.1\r\n${head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{}`
 
 /** Counts who is worked on, each for as long as `gate` takes. */
-function slowMount(gate: (visit: Visit) => Promise<unknown>) {
+function slowMount(gate: (scope: RequestScope) => Promise<unknown>) {
   const seen = { running: 0, most: 0, begun: 0 }
   const mount: Mount = {
     path: '/slow',
-    async handle({ request }, visit) {
+    async handle({ request }, scope) {
       seen.begun += 1
       seen.running += 1
       seen.most = Math.max(seen.most, seen.running)
-      await gate(visit)
+      await gate(scope)
       seen.running -= 1
       return { kind: 'json', status: 200, headers: {}, body: { asked: request.url ?? '' } }
     },
@@ -67,7 +67,7 @@ test('a connection is read no further while more than a few wait on it, whoever 
       socket.emit('resume')
     },
   })
-  const turn = createTurns()
+  const turn = createPipelining()
   const waiting = Array.from({ length: 6 }, () => Object.assign(new EventEmitter(), { socket: null }))
   const turns = waiting.map((response) =>
     turn({ socket } as unknown as IncomingMessage, response as unknown as ServerResponse),

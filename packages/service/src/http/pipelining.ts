@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
  * The turn of a request on its connection: true once all that came before it there are answered, false when the connection
  * is gone before that, and nobody is left to answer.
  */
-export type Turns = (request: IncomingMessage, response: ServerResponse) => boolean | Promise<boolean>
+export type Pipelining = (request: IncomingMessage, response: ServerResponse) => boolean | Promise<boolean>
 
 /** Requests of one connection that may wait for their turn before it is read no further. */
 const mostWaiting = 4
@@ -14,7 +14,7 @@ const mostWaiting = 4
  * Node hands over every request of a connection as soon as it is read, however many come without waiting for an answer;
  * all at once they could take any amount of memory. A response has the connection when those before it are out.
  */
-export function createTurns(): Turns {
+export function createPipelining(): Pipelining {
   const lines = new WeakMap<Socket, Set<(mine: boolean) => void>>()
   const lineOf = (socket: Socket): Set<(mine: boolean) => void> => {
     const known = lines.get(socket)

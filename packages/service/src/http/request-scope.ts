@@ -2,10 +2,10 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { Connections } from './connections.ts'
-import { createTurns, type Turns } from './pipelining.ts'
+import { createPipelining, type Pipelining } from './pipelining.ts'
 
 /** The time of one request, as seen by whoever works on it. */
-export interface Visit {
+export interface RequestScope {
   /** Aborts when the client has gone. */
   readonly gone: AbortSignal
   /** Aborts when the client has gone, the door closes, or `end` is called. */
@@ -15,12 +15,12 @@ export interface Visit {
 }
 
 /** Knows which connections and requests are inside, so that a server that closes can tell them. */
-export interface Door {
+export interface RequestTracker {
   readonly closing: boolean
   connect(socket: Socket): void
   /** When a request may enter: those that come behind each other on a connection do so one by one. */
-  readonly turn: Turns
-  enter(response: ServerResponse): Visit
+  readonly pipelining: Pipelining
+  enter(response: ServerResponse): RequestScope
   /** A request of a connection was authenticated; see `Connections`. */
   authenticated(socket: Socket, identity: Identity): void
   /** The response that a connection is, or was last, busy with. */
@@ -32,7 +32,7 @@ export interface Door {
   close(): void
 }
 
-export function createDoor(connections: Connections): Door {
+export function createRequestTracker(connections: Connections): RequestTracker {
   const sockets = new Map<Socket, ServerResponse | undefined>()
   const inside = new Set<AbortController>()
   let closing = false
@@ -44,7 +44,7 @@ export function createDoor(connections: Connections): Door {
       sockets.set(socket, undefined)
       socket.once('close', () => sockets.delete(socket))
     },
-    turn: createTurns(),
+    pipelining: createPipelining(),
     enter(response) {
       const [gone, stop] = [new AbortController(), new AbortController()]
       const { socket } = response

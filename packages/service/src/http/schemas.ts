@@ -13,7 +13,7 @@ import type {
 import type { FoundTool, ToolDoc } from '@gantry/core'
 import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
 import type { RuntimeInfo } from '@gantry/sandbox'
-import { auditSchemas, keySchemas, policySchemas } from './audit-schemas.ts'
+import { auditSchemas, keySchemas, policySchemas } from './operator-schemas.ts'
 import type { ErrorBody } from './service.ts'
 
 /** An object schema that follows a type: a member that only one of them has does not compile. */

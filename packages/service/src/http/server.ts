@@ -7,18 +7,25 @@ import { isLoopback } from '../config/service-address.ts'
 import { type Answer, problem, safeHeaders } from './answer.ts'
 import { createConnections } from './connections.ts'
 import { foreignCheck, originForm } from './foreign.ts'
+import {
+  type HttpContext,
+  type HttpLog,
+  handleRequest,
+  handleRoute,
+  type IncomingRequest,
+  type Mount,
+} from './handle-request.ts'
 import { defaultHttpLimits, type HttpLimits } from './limits.ts'
-import { createDoor } from './request-scope.ts'
+import { createRequestTracker } from './request-scope.ts'
 import { methodsOf, type Route } from './route.ts'
 import { allRoutes } from './routes.ts'
-import { type Arrival, type House, type HttpLog, type Mount, serve, serveRoute } from './serve.ts'
 import type { Service } from './service.ts'
 import { admitSecure, followTls, readTls, type TlsFiles, tlsOptions } from './tls.ts'
 import { createWaiting } from './waiting.ts'
 
 export interface HttpOptions {
   readonly service: Service
-  readonly authenticate: House['authenticate']
+  readonly authenticate: HttpContext['authenticate']
   readonly log: HttpLog
   readonly limits?: Partial<HttpLimits>
   /** 127.0.0.1 when absent, so that only this machine can reach it. */
@@ -55,20 +62,29 @@ export async function createHttpServer(options: HttpOptions): Promise<HttpServer
   const own = Object.getOwnPropertyDescriptors(options.limits ?? {})
   const limits: HttpLimits = Object.defineProperties({ ...defaultHttpLimits }, own)
   const connections = createConnections(limits)
-  const door = createDoor(connections)
+  const tracker = createRequestTracker(connections)
   const refuseForeign = foreignCheck({ host, hosts, origins, secure: tls !== undefined })
   const { hold } = createWaiting(limits)
-  const house: House = { service, authenticate, limits, log, door, hold, local: isLoopback(host), refuseForeign }
+  const context: HttpContext = {
+    service,
+    authenticate,
+    limits,
+    log,
+    tracker: tracker,
+    hold,
+    local: isLoopback(host),
+    refuseForeign,
+  }
   const held = tls === undefined ? undefined : await readTls(tls)
   const app = createApp(
-    house,
+    context,
     options.mounts ?? [],
     tls === undefined || held === undefined ? undefined : tlsOptions(held, tls, limits.headersMs),
   )
-  const endings = [door.close]
+  const endings = [tracker.close]
   if (held === undefined) {
-    app.server.on('connection', (socket: Socket) => connections.accept(socket) && door.connect(socket))
-  } else endings.push(admitSecure(app.server, door, connections))
+    app.server.on('connection', (socket: Socket) => connections.accept(socket) && tracker.connect(socket))
+  } else endings.push(admitSecure(app.server, tracker, connections))
   // One name of this machine stands for two addresses; the same server listens at one.
   const bound = await listen(app, host === 'localhost' ? '127.0.0.1' : host, port)
   if (tls !== undefined && held !== undefined) {
@@ -85,11 +101,11 @@ function nameOf(host: string): string {
 }
 
 /** Reading bodies, checking them and writing answers is ours; the framework finds the route. */
-function createApp(house: House, mounts: readonly Mount[], tls: TlsOptions | undefined): FastifyInstance {
-  const { limits, door } = house
+function createApp(context: HttpContext, mounts: readonly Mount[], tls: TlsOptions | undefined): FastifyInstance {
+  const { limits, tracker } = context
   const { headersMs, requestMs, maxWaitMs } = limits
   const routes = allRoutes()
-  const other = adapt(serve(house, 'unknown', unrouted(routes)))
+  const other = adapt(handleRequest(context, 'unknown', unrouted(routes)))
   const plain = {
     maxHeaderSize: limits.headerBytes,
     headersTimeout: Math.min(headersMs, requestMs),
@@ -106,21 +122,21 @@ function createApp(house: House, mounts: readonly Mount[], tls: TlsOptions | und
     rewriteUrl: originForm,
     routerOptions: { maxParamLength: 600 },
     ...((tls === undefined ? { http: plain } : { https: { ...plain, ...tls } }) as { readonly http: ServerOptions }),
-    clientErrorHandler: (error, socket) => answerClientError(error, socket, door.current(socket)),
+    clientErrorHandler: (error, socket) => answerClientError(error, socket, tracker.current(socket)),
     // A path that cannot be decoded, or has parts that are too long, is no path of ours.
     frameworkErrors: (_error, request, reply) => void other(request, reply),
   })
   for (const route of routes)
-    app.route({ method: methodsOf(route), url: route.path, handler: adapt(serveRoute(route, house)) })
+    app.route({ method: methodsOf(route), url: route.path, handler: adapt(handleRoute(route, context)) })
   for (const { path, handle } of mounts)
-    app.all(path, adapt(serve(house, path, (arrival, visit) => handle(arrival, visit, house))))
+    app.all(path, adapt(handleRequest(context, path, (incoming, scope) => handle(incoming, scope, context))))
   app.setNotFoundHandler(other)
   app.setErrorHandler((error, request, reply) =>
-    adapt(serve(house, 'unknown', () => Promise.reject(error)))(request, reply),
+    adapt(handleRequest(context, 'unknown', () => Promise.reject(error)))(request, reply),
   )
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const fault = new ToolError('PAYLOAD_INVALID', 'The only expectation that is met is 100-continue.')
-    const refuse = serve(house, 'unknown', () => problem(fault, 417))
+    const refuse = handleRequest(context, 'unknown', () => problem(fault, 417))
     void refuse({ request, response, params: {}, query: {} })
   })
   app.removeAllContentTypeParsers()
@@ -129,7 +145,7 @@ function createApp(house: House, mounts: readonly Mount[], tls: TlsOptions | und
 }
 
 function adapt(
-  handle: (arrival: Arrival) => Promise<void>,
+  handle: (incoming: IncomingRequest) => Promise<void>,
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
   return async (request, reply) => {
     reply.hijack()
@@ -204,7 +220,7 @@ function faultOf(code: string | undefined): { readonly status: number; readonly 
 }
 
 /** Answers requests that no route takes: the path may be known with other methods, or not at all. */
-function unrouted(routes: readonly Route[]): (arrival: Arrival) => Answer {
+function unrouted(routes: readonly Route[]): (incoming: IncomingRequest) => Answer {
   const known = routes.map((route) => ({
     form: new RegExp(`^${route.path.replaceAll('.', '\\.').replaceAll(/:[a-z]+/g, '[^/]+')}$`),
     methods: methodsOf(route),

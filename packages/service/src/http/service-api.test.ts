@@ -5,29 +5,29 @@ import { defineTool } from '@gantry/core'
 import { tenantTools } from '@gantry/core/internal/policies/tenant-tools'
 import { createExecutor } from '@gantry/tools'
 import { createWaiters } from '../reply/waiters.ts'
-import { createDoors, type DoorParts } from './service-api.ts'
+import { createServiceApi, type ServiceApiParts } from './service-api.ts'
 
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: [] }
 const never = new AbortController().signal
 const noop = (): null => null
 const outcome = { status: 'ok' } as unknown as Result
 
-function doorsWith(get: DoorParts['views']['get']) {
+function doorsWith(get: ServiceApiParts['views']['get']) {
   const waiters = createWaiters(async () => new Map())
-  const doors = createDoors({ waiters, views: { get } } as unknown as DoorParts)
-  return { doors, waiters }
+  const api = createServiceApi({ waiters, views: { get } } as unknown as ServiceApiParts)
+  return { api, waiters }
 }
 
 test('waiting for a call that is not there, or is another tenant’s, leaves nobody waiting', async () => {
-  const { doors, waiters } = doorsWith(() => Promise.reject(new ToolError('NOT_FOUND', 'There is no such call.')))
-  await assert.rejects(doors.wait('nope', ada, 60_000, never), /no such call/)
+  const { api, waiters } = doorsWith(() => Promise.reject(new ToolError('NOT_FOUND', 'There is no such call.')))
+  await assert.rejects(api.wait('nope', ada, 60_000, never), /no such call/)
   assert.equal(waiters.size, 0)
 })
 
 test('a call is cancelled by its own principal and by operators, and by nobody else', async () => {
   const cancelled: unknown[] = []
   const notes: unknown[] = []
-  const doors = createDoors({
+  const api = createServiceApi({
     views: { get: async () => ({ principal: 'ada', state: 'queued' }) },
     store: {
       async cancel(...call: unknown[]) {
@@ -36,12 +36,12 @@ test('a call is cancelled by its own principal and by operators, and by nobody e
       },
     },
     note: async (note: unknown) => void notes.push(note),
-  } as unknown as DoorParts)
+  } as unknown as ServiceApiParts)
   const bob: Identity = { ...ada, principal: 'bob' }
-  await assert.rejects(doors.cancel('c1', bob), { code: 'DENIED' })
+  await assert.rejects(api.cancel('c1', bob), { code: 'DENIED' })
   assert.deepEqual([cancelled, notes], [[], []])
-  await doors.cancel('c1', ada)
-  await doors.cancel('c2', { ...bob, permissions: ['gantry:operate'] })
+  await api.cancel('c1', ada)
+  await api.cancel('c2', { ...bob, permissions: ['gantry:operate'] })
   assert.deepEqual(cancelled, [
     ['c1', 'acme'],
     ['c2', 'acme'],
@@ -67,8 +67,11 @@ test('circuits are there for those for whom their tools are, and for nobody else
   t.after(() => executor.close({ graceMs: 1 }))
   const names = ['demo:add @ http:one', 'pay:wire @ http:acmepay', 'gone:tool @ mcp:far']
   const states = () => names.map((circuit) => ({ circuit, key: circuit }))
-  const doors = createDoors({ circuits: { states }, snapshots: { current: { executor } } } as unknown as DoorParts)
-  const keysFor = (as: Identity): string[] => doors.circuits(as).map(({ key }) => key)
+  const api = createServiceApi({
+    circuits: { states },
+    snapshots: { current: { executor } },
+  } as unknown as ServiceApiParts)
+  const keysFor = (as: Identity): string[] => api.circuits(as).map(({ key }) => key)
   const globex: Identity = { principal: 'gus', tenant: 'globex', permissions: ['gantry:operate'] }
   assert.deepEqual(keysFor(globex), ['demo:add @ http:one'])
   assert.deepEqual(keysFor({ ...globex, tools: ['demo:add:1.0.0'] }), ['demo:add @ http:one'])
@@ -87,9 +90,12 @@ test('what other tenants see of a circuit is for those alone who hold gantry:ten
   const circuit = 'demo:add @ http:one'
   const states = () =>
     ['acme', 'globex'].map((tenant) => ({ ...counts, circuit, tenant, key: '', state: 'open', retryAt: 2 }))
-  const doors = createDoors({ circuits: { states }, snapshots: { current: { executor } } } as unknown as DoorParts)
+  const api = createServiceApi({
+    circuits: { states },
+    snapshots: { current: { executor } },
+  } as unknown as ServiceApiParts)
   const seenBy = (permissions: readonly string[]) =>
-    doors
+    api
       .circuits({ principal: 'gus', tenant: 'globex', permissions })
       .map(({ state, tenants }) => [state, ...tenants.map(({ tenant }) => tenant)])
   assert.deepEqual(seenBy(['gantry:operate']), [['open', 'globex']])
@@ -97,7 +103,7 @@ test('what other tenants see of a circuit is for those alone who hold gantry:ten
 })
 
 test('an outcome that was there before anybody waited is found', async () => {
-  const { doors, waiters } = doorsWith(async () => ({ result: outcome }) as never)
-  assert.equal(await doors.wait('done', ada, 60_000, never), outcome)
+  const { api, waiters } = doorsWith(async () => ({ result: outcome }) as never)
+  assert.equal(await api.wait('done', ada, 60_000, never), outcome)
   assert.equal(waiters.size, 0)
 })

@@ -5,14 +5,14 @@ import type { Intake } from '../admission/intake.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { DependencyHealth } from '../observe/dependency-health.ts'
 import type { Readiness } from '../observe/readiness.ts'
-import type { CallNews } from '../reply/call-notifications.ts'
+import type { CallNotifications } from '../reply/call-notifications.ts'
 import { callEvents } from '../reply/event-stream.ts'
 import type { Waiters } from '../reply/waiters.ts'
 import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
-import type { AuditNote } from '../storage/audit/audit-rows.ts'
+import type { AuditNote } from '../storage/audit/entries.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { CallStore } from '../storage/calls/call-store.ts'
-import { type LetterReader, operatePermission } from '../storage/dead-letters/dead-letter-rows.ts'
+import { type DeadLetterReader, operatePermission } from '../storage/dead-letters/dead-letter-rows.ts'
 import type { DeadLetters } from '../storage/dead-letters/dead-letters.ts'
 import type { EventRecords } from '../storage/events.ts'
 import { everyTenant } from '../storage/keys/key-grant.ts'
@@ -21,17 +21,17 @@ import type { FleetCircuits } from '../worker/fleet-circuits.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Service } from './service.ts'
 
-export interface DoorParts {
+export interface ServiceApiParts {
   readonly intake: Intake
   readonly store: CallStore
   readonly snapshots: Snapshots
   readonly views: CallViews
   readonly events: EventRecords
   readonly artifacts: Artifacts
-  readonly letters: DeadLetters
+  readonly deadLetters: DeadLetters
   readonly workers: WorkerRecords
   readonly waiters: Waiters
-  readonly news: CallNews
+  readonly notifications: CallNotifications
   readonly circuits: Pick<FleetCircuits, 'states' | 'reset'>
   readonly approvals: Service['approvals']
   readonly replay: Service['replay']
@@ -54,7 +54,7 @@ const mostRecent = 20
 const linkMs = 60_000
 
 /** Cancels calls, whosever they are, and puts on the audit record who did it. */
-export function cancelling(store: Pick<CallStore, 'cancel'>, note: DoorParts['note']) {
+export function createCancel(store: Pick<CallStore, 'cancel'>, note: ServiceApiParts['note']) {
   return async (callId: string, tenant: string, by: Identity): Promise<void> => {
     const fate = await store.cancel(callId, tenant)
     if (fate === 'finished' || fate === 'absent') return
@@ -63,14 +63,29 @@ export function cancelling(store: Pick<CallStore, 'cancel'>, note: DoorParts['no
 }
 
 /** What HTTP and later doors can ask, each from the part that knows. */
-export function createDoors(parts: DoorParts): Service {
-  const { intake, store, snapshots, views, events, artifacts, letters, workers, waiters, news, circuits } = parts
-  const cancel = cancelling(store, parts.note)
+export function createServiceApi(parts: ServiceApiParts): Service {
+  const {
+    intake,
+    store,
+    snapshots,
+    views,
+    events,
+    artifacts,
+    deadLetters: letters,
+    workers,
+    waiters,
+    notifications,
+    circuits,
+  } = parts
+  const cancel = createCancel(store, parts.note)
   const standing = (tool: string, identity: Identity) => snapshots.current.executor.visibility(tool, { identity })
   const isShown = ({ circuit, tenant }: TenantState, identity: Identity): boolean =>
     (tenant === undefined || tenant === identity.tenant || holds(identity, everyTenant)) &&
     standing(toolOf(circuit), identity) !== 'absent'
-  const readerOf = (identity: Identity): LetterReader => ({ identity, standing: (tool) => standing(tool, identity) })
+  const readerOf = (identity: Identity): DeadLetterReader => ({
+    identity,
+    standing: (tool) => standing(tool, identity),
+  })
   const outcomeOf: Service['wait'] = async (callId, identity, waitMs, signal) => {
     const own = waiters.expected(callId, identity)
     if (own !== undefined) return own.outcome ?? waiters.wait(callId, waitMs, signal)
@@ -100,7 +115,15 @@ export function createDoors(parts: DoorParts): Service {
     calls: (query, identity) => views.list(query, identity),
     async events(callId, afterId, identity, signal) {
       await views.get(callId, identity, signal)
-      return callEvents({ records: events, views, news, callId, tenant: identity.tenant, afterId, signal })
+      return callEvents({
+        records: events,
+        views,
+        notifications: notifications,
+        callId,
+        tenant: identity.tenant,
+        afterId,
+        signal,
+      })
     },
     async cancel(callId, identity) {
       const { principal } = await views.get(callId, identity, never)

@@ -5,8 +5,8 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions, type Server, type TLSSocket, type TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import type { Connections } from './connections.ts'
-import type { Door } from './request-scope.ts'
-import type { HttpLog } from './serve.ts'
+import type { HttpLog } from './handle-request.ts'
+import type { RequestTracker } from './request-scope.ts'
 
 /** Files in PEM that a server shows itself with. */
 export interface TlsFiles {
@@ -84,7 +84,7 @@ export function followTls(
  * Has the door know connections once they are secure, and those that are still about it, which nobody else would end.
  * The two are different sockets of one connection, so that its other side is what tells which belong together.
  */
-export function admitSecure(server: PlainServer, door: Door, connections: Connections): () => void {
+export function admitSecure(server: PlainServer, tracker: RequestTracker, connections: Connections): () => void {
   const shaking = new Map<string, Socket>()
   const nameOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
   server.on('connection', (socket: Socket) => {
@@ -97,7 +97,7 @@ export function admitSecure(server: PlainServer, door: Door, connections: Connec
     const raw = shaking.get(nameOf(socket))
     shaking.delete(nameOf(socket))
     if (raw !== undefined) connections.secured(raw, socket)
-    door.connect(socket)
+    tracker.connect(socket)
   })
   return () => {
     for (const socket of shaking.values()) socket.destroy()

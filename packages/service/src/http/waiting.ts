@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { HttpLimits } from './limits.ts'
-import type { Visit } from './request-scope.ts'
+import type { RequestScope } from './request-scope.ts'
 
 /**
  * Counts the requests that take as long as they like: streams, those that wait for the end of a call, and downloads. Each
@@ -12,7 +12,7 @@ export interface Waiting {
    * Takes a place for a request until its answer is out or its client has gone. Throws RATE_LIMITED when its principal or
    * its tenant has as many as it may, or only those are left that are kept for requests that do not wait.
    */
-  hold(identity: Identity, response: ServerResponse, visit: Pick<Visit, 'gone'>): void
+  hold(identity: Identity, response: ServerResponse, scope: Pick<RequestScope, 'gone'>): void
 }
 
 /** The part of all connections that only requests which do not wait can have. */

@@ -7,9 +7,9 @@ import { createDispatcher, type Dispatcher, type DispatcherOptions } from '@gant
 import { mostInBatch, type RefusedJson, refusedJson } from '@gantry/mcp/internal/server/message-lines'
 import { type Answer, json, problem, safeHeaders } from '../http/answer.ts'
 import type { Known } from '../http/authentication/authenticator.ts'
+import { type HttpContext, identify, type Mount, recheck, requireSigned } from '../http/handle-request.ts'
 import { parseBody, readBody } from '../http/read-body.ts'
-import type { Visit } from '../http/request-scope.ts'
-import { type House, identify, type Mount, recheck, requireSigned } from '../http/serve.ts'
+import type { RequestScope } from '../http/request-scope.ts'
 import { challengeOf, type ResourceSettings, resourceMounts } from './resource-metadata.ts'
 
 export interface McpHttpOptions extends DispatcherOptions {
@@ -28,41 +28,41 @@ export interface McpHttpHandler {
  */
 export async function createMcpHttpHandler(options: McpHttpOptions): Promise<McpHttpHandler> {
   const dispatcher = await createDispatcher(options)
-  const handle: Mount['handle'] = async (arrival, visit, house) => {
-    const { request, response } = arrival
+  const handle: Mount['handle'] = async (incoming, scope, context) => {
+    const { request, response } = incoming
     const { method = '' } = request
     if (method === 'OPTIONS') return { kind: 'empty', status: 204, headers: { allow } }
     if (!methods.includes(method)) return problem(new ToolError('NOT_FOUND', `This takes ${allow}.`), 405, { allow })
-    const entry = await admit(request, visit, house, options.resource)
+    const entry = await admit(request, scope, context, options.resource)
     if ('refused' in entry) return entry.refused
     const { known } = entry
     const { identity } = known
     if (method === 'GET') {
-      house.hold(identity, response, visit)
-      recheck(house, arrival, visit, identity)
+      context.hold(identity, response, scope)
+      recheck(context, incoming, scope, identity)
     }
     if (method !== 'POST') {
-      return sendResponse(response, await dispatcher.session(webRequest(request, visit.gone), identity), visit)
+      return sendResponse(response, await dispatcher.session(webRequest(request, scope.gone), identity), scope)
     }
     if (!dispatcher.isJson(request.headers['content-type'])) {
       return rpcError(415, -32_000, 'Unsupported Media Type: Content-Type must be application/json')
     }
-    const { bodyBytes } = house.limits
+    const { bodyBytes } = context.limits
     const bytes = await readBody(request, bodyBytes)
     requireSigned(bytes, known)
     const { body, refused } = bodyOf(bytes, bodyBytes)
     if (refused !== undefined) return json(refused, 400)
     if (Array.isArray(body) && body.length > mostInBatch) return rpcError(400, -32_600, 'The batch is too long.')
-    if (mayWait(body)) house.hold(identity, response, visit)
+    if (mayWait(body)) context.hold(identity, response, scope)
     const kind = dispatcher.classify(request.headers, body)
-    if (kind === 'direct') return sendCall(dispatcher, response, body as never, identity, visit)
-    const asked = webRequest(request, visit.gone)
+    if (kind === 'direct') return sendCall(dispatcher, response, body as never, identity, scope)
+    const asked = webRequest(request, scope.gone)
     if (kind === 'legacy') {
       const task = await dispatcher.createTask(asked, body, identity)
       if (task !== undefined) return json(task)
     }
-    if (kind === 'listen') recheck(house, arrival, visit, identity)
-    return sendResponse(response, await dispatcher.post(kind, asked, body, identity), visit)
+    if (kind === 'listen') recheck(context, incoming, scope, identity)
+    return sendResponse(response, await dispatcher.post(kind, asked, body, identity), scope)
   }
   return {
     mounts: [{ path: '/mcp', handle }, ...resourceMounts(options.resource)],
@@ -76,12 +76,12 @@ const allow = 'GET, POST, DELETE, OPTIONS'
 /** The caller, or a refusal whose `WWW-Authenticate` says where a token can be obtained. */
 async function admit(
   request: IncomingMessage,
-  { gone }: Visit,
-  house: House,
+  { gone }: RequestScope,
+  context: HttpContext,
   resource: ResourceSettings,
 ): Promise<{ readonly known: Known } | { readonly refused: Answer }> {
   try {
-    return { known: await identify({ access: 'key', permission: resource.permission }, request, house, gone) }
+    return { known: await identify({ access: 'key', permission: resource.permission }, request, context, gone) }
   } catch (error) {
     const challenge = challengeOf(error, resource, request)
     if (challenge === undefined) throw error
@@ -151,7 +151,7 @@ function webRequest(request: IncomingMessage, signal: AbortSignal): Request {
 }
 
 /** Writes a response of the SDK, a stream as fast as the client reads it. */
-async function sendResponse(response: ServerResponse, answer: Response, { stop }: Visit): Promise<Answer> {
+async function sendResponse(response: ServerResponse, answer: Response, { stop }: RequestScope): Promise<Answer> {
   const { status, body } = answer
   const headers = { ...Object.fromEntries(answer.headers), ...safeHeaders }
   if (response.destroyed) await body?.cancel()

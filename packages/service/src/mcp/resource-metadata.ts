@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { ToolError } from '@gantry/contract'
 import { json, problem } from '../http/answer.ts'
-import type { Mount } from '../http/serve.ts'
+import type { Mount } from '../http/handle-request.ts'
 
 /** What clients need to know to obtain a token. */
 export interface ResourceSettings {

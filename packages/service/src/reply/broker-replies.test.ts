@@ -5,7 +5,7 @@ import type { Codec } from '../brokers/codecs/codec.ts'
 import { type Outgoing, packMessage, type Sent } from '../brokers/transports/message.ts'
 import type { ReplyAddress } from '../storage/calls/call-store.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
-import { createAnswers } from './broker-replies.ts'
+import { createBrokerReplies } from './broker-replies.ts'
 
 const address: ReplyAddress = { codec: 'plain', transport: 'test', to: 'answers', data: { id: '1' } }
 const never = new AbortController().signal
@@ -37,7 +37,7 @@ function answersTo(answer: (message: Outgoing) => Sent) {
     },
     close: async () => undefined,
   }
-  const answers = createAnswers({
+  const answers = createBrokerReplies({
     codecs: new Map([['plain', plain]]),
     publishers: new Map([['test', publisher]]),
     outcomes: async (ids) => new Map(ids.filter((id) => id !== 'running').map((id) => [id, resultOf(id)])),

@@ -12,7 +12,7 @@ import type { Waiters } from './waiters.ts'
 
 type Outcome = Result | ChainResult
 
-export interface AnswersOptions {
+export interface BrokerRepliesOptions {
   /** By the name that an address calls it. */
   readonly codecs: ReadonlyMap<string, Codec>
   /** By transport. */
@@ -32,7 +32,7 @@ export interface AnswersOptions {
 }
 
 /** Answers over brokers. */
-export interface Answers {
+export interface BrokerReplies {
   /** Answers a call that just ended here; what does not go well is left to the relay. */
   tell(callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): void
   /** Sends an item of the outbox that is for a broker. */
@@ -48,7 +48,7 @@ const gatherMs = 20
 /** A broker that has not taken a message by then gets it from a relay, later. */
 const longestMs = 20_000
 
-export function createAnswers(options: AnswersOptions): Answers {
+export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplies {
   const { codecs, publishers, outcomes, files, notices, tasks, now } = options
   const open = new Set<Promise<void>>()
   const sending = new Map(
@@ -157,7 +157,7 @@ export function createAnswers(options: AnswersOptions): Answers {
 }
 
 /** Informs those who wait here for a call that ended here, and replies to the broker that it came from. */
-export function replyHere(waiters: Pick<Waiters, 'tell'>, answers: Pick<Answers, 'tell'>) {
+export function replyHere(waiters: Pick<Waiters, 'tell'>, answers: Pick<BrokerReplies, 'tell'>) {
   return ({ callId, call }: Claim, { result }: Ending): void => {
     waiters.tell(callId, result)
     if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)

@@ -4,7 +4,7 @@ import type { Database } from '../storage/databases/database.ts'
  * Tells those who wait for calls that something happened: one listener for a process, however many wait.
  * It says only that there is something to look at. Notifications can be lost, so whoever waits also looks by himself.
  */
-export interface CallNews {
+export interface CallNotifications {
   /** Hears of new events and of the end of one call, until the function it answers is called. */
   onCall(callId: string, hear: () => void): () => void
   /** Hears whenever there is something new to be sent, until the function it answers is called. */
@@ -13,7 +13,7 @@ export interface CallNews {
 }
 
 /** Listens for `gantry_event`, `gantry_done` and `gantry_outbox`. Whoever opened it closes it, before the database. */
-export async function openCallNews(database: Pick<Database, 'listen'>): Promise<CallNews> {
+export async function openCallNotifications(database: Pick<Database, 'listen'>): Promise<CallNotifications> {
   const waiting = new Map<string, Set<() => void>>()
   const senders = new Set<() => void>()
 

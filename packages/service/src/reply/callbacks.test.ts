@@ -14,7 +14,7 @@ import type { Database } from '../storage/databases/database.ts'
 import { eventRecords } from '../storage/events.ts'
 import { outboxRecords } from '../storage/outbox/outbox.ts'
 import { createEventWriter } from '../worker/execute/event-writer.ts'
-import { openCallNews } from './call-notifications.ts'
+import { openCallNotifications } from './call-notifications.ts'
 import { type Receiver, receiver, testKey } from './callback.fixture.ts'
 import { createCallbackSender } from './callback.ts'
 import { callEvents } from './event-stream.ts'
@@ -36,14 +36,21 @@ async function put(database: Database, target: string, ...callIds: readonly stri
 async function relay(t: TestContext, database: Database, ...origins: readonly string[]): Promise<void> {
   const egress = createEgress({})
   const listed = origins.map((origin) => ({ origin, private: true }))
-  const news = await openCallNews(database)
+  const notifications = await openCallNotifications(database)
   const send = createCallbackSender({
     ...{ egress, origins: () => listed, keyOf: async () => testKey, views: views(database), timeoutMs: 2_000 },
   })
-  const started = startRelay({ outbox: outboxRecords(database), news, send, tries: 4, pollMs: 50, random: () => 0 })
+  const started = startRelay({
+    outbox: outboxRecords(database),
+    notifications: notifications,
+    send,
+    tries: 4,
+    pollMs: 50,
+    random: () => 0,
+  })
   t.after(async () => {
     await started.stop(AbortSignal.abort())
-    await news.close()
+    await notifications.close()
     await egress.close()
   })
 }
@@ -147,13 +154,13 @@ testOnDatabases({
   'from its reports to its callback a call is told of as it goes on, over two attempts': async ({ database }, t) => {
     const target = await receiver(t)
     await relay(t, database, target.origin)
-    const news = await openCallNews(database)
-    t.after(() => news.close())
+    const notifications = await openCallNotifications(database)
+    t.after(() => notifications.close())
     const store = sqlCallStore(database)
     const records = eventRecords(database)
     const writer = createEventWriter({ records })
     await store.submit([{ ...someAdmitted, callback: target.url }])
-    const events = { records, news, views: views(database), callId: 'c1', tenant: 'acme', signal: t.signal }
+    const events = { records, notifications, views: views(database), callId: 'c1', tenant: 'acme', signal: t.signal }
     const reading = all(callEvents({ ...events, afterId: 0 }))
     const [first] = await store.claim(1, { worker: 'w1', leaseMs: 0 })
     assert.ok(first !== undefined)

@@ -6,12 +6,12 @@ import { callViews } from '../storage/call-views.ts'
 import { addRows, type Stores, someCall, someEnd, someResult, testOnDatabases } from '../storage/calls.fixture.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { type EventRecords, eventId, eventRecords } from '../storage/events.ts'
-import { type CallNews, openCallNews } from './call-notifications.ts'
+import { type CallNotifications, openCallNotifications } from './call-notifications.ts'
 import { callEvents } from './event-stream.ts'
 
 interface Parts {
   readonly records: EventRecords
-  readonly news: CallNews
+  readonly news: CallNotifications
   read(afterId?: number, more?: Partial<Parameters<typeof callEvents>[0]>): AsyncGenerator<StreamEvent, void>
   /** Reports of the call, by number. */
   report(from: number, to: number): Promise<void>
@@ -25,13 +25,22 @@ async function parts({ database, store }: Stores, t: TestContext): Promise<Parts
   const records = eventRecords(database)
   const content = async (digest: string, signal: AbortSignal) => store.read(digest, undefined, signal)
   const views = callViews(database, { content })
-  const news = await openCallNews(database)
-  t.after(() => news.close())
+  const notifications = await openCallNotifications(database)
+  t.after(() => notifications.close())
   return {
     records,
-    news,
+    news: notifications,
     read: (afterId = 0, more = {}) =>
-      callEvents({ records, views, news, callId: 'c1', tenant: 'acme', afterId, signal: t.signal, ...more }),
+      callEvents({
+        records,
+        views,
+        notifications: notifications,
+        callId: 'c1',
+        tenant: 'acme',
+        afterId,
+        signal: t.signal,
+        ...more,
+      }),
     async report(from, to) {
       const numbers = Array.from({ length: to - from + 1 }, (_, index) => from + index)
       const event = (n: number) => JSON.stringify({ kind: 'progress', progress: n })
@@ -111,7 +120,7 @@ testOnDatabases({
 
   'a reader who hears nothing looks by himself': async (stores, t) => {
     const { read, report, end } = await parts(stores, t)
-    const reading = idsOf(read(0, { news: { onCall: () => () => {} } }))
+    const reading = idsOf(read(0, { notifications: { onCall: () => () => {} } }))
     await report(1, 1)
     await end()
     assert.deepEqual(await reading, [1_000_001, endId])
@@ -145,22 +154,22 @@ testOnDatabases({
   },
 
   'a call that is not there, or goes away meanwhile, is not found': async (stores, t) => {
-    const { read, news } = await parts(stores, t)
+    const { read, news: notifications } = await parts(stores, t)
     await assert.rejects(all(read(0, { callId: 'other' })), { code: 'NOT_FOUND' })
     const reading = assert.rejects(read().next(), { code: 'NOT_FOUND' })
     await stores.database.query('delete from calls')
     await stores.database.query(`select pg_notify('gantry_done', '')`)
     await reading
-    await news.close()
+    await notifications.close()
   },
 
   'a reader who leaves is forgotten, whether by his signal or by himself': async (stores, t) => {
-    const { read, news, report } = await parts(stores, t)
+    const { read, news: notifications, report } = await parts(stores, t)
     let hearing = 0
-    const counted: Pick<CallNews, 'onCall'> = {
+    const counted: Pick<CallNotifications, 'onCall'> = {
       onCall(callId, hear) {
         hearing += 1
-        const unhear = news.onCall(callId, hear)
+        const unhear = notifications.onCall(callId, hear)
         return () => {
           hearing -= 1
           unhear()
@@ -169,10 +178,10 @@ testOnDatabases({
     }
     const controller = new AbortController()
     await report(1, 1)
-    const cut = all(read(eventId(1, 1), { news: counted, signal: controller.signal }))
+    const cut = all(read(eventId(1, 1), { notifications: counted, signal: controller.signal }))
     controller.abort(new Error('gone'))
     await assert.rejects(cut, /gone/)
-    const reader = read(0, { news: counted })
+    const reader = read(0, { notifications: counted })
     await reader.next()
     await reader.return()
     assert.equal(hearing, 0)

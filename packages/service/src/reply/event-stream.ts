@@ -1,13 +1,13 @@
 import { type Result, type StreamEnd, type StreamEvent, ToolError } from '@gantry/contract'
 import type { CallViews } from '../storage/call-views.ts'
 import type { EventRecords } from '../storage/events.ts'
-import { createBell } from '../storage/wake-signal.ts'
-import type { CallNews } from './call-notifications.ts'
+import { createWakeSignal } from '../storage/wake-signal.ts'
+import type { CallNotifications } from './call-notifications.ts'
 
 export interface CallEventsOptions {
   readonly records: Pick<EventRecords, 'after'>
   readonly views: Pick<CallViews, 'outcomes'>
-  readonly news: Pick<CallNews, 'onCall'>
+  readonly notifications: Pick<CallNotifications, 'onCall'>
   readonly callId: string
   /** Whose call it is. */
   readonly tenant: string
@@ -29,9 +29,9 @@ const longestLookMs = 5_000
  * - The result in the end of a chain is a ChainResult.
  */
 export async function* callEvents(options: CallEventsOptions): AsyncGenerator<StreamEvent, void> {
-  const { records, news, callId, tenant, signal } = options
-  const bell = createBell()
-  const unhear = news.onCall(callId, bell.ring)
+  const { records, notifications, callId, tenant, signal } = options
+  const wakeSignal = createWakeSignal()
+  const unhear = notifications.onCall(callId, wakeSignal.ring)
   let last = options.afterId
   let lookMs = firstLookMs
   try {
@@ -49,7 +49,7 @@ export async function* callEvents(options: CallEventsOptions): AsyncGenerator<St
         if (last < page.endId) yield { ...(await endOf(options)), id: page.endId, callId }
         return
       }
-      await bell.wait(lookMs, signal)
+      await wakeSignal.wait(lookMs, signal)
       lookMs = Math.min(longestLookMs, lookMs * 2)
     }
   } finally {

@@ -17,7 +17,7 @@ startRelay({
       process.kill(process.pid, 'SIGKILL')
     },
   },
-  news: { onOutbox: () => () => {} },
+  notifications: { onOutbox: () => () => {} },
   leaseMs: 500,
   send: createCallbackSender({
     egress: createEgress({}),

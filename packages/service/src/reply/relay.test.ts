@@ -4,7 +4,7 @@ import { ToolError } from '@gantry/contract'
 import { addRows, someCall, someEnd, testOnDatabases } from '../storage/calls.fixture.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { type Outbox, type OutboxItem, outboxRecords } from '../storage/outbox/outbox.ts'
-import { openCallNews } from './call-notifications.ts'
+import { openCallNotifications } from './call-notifications.ts'
 import { pauseAfter, type RelayOptions, type Send, startRelay } from './relay.ts'
 
 /** So that a relay which is not woken is noticed. */
@@ -22,11 +22,16 @@ async function put(database: Database, ...callIds: readonly string[]): Promise<v
 
 /** A relay that is stopped with the test. */
 async function relay(t: TestContext, database: Database, options: Partial<RelayOptions> & { readonly send: Send }) {
-  const news = await openCallNews(database)
-  const started = startRelay({ outbox: outboxRecords(database), news, pollMs: never, ...options })
+  const notifications = await openCallNotifications(database)
+  const started = startRelay({
+    outbox: outboxRecords(database),
+    notifications: notifications,
+    pollMs: never,
+    ...options,
+  })
   t.after(async () => {
     await started.stop(AbortSignal.abort())
-    await news.close()
+    await notifications.close()
   })
   return started
 }
@@ -67,7 +72,7 @@ testOnDatabases({
   },
 
   'a relay that hears nothing looks by itself': async ({ database }, t) => {
-    await relay(t, database, { send: async () => sent, pollMs: 20, news: { onOutbox: () => () => {} } })
+    await relay(t, database, { send: async () => sent, pollMs: 20, notifications: { onOutbox: () => () => {} } })
     await put(database, 'c1')
     await settled(database)
   },
@@ -279,7 +284,7 @@ test('an item whose way is closed to all is put off, however often it was tried'
   const calls: string[] = []
   const started = startRelay({
     outbox: away(0, calls, [{ ...someItem, tries: 12 }]),
-    news: { onOutbox: () => () => {} },
+    notifications: { onOutbox: () => () => {} },
     pollMs: 1,
     send: async () => ({ kind: 'again', error: 'The broker is away.', away: true }),
   })
@@ -294,7 +299,7 @@ test('a relay whose database is away tries again', async () => {
   const done = Promise.withResolvers<void>()
   const started = startRelay({
     outbox: away(2, calls, [someItem]),
-    news: { onOutbox: () => () => {} },
+    notifications: { onOutbox: () => () => {} },
     pollMs: 1,
     failed: (error) => failures.push(error),
     send: async () => {
@@ -323,7 +328,7 @@ test('what was sent is marked again when the database was away, rather than sent
         marked.resolve()
       },
     },
-    news: { onOutbox: () => () => {} },
+    notifications: { onOutbox: () => () => {} },
     pollMs: 1,
     random: () => 0,
     send: async () => {

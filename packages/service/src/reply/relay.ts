@@ -2,8 +2,8 @@ import { ToolError } from '@gantry/contract'
 import { retry } from '@gantry/core'
 import { createBatch } from '../storage/batch.ts'
 import type { Outbox, OutboxItem } from '../storage/outbox/outbox.ts'
-import { createBell } from '../storage/wake-signal.ts'
-import type { CallNews } from './call-notifications.ts'
+import { createWakeSignal } from '../storage/wake-signal.ts'
+import type { CallNotifications } from './call-notifications.ts'
 
 /** What came of one try to send an item. `error` is a sentence for people. */
 export type Sending =
@@ -19,7 +19,7 @@ export type Send = (item: OutboxItem, signal: AbortSignal) => Promise<Sending>
 export interface RelayOptions {
   readonly outbox: Outbox
   readonly send: Send
-  readonly news: Pick<CallNews, 'onOutbox'>
+  readonly notifications: Pick<CallNotifications, 'onOutbox'>
   /** Tries of one item; 12. */
   readonly tries?: number
   /**
@@ -54,8 +54,8 @@ const longestWishMs = 86_400_000
 const marking = { attempts: 6, delayMs: 400, maxDelayMs: 5_000 }
 
 export function startRelay(options: RelayOptions): Relay {
-  const { outbox, news, concurrency = 64, leaseMs = 60_000, pollMs = 1_000, random = Math.random } = options
-  const bell = createBell()
+  const { outbox, notifications, concurrency = 64, leaseMs = 60_000, pollMs = 1_000, random = Math.random } = options
+  const wakeSignal = createWakeSignal()
   const stopping = new AbortController()
   const cut = new AbortController()
   const underWay = new Map<Promise<void>, OutboxItem>()
@@ -70,7 +70,7 @@ export function startRelay(options: RelayOptions): Relay {
       .catch((error: unknown) => options.failed?.(error))
       .finally(() => {
         underWay.delete(ended)
-        bell.ring()
+        wakeSignal.ring()
       })
     underWay.set(ended, item)
   }
@@ -94,7 +94,7 @@ export function startRelay(options: RelayOptions): Relay {
     return items.length === room
   }
   const run = async (): Promise<void> => {
-    const unhear = news.onOutbox(bell.ring)
+    const unhear = notifications.onOutbox(wakeSignal.ring)
     let pauseMs = pollMs
     while (!stopping.signal.aborted) {
       try {
@@ -105,7 +105,7 @@ export function startRelay(options: RelayOptions): Relay {
         options.failed?.(error)
         pauseMs = Math.min(longestPollMs, pauseMs * 2)
       }
-      await bell.wait(pauseMs * (0.5 + random() / 2), stopping.signal)
+      await wakeSignal.wait(pauseMs * (0.5 + random() / 2), stopping.signal)
     }
     unhear()
     await Promise.all(underWay.keys())

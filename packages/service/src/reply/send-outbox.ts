@@ -4,16 +4,16 @@ import type { Bus } from '../observe/bus.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { outboxRecords } from '../storage/outbox/outbox.ts'
-import type { Answers } from './broker-replies.ts'
-import type { CallNews } from './call-notifications.ts'
+import type { BrokerReplies } from './broker-replies.ts'
+import type { CallNotifications } from './call-notifications.ts'
 import { createCallbackSender } from './callback.ts'
 import { type Relay, type Send, startRelay } from './relay.ts'
 
 export interface SendOutboxParts {
   readonly database: Database
   readonly views: CallViews
-  readonly answers: Answers
-  readonly news: CallNews
+  readonly answers: BrokerReplies
+  readonly notifications: CallNotifications
   readonly bus: Bus
   readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins'>
   /** Callbacks go through the egress guard of the present configuration. */
@@ -25,7 +25,7 @@ export interface SendOutboxParts {
 
 /** Sends what is in the outbox: callbacks over HTTP, the rest over brokers. */
 export function startSending(parts: SendOutboxParts): Relay {
-  const { database, views, answers, news, bus, settings, snapshots } = parts
+  const { database, views, answers, notifications, bus, settings, snapshots } = parts
   const tries = settings.callbackTries
   const callBack = createCallbackSender({
     egress: { request: (request) => snapshots.current.executor.egress.request(request) },
@@ -37,7 +37,7 @@ export function startSending(parts: SendOutboxParts): Relay {
   return startRelay({
     outbox: outboxRecords(database, parts.notAfter),
     send: toldOf(send, tries, bus),
-    news,
+    notifications: notifications,
     tries,
     failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
   })

@@ -1,4 +1,4 @@
-import type { DepthGauge } from '../admission/counted-slots.ts'
+import type { QueueDepth } from '../admission/counted-slots.ts'
 import type { Brokers } from '../brokers/open-brokers.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
@@ -15,7 +15,7 @@ export interface MetricsParts {
   readonly database: Database
   readonly snapshots: Snapshots
   readonly recorder: Recorder
-  readonly depth: DepthGauge
+  readonly depth: QueueDepth
   readonly brokers: Brokers
   readonly settings: ServiceSettings
   readonly health: Pick<DependencyHealth, 'isUp'>
@@ -38,7 +38,7 @@ export function openMetrics(parts: MetricsParts): Metrics {
     waiting: async () => ({ ...(await readFigures(database)) }),
     tenants: Object.keys(settings.tenants).filter((name) => name !== '*'),
     lag: Object.fromEntries(
-      brokers.doors.map(({ kind, transport }) => [kind, async () => (await transport.lag?.()) ?? Number.NaN]),
+      brokers.sources.map(({ kind, transport }) => [kind, async () => (await transport.lag?.()) ?? Number.NaN]),
     ),
   })
 }

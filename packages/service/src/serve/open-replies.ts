@@ -1,7 +1,7 @@
 import { redisTaskRecords } from '../brokers/transports/redis/task-records.ts'
 import type { Snapshots } from '../config/snapshots.ts'
-import { type Answers, createAnswers, replyFilesOf } from '../reply/broker-replies.ts'
-import { type CallNews, openCallNews } from '../reply/call-notifications.ts'
+import { type BrokerReplies, createBrokerReplies, replyFilesOf } from '../reply/broker-replies.ts'
+import { type CallNotifications, openCallNotifications } from '../reply/call-notifications.ts'
 import { backgroundRule, createNotices, type Notices } from '../reply/notices.ts'
 import { createWaiters, type Waiters } from '../reply/waiters.ts'
 import { outcomeReader } from '../storage/call-views.ts'
@@ -11,8 +11,8 @@ import type { ServiceParts } from './start.ts'
 /** How callers learn of outcomes: waiters in this process, streams, and replies over brokers. */
 export interface Replies {
   readonly waiters: Waiters
-  readonly news: CallNews
-  readonly answers: Answers
+  readonly notifications: CallNotifications
+  readonly answers: BrokerReplies
   readonly notices: Notices
 }
 
@@ -37,7 +37,7 @@ export async function openReplies(
     unfinished: posts.unfinished,
     now,
   })
-  const answers = createAnswers({
+  const answers = createBrokerReplies({
     codecs,
     publishers,
     notices,
@@ -48,5 +48,5 @@ export async function openReplies(
     files: replyFilesOf(artifacts),
     now,
   })
-  return { waiters: createWaiters(outcomes), news: await openCallNews(database), answers, notices }
+  return { waiters: createWaiters(outcomes), notifications: await openCallNotifications(database), answers, notices }
 }

@@ -4,8 +4,8 @@ import type { Snapshots } from '../config/snapshots.ts'
 import { quotasOf } from '../config/tenant-limits.ts'
 import { type ApprovalRecords, approvalRecords, ownerApproval } from '../storage/approvals/approvals.ts'
 import { type Artifacts, artifactRecords } from '../storage/artifacts/artifact-records.ts'
-import { type Files, reportingFiles } from '../storage/artifacts/fallback.ts'
-import { type Auditing, createAuditing } from '../storage/audit/auditing.ts'
+import { type ArtifactFiles, reportingFiles } from '../storage/artifacts/fallback.ts'
+import { type AuditLog, createAuditLog } from '../storage/audit/audit-log.ts'
 import { type CallViews, callViews } from '../storage/call-views.ts'
 import { createCallIds } from '../storage/calls/call-id.ts'
 import type { CallStore } from '../storage/calls/call-store.ts'
@@ -22,7 +22,7 @@ import type { ServiceParts } from './start.ts'
 /** Every subject that the service stores, over one database and one artifact store. */
 export interface Storage {
   readonly database: Database
-  readonly files: Files
+  readonly files: ArtifactFiles
   readonly store: CallStore
   readonly artifacts: Artifacts
   readonly views: CallViews
@@ -32,7 +32,7 @@ export interface Storage {
   readonly workers: WorkerRecords
   readonly approvals: ApprovalRecords
   readonly deadLetters: DeadLetters
-  readonly audit: Auditing
+  readonly audit: AuditLog
   /** The time of the database on this process. */
   readonly clock: DatabaseClock
   /** Keys the digests that stand for redacted arguments. */
@@ -73,7 +73,7 @@ export async function openStorage(parts: ServiceParts, snapshots: Snapshots): Pr
       mark: createRedactionMark(key),
       prepare: slotsOfToday(snapshots),
     }),
-    audit: createAuditing({ database, bus, keys: auditKeys, snapshots }),
+    audit: createAuditLog({ database, bus, keys: auditKeys, snapshots }),
     clock,
     redactionKey: key,
     newId,

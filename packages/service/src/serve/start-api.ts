@@ -5,7 +5,7 @@ import { createUnansweredClaims, type UnansweredClaims } from '../admission/unan
 import type { Snapshots } from '../config/snapshots.ts'
 import { createKeyControl } from '../http/authentication/key-control.ts'
 import type { Service } from '../http/service.ts'
-import { cancelling, createDoors } from '../http/service-api.ts'
+import { createCancel, createServiceApi } from '../http/service-api.ts'
 import { createDependencyHealth, type DependencyHealth } from '../observe/dependency-health.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createLifecycle, createReadiness, type Lifecycle, type Readiness } from '../observe/readiness.ts'
@@ -55,7 +55,7 @@ export function createObservers(
       database: { run: heartbeat, always: true },
       spool: { run: spool.probe },
       artifacts: { run: () => probeFiles(files, signal) },
-      ...Object.fromEntries(brokers.doors.map(({ kind }) => [kind, null])),
+      ...Object.fromEntries(brokers.sources.map(({ kind }) => [kind, null])),
     },
   })
   return {
@@ -91,7 +91,7 @@ export function startApi(
 ): Api {
   const { settings, database, bus, name, tracer } = parts
   const { store, artifacts, views, events, workers, audit, clock, newId } = storage
-  const { waiters, news } = replies
+  const { waiters, notifications } = replies
   const { circuits, policies } = configuration
   const { worker, claim } = work
   const { health, ready, metrics } = observers
@@ -115,19 +115,19 @@ export function startApi(
     present: sessionHolders(workers, worker === undefined ? undefined : name),
   })
   const intake = tracedIntake(submission, tracer)
-  const service = createDoors({
+  const service = createServiceApi({
     intake,
     store,
     snapshots,
     views,
     events,
     artifacts,
-    letters: storage.deadLetters,
+    deadLetters: storage.deadLetters,
     workers,
     waiters,
-    news,
+    notifications: notifications,
     circuits,
-    keys: createKeyControl(keyRecords(database), cancelling(store, audit.note)),
+    keys: createKeyControl(keyRecords(database), createCancel(store, audit.note)),
     policy: policies.control,
     audit: audit.control,
     note: audit.note,

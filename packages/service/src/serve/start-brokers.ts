@@ -1,8 +1,8 @@
 import { brokerCalls, followNames } from '../brokers/broker-calls.ts'
-import { openDoors } from '../brokers/consume-brokers.ts'
+import { consumeBrokers } from '../brokers/consume-brokers.ts'
 import { createGatewayView, type GatewayView } from '../brokers/gateways/gateway-names.ts'
-import { type RedisParts, startRedisParts } from '../brokers/gateways/redis-gateway.ts'
-import { createRefuse, refusalSources } from '../brokers/inbound.ts'
+import { type RedisGateway, startRedisGateway } from '../brokers/gateways/redis-gateway.ts'
+import { createMessageRefusals, refusalSources } from '../brokers/inbound.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { Configuration } from './load-configuration.ts'
 import type { Replies } from './open-replies.ts'
@@ -34,19 +34,19 @@ export function startBrokers(
   const { database, posts } = storage
   const { answers, notices } = replies
   const { worker } = work
-  if (worker === undefined || brokers.doors.length === 0) return undefined
+  if (worker === undefined || brokers.sources.length === 0) return undefined
   const view = createGatewayView(identity)
   const gateway = startGateway(parts, snapshots, configuration, view)
   const calls = brokerCalls({ intake: api.intake, notices, posts, snapshots, view, gateway })
-  const consumers = openDoors({
-    doors: brokers.doors,
+  const consumers = consumeBrokers({
+    sources: brokers.sources,
     worker,
     bus,
     session: calls.session,
     understand: calls.understand,
     submit: calls.submit,
     attach: calls.attach,
-    refuse: createRefuse({ database, answers, bus, sources: refusalSources(settings.brokers, identity) }),
+    refuse: createMessageRefusals({ database, answers, bus, sources: refusalSources(settings.brokers, identity) }),
   })
   const unfollow = followNames(brokers.naming, view, snapshots)
   return {
@@ -64,10 +64,10 @@ function startGateway(
   snapshots: Snapshots,
   { reload }: Configuration,
   view: GatewayView,
-): RedisParts | undefined {
+): RedisGateway | undefined {
   const { brokers, settings, bus, latest } = parts
   const { redis: first, transports } = settings.brokers
   const { redis } = brokers
   if (redis === undefined || first === undefined || !transports.includes('redis')) return undefined
-  return startRedisParts({ redis, settings: () => latest().redis ?? first, snapshots, view, bus, reload })
+  return startRedisGateway({ redis, settings: () => latest().redis ?? first, snapshots, view, bus, reload })
 }

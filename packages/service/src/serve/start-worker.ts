@@ -4,14 +4,14 @@ import type { Snapshots } from '../config/snapshots.ts'
 import { messageEncoder, replyHere } from '../reply/broker-replies.ts'
 import { followOutcomes } from '../reply/waiters.ts'
 import { type ClaimTerms, claimTerms } from '../worker/claim-terms.ts'
-import { createWriteBacks, keepFiles } from '../worker/execute/effects.ts'
+import { createCallEffects, keepFiles } from '../worker/execute/effects.ts'
 import { createEventWriter, type EventWriter } from '../worker/execute/event-writer.ts'
 import { createResultCache } from '../worker/execute/result-cache.ts'
 import { createQueueWorker, followQueue } from '../worker/queue-worker.ts'
 import { openOutcomeSpool } from '../worker/record/open-spool.ts'
 import { createRecorder, type Recorder } from '../worker/record/recorder.ts'
 import type { Spool } from '../worker/record/spool.ts'
-import { createOffers } from '../worker/tool-offers.ts'
+import { createToolOffers } from '../worker/tool-versions.ts'
 import { createUpkeep, type Upkeep } from '../worker/upkeep.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Configuration } from './load-configuration.ts'
@@ -57,7 +57,7 @@ export async function createWorkerParts(
   const spool = await openOutcomeSpool(settings, database, brokers, bus)
   const recorder = createRecorder({ store, spool, bus, append: events.append })
   const writer = createEventWriter({ records: events })
-  const offers = createOffers(snapshots)
+  const offers = createToolOffers(snapshots)
   const create = (): Worker =>
     createQueueWorker({
       store,
@@ -65,7 +65,7 @@ export async function createWorkerParts(
       snapshots,
       journal,
       writer,
-      writeBacks: createWriteBacks({
+      effects: createCallEffects({
         posts,
         encode: messageEncoder(brokers.codecs),
         keepFile: keepFiles(artifacts, settings),

@@ -10,11 +10,11 @@ import { createSnapshots, type Snapshot } from '../config/snapshots.ts'
 import type { Service } from '../http/service.ts'
 import type { Bus } from '../observe/bus.ts'
 import { startSending } from '../reply/send-outbox.ts'
-import type { Files } from '../storage/artifacts/fallback.ts'
-import type { SealKey } from '../storage/audit/audit-rows.ts'
+import type { ArtifactFiles } from '../storage/artifacts/fallback.ts'
+import type { SealKey } from '../storage/audit/entries.ts'
 import type { Database } from '../storage/databases/database.ts'
-import { startChores } from '../storage/periodic-jobs.ts'
-import { cleaningChores } from '../storage/retention.ts'
+import { startPeriodicJobs } from '../storage/periodic-jobs.ts'
+import { retentionJobs } from '../storage/retention.ts'
 import type { Additions } from './create-snapshot.ts'
 import { loadConfiguration } from './load-configuration.ts'
 import { openReplies } from './open-replies.ts'
@@ -27,7 +27,7 @@ export interface StartOptions {
   readonly settings: ServiceSettings
   /** Open, with its tables; closed by whoever opened it. */
   readonly database: Database
-  readonly files: Files
+  readonly files: ArtifactFiles
   readonly bus: Bus
   /** Reads the configuration, as it is now, and makes an executor of it. */
   readonly snapshot: (additions: Additions) => Promise<Snapshot>
@@ -91,7 +91,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const configuration = await loadConfiguration(parts, storage, snapshots)
   const replies = await openReplies(parts, storage, snapshots, signal)
   const { store, views, files } = storage
-  const { answers, notices, waiters, news } = replies
+  const { answers, notices, waiters, notifications } = replies
   const limits = openLimits({ store, database, redis: brokers.redis, settings })
   const work = await createWorkerParts(parts, { storage, snapshots, replies, limits, signal })
   const observers = createObservers(parts, { storage, snapshots, limits, work, signal })
@@ -99,18 +99,28 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const { callbackKey, auditKeys } = parts
   const { notAfter } = work.claim
   const relay = settings.roles.includes('relay')
-    ? startSending({ database, views, answers, news, bus, settings, callbackKey, snapshots, notAfter })
+    ? startSending({
+        database,
+        views,
+        answers,
+        notifications: notifications,
+        bus,
+        settings,
+        callbackKey,
+        snapshots,
+        notAfter,
+      })
     : undefined
-  const stopJobs = startChores(
+  const stopJobs = startPeriodicJobs(
     [
       { name: 'dependencies', everyMs: probeMs, work: observers.health.probe },
       { name: 'look', everyMs: lookMs, work: () => waiters.look().catch(() => undefined) },
       { name: 'waiting answers', everyMs: waitingMs, work: () => storage.posts.wakeWaiting(1_000) },
       { name: 'spooled files', everyMs: waitingMs, work: async () => files.drain?.(signal) },
-      ...configuration.policies.chores,
-      ...storage.audit.chores,
+      ...configuration.policies.jobs,
+      ...storage.audit.jobs,
       ...limits.jobs,
-      ...cleaningChores(database, files, settings, { auditKeys, signal }),
+      ...retentionJobs(database, files, settings, { auditKeys, signal }),
     ],
     bus,
   )
@@ -122,7 +132,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
   return {
     service: api.service,
     reload: configuration.reload,
-    consuming: (aborted) => untilConsuming(brokers.doors, aborted),
+    consuming: (aborted) => untilConsuming(brokers.sources, aborted),
     async stop(graceMs) {
       observers.lifecycle.change('draining')
       const consumed = consumers?.stop()
@@ -145,7 +155,7 @@ export async function startService(options: StartOptions): Promise<RunningServic
       await configuration.circuits.stop()
       await configuration.policies.close()
       await Promise.all(unlisten.map((end) => end()))
-      await news.close()
+      await notifications.close()
       observers.metrics.close()
       observers.health.close()
       await snapshots.close()

@@ -1,8 +1,8 @@
 import { type AuditVerdict, ToolError } from '@gantry/contract'
 import type { LoadedConfig } from '../config/config.ts'
 import { readAuditFile } from '../storage/audit/audit-control.ts'
-import { readAudit } from '../storage/audit/audit-rows.ts'
-import { auditKeys } from '../storage/audit/auditing.ts'
+import { auditKeys } from '../storage/audit/audit-log.ts'
+import { readAudit } from '../storage/audit/entries.ts'
 import { verifyAudit } from '../storage/audit/verify.ts'
 import { connectStorage } from '../storage/connect-storage.ts'
 

@@ -3,7 +3,7 @@ import { type CallState, type CallView, type ChainResult, type Paged, type Resul
 import type { Artifacts } from './artifacts/artifact-records.ts'
 import type { PageQuery } from './call-input.ts'
 import type { Queries, TenantReads } from './databases/database.ts'
-import { readPlace, writePlace } from './page-cursor.ts'
+import { readCursor, writeCursor } from './page-cursor.ts'
 import { type Reader, seenSql, seenValues, tenantOf } from './reader.ts'
 
 /** Which calls to list. */
@@ -61,7 +61,7 @@ export function callViews(database: Queries & TenantReads, artifacts: Pick<Artif
     async list({ limit = 50, cursor, state, tool }, reader) {
       const tenant = tenantOf(reader)
       const most = Math.min(Math.max(1, limit), mostItems)
-      const { at, id } = readPlace(cursor)
+      const { at, id } = readCursor(cursor)
       const sql = listSql[kindOf(state)]
       const rows = await database
         .asTenant(tenant)
@@ -74,7 +74,7 @@ export function callViews(database: Queries & TenantReads, artifacts: Pick<Artif
       const last = items.at(-1)
       const views = items.map(viewOf)
       if (rows.length <= most || last === undefined) return { items: views }
-      return { items: views, cursor: writePlace({ at: last.place, id: last.call_id }) }
+      return { items: views, cursor: writeCursor({ at: last.place, id: last.call_id }) }
     },
     async outcomes(callIds, signal, tenant) {
       const queries = tenant === undefined ? database : database.asTenant(tenant)

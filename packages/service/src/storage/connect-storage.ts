@@ -5,14 +5,14 @@ import type { S3Settings } from '../config/broker-settings.ts'
 import { readTlsFiles, resolveText } from '../config/secret-text.ts'
 import { isLoopback } from '../config/service-address.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
-import type { Files } from './artifacts/fallback.ts'
+import type { ArtifactFiles } from './artifacts/fallback.ts'
 import { folderArtifacts } from './artifacts/folder.ts'
 import type { Database, Queries } from './databases/database.ts'
 import { migrate } from './databases/migrate.ts'
 
 export interface OpenedStorage {
   readonly database: Database
-  readonly files: Files
+  readonly files: ArtifactFiles
 }
 
 /** What waits on this machine while S3 is away. */
@@ -40,7 +40,7 @@ async function openS3(
   data: string,
   say: (line: string) => void,
   secrets: unknown,
-): Promise<Files> {
+): Promise<ArtifactFiles> {
   say(`keeping artifacts in the bucket ${s3.bucket} of ${s3.endpoint ?? 'Amazon S3'}`)
   const { s3Artifacts } = await import('./artifacts/s3.ts')
   const { spooledArtifacts } = await import('./artifacts/fallback.ts')

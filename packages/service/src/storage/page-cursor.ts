@@ -1,24 +1,24 @@
 import { ToolError } from '@gantry/contract'
 
 /** Where a list ordered by time and id stands: its last item. */
-export interface Place {
+export interface PageCursor {
   /** In microseconds, as the database has it; a Date would lose digits and with them items. */
   readonly at: string
   readonly id: string
 }
 
 /** Before the first item of every list. */
-const first: Place = { at: 'infinity', id: '' }
+const first: PageCursor = { at: 'infinity', id: '' }
 const pattern = /^([12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (\P{Cc}{1,512})$/u
 const longest = 3_000
 
 /** A place as opaque text. */
-export function writePlace({ at, id }: Place): string {
+export function writeCursor({ at, id }: PageCursor): string {
   return Buffer.from(`${at} ${id}`).toString('base64url')
 }
 
 /** Reads a cursor that came from outside; INPUT_INVALID for one that no list gave. */
-export function readPlace(cursor: string | undefined): Place {
+export function readCursor(cursor: string | undefined): PageCursor {
   if (cursor === undefined) return first
   const text = cursor.length > longest ? '' : Buffer.from(cursor, 'base64url').toString()
   const [, at, id] = pattern.exec(text) ?? []

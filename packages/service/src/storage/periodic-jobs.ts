@@ -1,7 +1,7 @@
 import type { Bus } from '../observe/bus.ts'
 
 /** What is done from time to time besides the calls. */
-export interface Chore {
+export interface PeriodicJob {
   readonly name: string
   readonly everyMs: number
   /** The first time, so that a process that is started often does it too; `everyMs` when absent. */
@@ -10,12 +10,12 @@ export interface Chore {
 }
 
 /** Starts chores, each never beside itself; a failure is told and left to the next time. Answers the function that stops them. */
-export function startChores(chores: readonly Chore[], bus: Bus): () => Promise<void> {
-  const timers = new Map<Chore, NodeJS.Timeout>()
+export function startPeriodicJobs(chores: readonly PeriodicJob[], bus: Bus): () => Promise<void> {
+  const timers = new Map<PeriodicJob, NodeJS.Timeout>()
   const running = new Set<Promise<void>>()
   let stopped = false
 
-  const schedule = (chore: Chore, ms: number): void => {
+  const schedule = (chore: PeriodicJob, ms: number): void => {
     if (stopped) return
     timers.set(
       chore,
@@ -25,7 +25,7 @@ export function startChores(chores: readonly Chore[], bus: Bus): () => Promise<v
       }, ms),
     )
   }
-  const run = async (chore: Chore): Promise<void> => {
+  const run = async (chore: PeriodicJob): Promise<void> => {
     try {
       await chore.work()
     } catch (error) {

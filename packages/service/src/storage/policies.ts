@@ -1,6 +1,6 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import type { Rule, RulesOptions } from '@gantry/core'
-import { noteAudit } from './audit/audit-rows.ts'
+import { noteAudit } from './audit/entries.ts'
 import type { Database } from './databases/database.ts'
 
 /** Rules as they are written down. */

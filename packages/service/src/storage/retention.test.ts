@@ -92,7 +92,7 @@ testOnDatabases({
     const { database, store } = stores
     await addEnded(stores, ['open', 'redriven', 'discarded'], 300)
     await addEnded(stores, ['forgotten'], 400)
-    const letter = {
+    const deadLetter = {
       tenant: 'acme',
       source: 'call',
       reason: 'r',
@@ -101,12 +101,12 @@ testOnDatabases({
       created_at: ago(300 * day),
     }
     await addRows(database, 'dead_letters', [
-      { id: 'l1', call_id: 'open', ...letter },
-      { id: 'l2', call_id: 'redriven', redriven_at: ago(0), ...letter },
-      { id: 'l3', call_id: 'discarded', discarded_at: ago(0), ...letter },
-      { id: 'l4', call_id: 'forgotten', ...letter },
-      { id: 'without-call', ...letter },
-      { id: 'without-call-done', discarded_at: ago(0), ...letter },
+      { id: 'l1', call_id: 'open', ...deadLetter },
+      { id: 'l2', call_id: 'redriven', redriven_at: ago(0), ...deadLetter },
+      { id: 'l3', call_id: 'discarded', discarded_at: ago(0), ...deadLetter },
+      { id: 'l4', call_id: 'forgotten', ...deadLetter },
+      { id: 'without-call', ...deadLetter },
+      { id: 'without-call-done', discarded_at: ago(0), ...deadLetter },
     ])
     assert.deepEqual(await removeExpired(database, store, keep), { ...nothing, calls: 3, letters: 4 })
     assert.equal(await idsIn(stores, 'calls'), 'open')

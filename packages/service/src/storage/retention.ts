@@ -1,9 +1,9 @@
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { ArtifactStore } from './artifacts/artifact-store.ts'
-import type { SealKey } from './audit/audit-rows.ts'
+import type { SealKey } from './audit/entries.ts'
 import { retireAudit } from './audit/sealer.ts'
 import type { Database, Queries } from './databases/database.ts'
-import type { Chore } from './periodic-jobs.ts'
+import type { PeriodicJob } from './periodic-jobs.ts'
 
 interface RetentionOptions {
   /** How long a call is kept after it has ended. */
@@ -65,9 +65,9 @@ export async function removeExpired(
     return orphans.length
   })
   await repeat(async (queries) => {
-    const letters = await queries.query(lettersSql, [callsMs, auditMs, batch])
-    removed.letters += letters.length
-    return letters.length
+    const deadLetters = await queries.query(lettersSql, [callsMs, auditMs, batch])
+    removed.letters += deadLetters.length
+    return deadLetters.length
   })
   await repeat(async (queries) => (await queries.query(unsentSql, [callsMs, batch])).length)
   await repeat(async (queries) => {
@@ -217,12 +217,12 @@ const strayFilesMs = 24 * 3_600_000
 const firstMs = 60_000
 
 /** Removes what is older than its retention, and files that nothing names. */
-export function cleaningChores(
+export function retentionJobs(
   database: Database,
   files: ArtifactStore,
   settings: Pick<ServiceSettings, 'retentionMs' | 'auditRetentionMs'>,
   how: Pick<RetentionOptions, 'auditKeys' | 'signal'>,
-): readonly Chore[] {
+): readonly PeriodicJob[] {
   const expire = (): Promise<unknown> =>
     removeExpired(database, files, { callsMs: settings.retentionMs, auditMs: settings.auditRetentionMs, ...how })
   return [

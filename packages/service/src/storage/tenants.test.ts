@@ -22,7 +22,7 @@ function forgetful(queries: Queries): Queries {
 async function found(database: Database, store: ArtifactStore, tenant: string): Promise<string[]> {
   const artifacts = artifactRecords(database, store)
   const views = callViews(database, artifacts)
-  const letters = deadLetterRecords({ database, newId: () => assert.fail() })
+  const deadLetters = deadLetterRecords({ database, newId: () => assert.fail() })
   const events = eventRecords(database)
   const looks: { readonly [what: string]: () => Promise<unknown> } = {
     call: () => views.get('c1', tenant, signal),
@@ -30,8 +30,8 @@ async function found(database: Database, store: ArtifactStore, tenant: string): 
     'ended calls': async () => (await views.list({ state: 'failed' }, tenant)).items[0],
     outcome: async () => (await views.outcomes(['c1'], signal, tenant)).get('c1'),
     artifact: () => artifacts.find(artifactId, tenant),
-    letter: () => letters.get('d1', tenant),
-    letters: async () => (await letters.list({}, tenant)).items[0],
+    letter: () => deadLetters.get('d1', tenant),
+    letters: async () => (await deadLetters.list({}, tenant)).items[0],
     events: () => events.after('c1', tenant, 0, 10),
     'recent events': async () => (await events.recent('c1', tenant, 10))[0],
   }
@@ -50,8 +50,8 @@ async function fill(database: Queries): Promise<void> {
   const digest = `sha256:${'0'.repeat(64)}`
   const file = { fence: 1, name: 'n', mime_type: 'text/plain', bytes: 1, digest }
   await addRows(database, 'artifacts', [{ id: artifactId, tenant: 'acme', call_id: 'c1', ...file }])
-  const letter = { call_id: 'c1', source: 's', reason: 'r', code: 'FAILED', deliveries: 1 }
-  await addRows(database, 'dead_letters', [{ id: 'd1', tenant: 'acme', ...letter }])
+  const deadLetter = { call_id: 'c1', source: 's', reason: 'r', code: 'FAILED', deliveries: 1 }
+  await addRows(database, 'dead_letters', [{ id: 'd1', tenant: 'acme', ...deadLetter }])
 }
 
 const everything = [

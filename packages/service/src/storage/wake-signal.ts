@@ -1,11 +1,11 @@
 /** Wakes one who waits. A ring that nobody waits for is kept for the next wait, so that none is missed while looking. */
-export interface Bell {
+export interface WakeSignal {
   ring(): void
   /** Resolves after a ring, after the time, or when the signal aborts, whichever is first; never rejects. */
   wait(ms: number, signal: AbortSignal): Promise<void>
 }
 
-export function createBell(): Bell {
+export function createWakeSignal(): WakeSignal {
   let rung = false
   let wake: (() => void) | undefined
   return {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createCallIds } from '../storage/calls/call-id.ts'
-import { asWaiting } from '../storage/calls/ended.ts'
+import { asWaiting } from '../storage/calls/outcomes.ts'
 import { afterwards } from './after-call.ts'
 import type { Task } from './slot-scheduler.ts'
 import { someClaim, someError, someResult } from './worker.fixture.ts'

@@ -1,6 +1,6 @@
 import { type ChainResult, codes, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
 import { timeOfCallId } from '../storage/calls/call-id.ts'
-import { isMarkedWaiting, isPending } from '../storage/calls/ended.ts'
+import { isMarkedWaiting, isPending } from '../storage/calls/outcomes.ts'
 import type { Task } from './slot-scheduler.ts'
 
 type Outcome = Result | ChainResult

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createPace } from './worker.ts'
+import { createClaimPace } from './worker.ts'
 
 const none = () => 0
 
 test('nothing is claimed ahead before a call has ended, and after short ones as many as a tenth of a second takes', () => {
-  const pace = createPace(8, 500)
+  const pace = createClaimPace(8, 500)
   assert.equal(pace.ahead(false, none), 0)
   pace.ran(10)
   assert.equal(pace.ahead(false, none), 80)
@@ -13,7 +13,7 @@ test('nothing is claimed ahead before a call has ended, and after short ones as 
 })
 
 test('slots whose calls take much longer than those before do not count, so that nothing is claimed ahead of long calls', () => {
-  const pace = createPace(8, 500)
+  const pace = createClaimPace(8, 500)
   for (let n = 0; n < 150; n++) pace.ran(1)
   assert.equal(pace.ahead(false, none), 500)
   assert.equal(

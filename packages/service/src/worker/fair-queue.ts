@@ -1,7 +1,7 @@
 import type { Task } from './slot-scheduler.ts'
 
 /** Calls that wait for a slot, by tenant; who is next depends on how many slots each tenant has. */
-export interface Turns {
+export interface FairQueue {
   readonly length: number
   /** Of how many tenants calls wait or have a slot. */
   readonly tenants: number
@@ -28,7 +28,7 @@ interface Seat {
 }
 
 /** A tenant is forgotten when nothing of it waits or runs. */
-export function createTurns(weightOf: (tenant: string) => number): Turns {
+export function createFairQueue(weightOf: (tenant: string) => number): FairQueue {
   const seats = new Map<string, Seat>()
   let length = 0
   let served = 0

@@ -10,7 +10,7 @@ import {
   type SharedCircuit,
 } from '../storage/circuits.ts'
 import type { Database } from '../storage/databases/database.ts'
-import { startChores } from '../storage/periodic-jobs.ts'
+import { startPeriodicJobs } from '../storage/periodic-jobs.ts'
 
 export interface FleetCircuitsOptions {
   readonly database: Database
@@ -180,7 +180,7 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
       ends.push(await database.listen(circuitChannel, (from) => from !== worker && void sync()))
       ends.push(await database.listen(resetChannel, hearReset))
       await sync()
-      ends.push(startChores([{ name: 'circuits', everyMs, work: sync }], bus))
+      ends.push(startPeriodicJobs([{ name: 'circuits', everyMs, work: sync }], bus))
     },
     sync,
     async reset(reset) {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ErrorInfo, Result } from '@gantry/contract'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
-import { handle } from './handle-call.ts'
+import { handleCall } from './handle-call.ts'
 import type { WorkerPorts } from './ports.ts'
 import type { Recorded } from './record/recorder.ts'
 import type { Task } from './slot-scheduler.ts'
@@ -26,7 +26,7 @@ async function handled(claim: Claim, execute: () => Promise<Result>, how?: Recor
     bus: memoryBus(),
     begin: async () => true,
     execute,
-    govern: async (_task: unknown, result: unknown) => ({ result }),
+    offload: async (_task: unknown, result: unknown) => ({ result }),
     recorder: {
       async finish({ result }: { result: { error?: ErrorInfo } }) {
         recorded.push(result.error)
@@ -35,7 +35,7 @@ async function handled(claim: Claim, execute: () => Promise<Result>, how?: Recor
     },
     now: () => new Date(0),
   } as unknown as WorkerPorts
-  await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
+  await handleCall(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
   return {
     released: released.map(({ delayMs, counts }) => [delayMs, counts]),
     recorded: recorded.map((one) => one?.effect),
@@ -117,14 +117,14 @@ test('an outcome whose call lost reports says so, and what is left of them goes 
       task.unstored = unstored
       return someResult()
     },
-    govern: async (_task: unknown, result: unknown) => ({ result }),
+    offload: async (_task: unknown, result: unknown) => ({ result }),
     recorder: { finish: async (ending: Ending) => void endings.push(ending) },
     now: () => new Date(0),
   } as unknown as WorkerPorts
   const task: Task = {
     ...{ claim: someClaim(), fresh: false, controller: new AbortController(), takenAt: 0, stopped: undefined },
   }
-  await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
+  await handleCall(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
   const [ending] = endings
   assert.deepEqual(ending?.events, unstored.events)
   assert.match(JSON.stringify(ending?.result), /6 reports of the call were lost/)

@@ -3,28 +3,28 @@ import type { Span, Tracer } from '@gantry/core'
 import { codeOf } from '@gantry/core/internal/tracing/tracer'
 import type { Snapshot } from '../config/snapshots.ts'
 import { type Bus, subjectOf, type WorkerEvents } from '../observe/bus.ts'
+import { downstreamKey, plainOf } from '../storage/calls/call-facts.ts'
 import { timeOfCallId } from '../storage/calls/call-id.ts'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
-import { endedOutcome } from '../storage/calls/ended.ts'
-import { needText } from '../storage/calls/need.ts'
-import { downstreamKey, plainOf } from '../storage/calls/plain-call.ts'
+import { needText } from '../storage/calls/needed-tools.ts'
+import { endedOutcome } from '../storage/calls/outcomes.ts'
 import { type Afterwards, afterwards } from './after-call.ts'
 import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from './examine.ts'
 import type { Paused } from './execute/run-program.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
 import type { Task } from './slot-scheduler.ts'
-import { createHeldOutcomes, type HeldOutcomes } from './unrecorded-outcomes.ts'
+import { createUnrecordedOutcomes, type UnrecordedOutcomes } from './unrecorded-outcomes.ts'
 
 /**
  * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it
  * does not, because the tool would run again: the outcome is held and tried again until it is recorded.
  */
-export async function handle(
+export async function handleCall(
   task: Task,
   ports: WorkerPorts,
   options: WorkerOptions,
   executed: () => void,
-  held: HeldOutcomes = createHeldOutcomes(ports),
+  held: UnrecordedOutcomes = createUnrecordedOutcomes(ports),
 ): Promise<void> {
   const span = taskSpan(ports.tracer, task)
   let code: string | undefined
@@ -254,7 +254,7 @@ function recordOnce(
   const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed, awaited } : {}
   let made: Ending | undefined
   const makeEnding = async (): Promise<Ending> => {
-    const governed = await ports.govern(task, outcome)
+    const governed = await ports.offload(task, outcome)
     const about = { ...dead, ...unflushed, ...plainOf(call) }
     const { events = [] } = task.unstored ?? {}
     const late = events.length === 0 ? {} : { events }

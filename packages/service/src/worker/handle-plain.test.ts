@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AdmittedCall, Ending } from '../storage/calls/call-store.ts'
-import { handle } from './handle-call.ts'
+import { handleCall } from './handle-call.ts'
 import type { WorkerPorts } from './ports.ts'
 import type { Task } from './slot-scheduler.ts'
 import { memoryBus, someClaim, someResult } from './worker.fixture.ts'
@@ -16,11 +16,11 @@ async function recorded(call: Partial<AdmittedCall>): Promise<readonly Ending[]>
     bus: memoryBus(),
     begin: async () => true,
     execute: async () => someResult(),
-    govern: async (_task: unknown, result: unknown) => ({ result }),
+    offload: async (_task: unknown, result: unknown) => ({ result }),
     recorder: { finish: async (ending: Ending) => void endings.push(ending) },
     now: () => new Date(0),
   } as unknown as WorkerPorts
-  await handle(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
+  await handleCall(task, ports, { slots: 1, maxDeaths: 3, ahead: 1 }, () => undefined)
   return endings
 }
 

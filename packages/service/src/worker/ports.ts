@@ -5,10 +5,10 @@ import type { Snapshot, Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
 import type { AdmittedCall, CallStore, Claim, ClaimOptions, Ending, Holder } from '../storage/calls/call-store.ts'
 import type { Paused } from './execute/run-program.ts'
-import type { LeaseNews, Leases } from './lease/leases.ts'
+import type { LeaseListener, Leases } from './lease/leases.ts'
 import type { Recorder } from './record/recorder.ts'
 import type { Task } from './slot-scheduler.ts'
-import type { MissingTool } from './tool-offers.ts'
+import type { MissingTool } from './tool-versions.ts'
 
 export type Outcome = Result | ChainResult
 
@@ -17,7 +17,7 @@ export interface WorkerPorts {
   readonly store: CallStore
   readonly transport: Transport
   readonly recorder: Recorder
-  readonly leases: (news: LeaseNews) => Leases
+  readonly leases: (news: LeaseListener) => Leases
   readonly snapshots: Snapshots
   /** Absent where every worker has the tools of every call. */
   readonly versions?: Versions
@@ -29,7 +29,7 @@ export interface WorkerPorts {
    */
   readonly execute: (snapshot: Snapshot, task: Task, traceparent?: string) => Promise<Outcome | Paused>
   /** Makes of an outcome what is to be recorded: small enough, with what was large beside it. */
-  readonly govern: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
+  readonly offload: (task: Task, outcome: Outcome) => Promise<Omit<Ending, keyof Holder | 'config'>>
   /** Lets go of what a call needed, once its outcome is recorded; never rejects. */
   readonly release?: (snapshot: Snapshot, claim: Claim, ending: Ending) => Promise<void>
   /** Whether its caller waits for the call here, and was told nothing of it yet; nobody's does when absent. */

@@ -11,12 +11,12 @@ import { createBegin, stillHeld } from '../storage/calls/still-held.ts'
 import type { Database } from '../storage/databases/database.ts'
 import type { ClaimTerms } from './claim-terms.ts'
 import { type ExecutionParts, executeCall } from './execute/execute-call.ts'
-import { type LeaseNews, type Leases, localLeases } from './lease/leases.ts'
+import { type LeaseListener, type Leases, localLeases } from './lease/leases.ts'
 import { threadLeases } from './lease/thread-leases.ts'
 import type { WorkerPorts } from './ports.ts'
-import { govern } from './record/offload-result.ts'
+import { offloadResult } from './record/offload-result.ts'
 import type { Recorder } from './record/recorder.ts'
-import { missingTool, type Offers } from './tool-offers.ts'
+import { missingTool, type ToolOffers } from './tool-versions.ts'
 import type { Upkeep } from './upkeep.ts'
 import { createWorker, type Worker } from './worker.ts'
 
@@ -29,7 +29,7 @@ export interface QueueWorkerParts extends ExecutionParts {
   readonly settings: ServiceSettings
   /** How this process claims; its labels grow by the tools that calls wait for and that it has. */
   readonly claim: ClaimTerms
-  readonly offers: Offers
+  readonly offers: ToolOffers
   /** The shares of tenants as they are now. */
   readonly shares: NonNullable<WorkerPorts['shares']>
   readonly waiters: Pick<Waiters, 'awaits'>
@@ -70,7 +70,7 @@ export function createQueueWorker(parts: QueueWorkerParts): Worker {
       versions: { missing: ({ executor }, call) => missingTool(executor, call), waitMs: settings.versionWaitMs },
       begin: createBegin(store, { leaseMs }),
       execute: (snapshot, task, traceparent) => executeCall(snapshot, task, traceparent, parts),
-      govern: (task, outcome) => govern(task.claim, outcome, { artifacts, limits: settings, signal }),
+      offload: (task, outcome) => offloadResult(task.claim, outcome, { artifacts, limits: settings, signal }),
       // Others may wait for a call under a key, which can be submitted again, and for one that its caller was told of.
       awaits: ({ callId, call, unflushed }) =>
         unflushed === true && call.key === undefined && parts.waiters.awaits(callId),
@@ -99,7 +99,7 @@ export function followQueue(
 }
 
 /** A database that others can reach needs its leases kept even while a tool blocks this thread. */
-function leasesOf({ store, settings, claim }: QueueWorkerParts, news: LeaseNews): Leases {
+function leasesOf({ store, settings, claim }: QueueWorkerParts, news: LeaseListener): Leases {
   const { databaseUrl: url, blockedMs } = settings
   const { leaseMs } = claim
   return url === undefined ? localLeases(store, leaseMs, news) : threadLeases({ url, leaseMs, blockedMs }, news)

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDesk, type Task } from './slot-scheduler.ts'
+import { createSlotScheduler, type Task } from './slot-scheduler.ts'
 import { someClaim } from './worker.fixture.ts'
 
 function gated(slots: number, weightOf: (tenant: string) => number = () => 1, kept = 0) {
   const running = new Map<string, PromiseWithResolvers<void>>()
   const left: string[] = []
-  const desk = createDesk({
+  const scheduler = createSlotScheduler({
     slots,
     kept: () => kept,
     weightOf,
@@ -22,12 +22,12 @@ function gated(slots: number, weightOf: (tenant: string) => number = () => 1, ke
     running.get(callId)?.resolve()
     await new Promise((resolve) => setImmediate(resolve))
   }
-  return { desk, left, end, running: () => [...running.keys()].sort() }
+  return { desk: scheduler, left, end, running: () => [...running.keys()].sort() }
 }
 
 test('as many calls run as there are slots, and the next begins when one ends', async () => {
-  const { desk, end, running, left } = gated(2)
-  desk.add(
+  const { desk: scheduler, end, running, left } = gated(2)
+  scheduler.add(
     ['a', 'b', 'c'].map((callId) => someClaim({ callId })),
     false,
   )
@@ -37,14 +37,14 @@ test('as many calls run as there are slots, and the next begins when one ends', 
   assert.deepEqual(left, ['a'])
   await end('b')
   await end('c')
-  await desk.empty()
-  assert.equal(desk.size, 0)
+  await scheduler.empty()
+  assert.equal(scheduler.size, 0)
 })
 
 test('suspects run one at a time, and do not keep others from running', async () => {
-  const { desk, end, running } = gated(3)
+  const { desk: scheduler, end, running } = gated(3)
   const suspects = ['s1', 's2', 's3'].map((callId) => someClaim({ callId, lost: 1 }))
-  desk.add([...suspects, someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
+  scheduler.add([...suspects, someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
   assert.deepEqual(running(), ['a', 'b', 's1'])
   await end('a')
   assert.deepEqual(running(), ['b', 's1'])
@@ -53,39 +53,39 @@ test('suspects run one at a time, and do not keep others from running', async ()
 })
 
 test('a lost call that waits is forgotten, one that runs is told to stop, and a stranger is not known', async () => {
-  const { desk, end, running } = gated(1)
-  desk.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
-  assert.equal(desk.stop('b', 'lost'), true)
-  assert.equal(desk.size, 1)
-  assert.equal(desk.stop('a', 'lost'), true)
-  assert.equal(desk.tasks()[0]?.controller.signal.aborted, true)
-  assert.equal(desk.tasks()[0]?.stopped, 'lost')
-  assert.equal(desk.stop('z', 'cancelled'), false)
+  const { desk: scheduler, end, running } = gated(1)
+  scheduler.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
+  assert.equal(scheduler.stop('b', 'lost'), true)
+  assert.equal(scheduler.size, 1)
+  assert.equal(scheduler.stop('a', 'lost'), true)
+  assert.equal(scheduler.tasks()[0]?.controller.signal.aborted, true)
+  assert.equal(scheduler.tasks()[0]?.stopped, 'lost')
+  assert.equal(scheduler.stop('z', 'cancelled'), false)
   assert.deepEqual(running(), ['a'])
   await end('a')
 })
 
 test('the first reason to stop stays', () => {
-  const { desk } = gated(1)
-  desk.add([someClaim({ callId: 'a' })], false)
-  desk.stop('a', 'cancelled')
-  desk.stop('a', 'stopping')
-  assert.equal(desk.tasks()[0]?.stopped, 'cancelled')
+  const { desk: scheduler } = gated(1)
+  scheduler.add([someClaim({ callId: 'a' })], false)
+  scheduler.stop('a', 'cancelled')
+  scheduler.stop('a', 'stopping')
+  assert.equal(scheduler.tasks()[0]?.stopped, 'cancelled')
 })
 
 test('what waits can be taken away', () => {
-  const { desk, left } = gated(1)
-  desk.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' }), someClaim({ callId: 'c', lost: 1 })], false)
-  const taken = desk.takeWaiting().map(({ callId }) => callId)
+  const { desk: scheduler, left } = gated(1)
+  scheduler.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' }), someClaim({ callId: 'c', lost: 1 })], false)
+  const taken = scheduler.takeWaiting().map(({ callId }) => callId)
   assert.equal(taken.length, 2)
   assert.deepEqual(left.sort(), taken.toSorted())
-  assert.equal(desk.size, 1)
+  assert.equal(scheduler.size, 1)
 })
 
 test('a call that comes again makes the older task void, and the newer one counts', async () => {
   const counted: boolean[] = []
   const gates: PromiseWithResolvers<void>[] = []
-  const desk = createDesk({
+  const scheduler = createSlotScheduler({
     slots: 2,
     suspect: () => false,
     work: () => {
@@ -95,14 +95,14 @@ test('a call that comes again makes the older task void, and the newer one count
     },
     left: (_task, counts) => void counted.push(counts),
   })
-  desk.add([someClaim({ callId: 'a', fence: 1 })], false)
-  desk.add([someClaim({ callId: 'a', fence: 2 })], false)
-  const [older, newer] = desk.tasks()
+  scheduler.add([someClaim({ callId: 'a', fence: 1 })], false)
+  scheduler.add([someClaim({ callId: 'a', fence: 2 })], false)
+  const [older, newer] = scheduler.tasks()
   assert.deepEqual([older?.stopped, newer?.stopped], ['lost', undefined])
-  desk.stop('a', 'cancelled')
+  scheduler.stop('a', 'cancelled')
   assert.deepEqual([older?.stopped, newer?.stopped], ['lost', 'cancelled'])
   for (const gate of gates) gate.resolve()
-  await desk.empty()
+  await scheduler.empty()
   assert.deepEqual(counted, [false, true])
 })
 
@@ -112,9 +112,9 @@ function callsOf(tenant: string, count: number) {
 }
 
 test('of calls that wait, the next is of the tenant with the fewest slots, however many another has', async () => {
-  const { desk, end, running } = gated(3)
-  desk.add(callsOf('a', 50), false)
-  desk.add([...callsOf('b', 3), ...callsOf('c', 1)], false)
+  const { desk: scheduler, end, running } = gated(3)
+  scheduler.add(callsOf('a', 50), false)
+  scheduler.add([...callsOf('b', 3), ...callsOf('c', 1)], false)
   assert.deepEqual(running(), ['a0', 'a1', 'a2'])
   await end('a0')
   await end('a1')
@@ -127,29 +127,29 @@ test('of calls that wait, the next is of the tenant with the fewest slots, howev
   assert.deepEqual(running(), ['a3', 'a4', 'b0'])
   await end('a3')
   assert.deepEqual(running(), ['a4', 'b0', 'b2'])
-  assert.deepEqual([...desk.open()].sort(), [
+  assert.deepEqual([...scheduler.open()].sort(), [
     ['a', 46],
     ['b', 2],
   ])
 })
 
 test('twice the weight is twice the slots', async () => {
-  const { desk, end, running } = gated(6, (tenant) => (tenant === 'b' ? 2 : 1))
-  desk.add(callsOf('a', 50), false)
-  desk.add(callsOf('b', 50), false)
+  const { desk: scheduler, end, running } = gated(6, (tenant) => (tenant === 'b' ? 2 : 1))
+  scheduler.add(callsOf('a', 50), false)
+  scheduler.add(callsOf('b', 50), false)
   for (let n = 0; n < 6; n++) await end(`a${n}`)
   const tenants = running().map((callId) => callId[0])
   assert.deepEqual(tenants, ['a', 'a', 'b', 'b', 'b', 'b'])
 })
 
 test('slots that are kept are for tenants that have none', async () => {
-  const { desk, end, running } = gated(4, undefined, 2)
-  desk.add(callsOf('a', 9), false)
+  const { desk: scheduler, end, running } = gated(4, undefined, 2)
+  scheduler.add(callsOf('a', 9), false)
   assert.deepEqual(running(), ['a0', 'a1'])
-  assert.deepEqual([desk.hasSlot('a'), desk.hasSlot('b')], [false, true])
-  desk.add([...callsOf('b', 2), ...callsOf('c', 1), ...callsOf('d', 1)], false)
+  assert.deepEqual([scheduler.hasSlot('a'), scheduler.hasSlot('b')], [false, true])
+  scheduler.add([...callsOf('b', 2), ...callsOf('c', 1), ...callsOf('d', 1)], false)
   assert.deepEqual(running(), ['a0', 'a1', 'b0', 'c0'])
-  assert.deepEqual([desk.hasSlot('b'), desk.hasSlot('e')], [false, false])
+  assert.deepEqual([scheduler.hasSlot('b'), scheduler.hasSlot('e')], [false, false])
   await end('c0')
   assert.deepEqual(running(), ['a0', 'a1', 'b0', 'd0'])
   await end('d0')
@@ -161,12 +161,12 @@ test('slots that are kept are for tenants that have none', async () => {
 })
 
 test('a tenant of which nothing is in hand any more is forgotten', async () => {
-  const { desk, end } = gated(1)
-  desk.add([...callsOf('a', 1), ...callsOf('b', 2)], false)
-  assert.equal(desk.tenants, 2)
+  const { desk: scheduler, end } = gated(1)
+  scheduler.add([...callsOf('a', 1), ...callsOf('b', 2)], false)
+  assert.equal(scheduler.tenants, 2)
   await end('a0')
-  assert.equal(desk.stop('b1', 'lost'), true)
+  assert.equal(scheduler.stop('b1', 'lost'), true)
   await end('b0')
-  assert.equal(desk.tenants, 0)
-  assert.deepEqual([...desk.open()], [])
+  assert.equal(scheduler.tenants, 0)
+  assert.deepEqual([...scheduler.open()], [])
 })

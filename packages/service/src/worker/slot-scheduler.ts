@@ -1,6 +1,6 @@
 import type { Claim } from '../storage/calls/call-store.ts'
 import type { Unstored } from './execute/event-writer.ts'
-import { createTurns } from './fair-queue.ts'
+import { createFairQueue } from './fair-queue.ts'
 
 /** Why a call that runs is to end before its time. */
 export type Stop = 'cancelled' | 'lost' | 'stopping'
@@ -25,7 +25,7 @@ export interface Task {
  * wait until a long call of another ends. Suspects, which were handed out before, run one at a time, because a worker may
  * have died of one of them.
  */
-export interface Desk {
+export interface SlotScheduler {
   /** Calls in hand: those that wait for a slot, those that have one, and those whose outcome is being recorded. */
   readonly size: number
   /** Calls that have a slot. */
@@ -52,7 +52,7 @@ export interface Desk {
   tasks(): readonly Task[]
 }
 
-export interface DeskOptions {
+export interface SlotSchedulerOptions {
   readonly slots: number
   /** So many of them are not for a tenant that has one already; none when absent. */
   readonly kept?: () => number
@@ -68,12 +68,12 @@ export interface DeskOptions {
   readonly left: (task: Task, counts: boolean) => void
 }
 
-export function createDesk(options: DeskOptions): Desk {
+export function createSlotScheduler(options: SlotSchedulerOptions): SlotScheduler {
   const { slots, kept = () => 0, paused = () => false, weightOf = () => 1, suspect, work, left } = options
   /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
   const inHand = new Set<Task>()
   const current = new Map<string, Task>()
-  const waiting = createTurns(weightOf)
+  const waiting = createFairQueue(weightOf)
   let suspects: Task[] = []
   let suspectRuns = false
   let running = 0

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { createHeldOutcomes } from './unrecorded-outcomes.ts'
+import { createUnrecordedOutcomes } from './unrecorded-outcomes.ts'
 import { memoryBus, someClaim } from './worker.fixture.ts'
 
 const full = (): Promise<void> => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'full'))
@@ -11,7 +11,7 @@ function holding() {
   const bus = memoryBus()
   let emptied = 0
   let next = Promise.withResolvers<() => void>()
-  const held = createHeldOutcomes({
+  const held = createUnrecordedOutcomes({
     ...{ bus, now: () => new Date(0), random: () => 0 },
     pause(_ms, signal) {
       const { promise, resolve } = Promise.withResolvers<void>()

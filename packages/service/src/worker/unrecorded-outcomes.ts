@@ -3,7 +3,7 @@ import { type Bus, subjectOf } from '../observe/bus.ts'
 import type { Claim } from '../storage/calls/call-store.ts'
 
 /** A call that ended here and whose outcome neither the database nor the spool has taken yet. */
-export type HeldOutcome = UnrecordedView
+export type UnrecordedOutcome = UnrecordedView
 
 /**
  * Keeps what ended in memory until it is recorded.
@@ -16,10 +16,10 @@ export type HeldOutcome = UnrecordedView
  * - Bounds: an entry belongs to a call that has or had a slot, and the worker starts no call while there is an outcome here.
  * - Lease: the caller keeps the lease alive until `record` or `release` resolves, so that no other worker takes the call.
  */
-export interface HeldOutcomes {
+export interface UnrecordedOutcomes {
   /** Outcomes that wait to be recorded. */
   readonly size: number
-  list(): readonly HeldOutcome[]
+  list(): readonly UnrecordedOutcome[]
   /** Tries until the outcome is recorded or given up; never rejects. */
   record(claim: Claim, attempt: () => Promise<void>): Promise<void>
   /** Hands a call back; the same, but a call that merely goes on later keeps no other from being started. */
@@ -28,7 +28,7 @@ export interface HeldOutcomes {
   giveUp(): void
 }
 
-export interface HeldOptions {
+export interface UnrecordedOptions {
   readonly bus: Bus
   readonly now: () => Date
   readonly random: () => number
@@ -40,8 +40,8 @@ export interface HeldOptions {
 const firstPauseMs = 100
 const longestPauseMs = 2_000
 
-export function createHeldOutcomes({ bus, now, random, pause, emptied }: HeldOptions): HeldOutcomes {
-  const held = new Map<Claim, HeldOutcome>()
+export function createUnrecordedOutcomes({ bus, now, random, pause, emptied }: UnrecordedOptions): UnrecordedOutcomes {
+  const held = new Map<Claim, UnrecordedOutcome>()
   const ending = new AbortController()
   /** Resolves with undefined once a try succeeds, or with the reason of the last one. */
   const tried = async (

@@ -1,13 +1,13 @@
 import { createConsumer } from '../brokers/consumer.ts'
 import type { Delivery } from '../brokers/transports/transport.ts'
 import { subjectOf } from '../observe/bus.ts'
+import { shareOf } from '../storage/calls/call-facts.ts'
 import type { Claim, Share } from '../storage/calls/call-store.ts'
-import { shareOf } from '../storage/calls/plain-call.ts'
 import { examine } from './examine.ts'
-import { handle } from './handle-call.ts'
+import { handleCall } from './handle-call.ts'
 import type { WorkerOptions, WorkerPorts } from './ports.ts'
-import { createDesk, type Desk } from './slot-scheduler.ts'
-import { createHeldOutcomes, type HeldOutcome } from './unrecorded-outcomes.ts'
+import { createSlotScheduler, type SlotScheduler } from './slot-scheduler.ts'
+import { createUnrecordedOutcomes, type UnrecordedOutcome } from './unrecorded-outcomes.ts'
 
 /**
  * Works on calls: consume → admit → execute → record → reply.
@@ -36,7 +36,7 @@ export interface Worker {
   /** How many calls that are in no queue yet it could take now; none while some wait in the queue for it. */
   readonly room: number
   /** Outcomes that neither the database nor the spool has taken; while there are any, no call is claimed or started. */
-  readonly unrecorded: readonly HeldOutcome[]
+  readonly unrecorded: readonly UnrecordedOutcome[]
   /** Hears whenever there may be more room than before, until the function it answers is called. */
   onRoom(hear: () => void): () => void
   /** Whether a call is in hand here: it waits, runs or is being recorded. */
@@ -53,7 +53,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   const seen = new Set<string>()
   const see = (tenant: string): void => void (seen.size < 2 && seen.add(tenant))
   const kept = (): number => (seen.size < 2 ? 0 : keptSlots(options.slots))
-  const pace = createPace(options.slots, options.ahead)
+  const pace = createClaimPace(options.slots, options.ahead)
   let consumed: Promise<unknown> = Promise.resolve()
   let sharedUntil = Number.NEGATIVE_INFINITY
   const hearers = new Set<() => void>()
@@ -62,15 +62,15 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     for (const hear of hearers) hear()
   }
 
-  const held = createHeldOutcomes({ ...ports, emptied: () => desk.resume() })
+  const held = createUnrecordedOutcomes({ ...ports, emptied: () => scheduler.resume() })
   const leases = ports.leases({
     lost: (callId) => {
-      if (desk.stop(callId, 'lost')) bus.emit('lease:lost', { callId })
+      if (scheduler.stop(callId, 'lost')) bus.emit('lease:lost', { callId })
     },
-    cancelled: (callId) => void desk.stop(callId, 'cancelled'),
+    cancelled: (callId) => void scheduler.stop(callId, 'cancelled'),
   })
   const shareFor = (tenant: string): Share => shareOf(ports.shares?.(), tenant)
-  const desk: Desk = createDesk({
+  const scheduler: SlotScheduler = createSlotScheduler({
     ...{ slots: options.slots, kept, paused: () => held.size > 0 },
     weightOf: (tenant) => shareFor(tenant).weight ?? 1,
     suspect: (claim, fresh) => {
@@ -84,7 +84,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
         freeSlot()
         freed()
       }
-      return handle(task, ports, options, executed, held)
+      return handleCall(task, ports, options, executed, held)
     },
     left: ({ claim }, counts) => {
       if (counts) leases.drop([claim.callId])
@@ -100,20 +100,20 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       see(call.identity.tenant)
       bus.emit('call:claimed', { ...subjectOf(call), fence, deliveries })
     }
-    desk.add(claims, fresh)
-    for (const { callId, entering } of claims) entering?.catch(() => desk.stop(callId, 'lost'))
-    if (desk.tenants > 1) sharedUntil = performance.now() + sharedMs
+    scheduler.add(claims, fresh)
+    for (const { callId, entering } of claims) entering?.catch(() => scheduler.stop(callId, 'lost'))
+    if (scheduler.tenants > 1) sharedUntil = performance.now() + sharedMs
   }
   const room = (): number => {
     if (held.size > 0) return 0
-    return roomOf(desk, options.slots, pace.ahead(performance.now() < sharedUntil, desk.olderThan))
+    return roomOf(scheduler, options.slots, pace.ahead(performance.now() < sharedUntil, scheduler.olderThan))
   }
   /** While there is no room, what waits of tenants of which nothing is in hand is claimed all the same. */
   const welcome = async (signal: AbortSignal): Promise<void> => {
     const { newcomers } = ports
     while (newcomers !== undefined && !signal.aborted) {
       await ports.pause(newcomersMs, signal)
-      const full = room() === 0 && held.size === 0 && desk.size < mostUnrecorded
+      const full = room() === 0 && held.size === 0 && scheduler.size < mostUnrecorded
       if (full && !signal.aborted) put(await newcomers(Math.max(1, kept())).catch(() => []), false)
     }
   }
@@ -137,14 +137,14 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     accepts(tenant) {
       if (consuming.signal.aborted || held.size > 0) return false
       see(tenant)
-      if (consumer.idle && desk.waiting === 0 && desk.hasSlot(tenant)) return true
-      return hasLess(desk.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
+      if (consumer.idle && scheduler.waiting === 0 && scheduler.hasSlot(tenant)) return true
+      return hasLess(scheduler.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
     },
     get busy() {
-      return Object.fromEntries(desk.open())
+      return Object.fromEntries(scheduler.open())
     },
     get running() {
-      return desk.running
+      return scheduler.running
     },
     get claimable() {
       return room()
@@ -159,17 +159,17 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       hearers.add(hear)
       return () => void hearers.delete(hear)
     },
-    has: desk.has,
-    cancel: (callId) => void desk.stop(callId, 'cancelled'),
+    has: scheduler.has,
+    cancel: (callId) => void scheduler.stop(callId, 'cancelled'),
     async stop(graceMs) {
       consuming.abort()
       await consumed
-      await handBack(ports, desk.takeWaiting())
+      await handBack(ports, scheduler.takeWaiting())
       const grace = new AbortController()
-      await Promise.race([desk.empty().then(() => grace.abort()), ports.pause(graceMs, grace.signal)])
-      for (const { claim } of desk.tasks()) desk.stop(claim.callId, 'stopping')
+      await Promise.race([scheduler.empty().then(() => grace.abort()), ports.pause(graceMs, grace.signal)])
+      for (const { claim } of scheduler.tasks()) scheduler.stop(claim.callId, 'stopping')
       held.giveUp()
-      await desk.empty()
+      await scheduler.empty()
       await leases.close()
     },
   }
@@ -206,7 +206,7 @@ function hasLess(
 const mostUnrecorded = 1_000
 
 /** Room for more than the slots only in large steps, so that claiming stays cheap when calls are short. */
-function roomOf({ size, running, waiting }: Desk, slots: number, ahead: number): number {
+function roomOf({ size, running, waiting }: SlotScheduler, slots: number, ahead: number): number {
   const open = running + waiting
   if (size - open >= mostUnrecorded) return 0
   const room = slots + ahead - open
@@ -245,7 +245,7 @@ const muchLonger = 4
 /** So many calls make up the mean: a long one counts at once, and only many short ones make it forgotten. */
 const memory = 20
 
-export function createPace(slots: number, most: number): Pace {
+export function createClaimPace(slots: number, most: number): Pace {
   let meanMs = Number.POSITIVE_INFINITY
   return {
     ahead(shared, olderThan) {

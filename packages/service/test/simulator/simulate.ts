@@ -11,7 +11,7 @@ import { extendHeld } from '../../src/worker/lease/leases.ts'
 import type { WorkerPorts } from '../../src/worker/ports.ts'
 import { createRecorder } from '../../src/worker/record/recorder.ts'
 import type { Spool } from '../../src/worker/record/spool.ts'
-import { createOffers, type Offers } from '../../src/worker/tool-offers.ts'
+import { createToolOffers, type ToolOffers } from '../../src/worker/tool-versions.ts'
 import { someResult } from '../../src/worker/worker.fixture.ts'
 import { createWorker, type Worker } from '../../src/worker/worker.ts'
 import { type Actor, createWorld, gated, type World } from './world.ts'
@@ -189,7 +189,7 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
   const lacks = (tool: string): boolean => other && tool === askingTool
   const missing = async (tool: string) =>
     lacks(tool) ? new ToolError('TOOL_NOT_FOUND', tool, { effect: 'none' }) : undefined
-  const offers = createOffers({ current: { executor: { missing } } })
+  const offers = createToolOffers({ current: { executor: { missing } } })
   const claim = () => ({ worker: actor.name, leaseMs, labels: offers.labels })
   const transport = simTransport(behind, claim, actor, world)
   const ports: WorkerPorts = {
@@ -226,7 +226,7 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
     },
     begin: async (holder) => (await behind.begin([holder])).length === 1,
     execute: (_snapshot, { claim, controller }) => useTool(claim, controller.signal, actor, world, ledgers),
-    govern: async (_task, result) => ({ result, text: JSON.stringify(result), bytes: 1 }),
+    offload: async (_task, result) => ({ result, text: JSON.stringify(result), bytes: 1 }),
     reply: ({ callId }, { result }) => void ledgers.replies.push({ callId, status: result.status }),
     bus,
     now: () => new Date(world.now()),
@@ -280,7 +280,7 @@ async function keepUp(
   store: CallStore,
   drain: () => Promise<void>,
   transport: Transport,
-  offers: Offers,
+  offers: ToolOffers,
   actor: Actor,
   world: World,
 ): Promise<void> {

@@ -2,10 +2,10 @@ import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
 import { type Explanation, rules } from '@gantry/core'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { Snapshot, Snapshots } from '../../config/snapshots.ts'
-import { sqlAudit } from '../../storage/audit/auditing.ts'
+import { sqlAudit } from '../../storage/audit/audit-log.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import { everyTenant } from '../../storage/keys/key-grant.ts'
-import type { Chore } from '../../storage/periodic-jobs.ts'
+import type { PeriodicJob } from '../../storage/periodic-jobs.ts'
 import {
   type PolicyDocument,
   type PolicyRecords,
@@ -114,7 +114,7 @@ export interface Policies {
   over(base: Snapshot): Snapshot
   /** For the doors. */
   readonly control: PolicyControl
-  readonly chores: readonly Chore[]
+  readonly jobs: readonly PeriodicJob[]
   close(): Promise<void>
 }
 
@@ -136,7 +136,7 @@ export async function openPolicies({ database, snapshots }: PoliciesParts): Prom
   return {
     over: stored.over,
     control: createPolicyControl({ records, stored, snapshots: () => snapshots }),
-    chores: [{ name: 'policy', everyMs: lookMs, work: stored.refresh }],
+    jobs: [{ name: 'policy', everyMs: lookMs, work: stored.refresh }],
     close: unlisten,
   }
 }

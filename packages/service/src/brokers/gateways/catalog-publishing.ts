@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
-import { createBell } from '../../storage/wake-signal.ts'
+import { createWakeSignal } from '../../storage/wake-signal.ts'
 import {
   type CatalogRedis,
   keepCatalog,
@@ -57,7 +57,7 @@ export function startCatalogPublishing(options: PublishingOptions): CatalogPubli
   const { redis, view, executor, failed } = options
   const times = { ...usualTimes, ...options.times }
   const life = new AbortController()
-  const bell = createBell()
+  const wakeSignal = createWakeSignal()
   const first = Promise.withResolvers<WrittenCatalog>()
   const heard = new WeakSet<Listing>()
   let latest: WrittenCatalog | undefined
@@ -67,7 +67,7 @@ export function startCatalogPublishing(options: PublishingOptions): CatalogPubli
 
   const change = (): void => {
     changed = true
-    bell.ring()
+    wakeSignal.ring()
   }
   const hear = (source: Listing): void => {
     if (heard.has(source)) return
@@ -111,10 +111,10 @@ export function startCatalogPublishing(options: PublishingOptions): CatalogPubli
       try {
         await step()
         failing.reset()
-        if (!changed) await bell.wait(times.keepEveryMs, life.signal)
+        if (!changed) await wakeSignal.wait(times.keepEveryMs, life.signal)
       } catch (error) {
         if (!life.signal.aborted) failed(error)
-        await bell.wait(failing.next(), life.signal)
+        await wakeSignal.wait(failing.next(), life.signal)
       }
       if (!changed) continue
       if (performance.now() - wroteAt > times.keepEveryMs) settling.reset()

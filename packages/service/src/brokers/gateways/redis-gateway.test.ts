@@ -11,7 +11,7 @@ import type { RedisConnections } from '../transports/redis/connection.ts'
 import { redisForFile } from '../transports/redis/redis.fixture.ts'
 import { textOf } from '../transports/redis/reply.ts'
 import { createGatewayView } from './gateway-names.ts'
-import { startRedisParts } from './redis-gateway.ts'
+import { startRedisGateway } from './redis-gateway.ts'
 
 const servers = redisForFile()
 const identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }
@@ -33,7 +33,7 @@ async function partsOn(t: TestContext, more: Partial<RedisConnections> = {}, giv
   const settings = () => given.settings?.(usual) ?? usual
   const executor = createExecutor({ tools: given.tools ?? [] })
   const snapshots = createSnapshots({ executor, version: '1' })
-  const parts = startRedisParts({
+  const parts = startRedisGateway({
     ...{ redis: counted, settings, snapshots, view: createGatewayView(identity), bus: createBus() },
     reload: async () => undefined,
   })

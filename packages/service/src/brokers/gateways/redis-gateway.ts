@@ -15,7 +15,7 @@ import { untilAborted } from './until-aborted.ts'
 import type { WrittenCatalog } from './write-catalog.ts'
 
 /** What gateways on Redis share with us: their sessions, our catalog, and that the configuration has changed. */
-export interface RedisParts {
+export interface RedisGateway {
   /** Who is behind a session; rejects with UNAUTHENTICATED, or STORE_UNAVAILABLE while Redis is away. */
   session(session: string): Promise<Identity>
   /**
@@ -27,7 +27,7 @@ export interface RedisParts {
   stop(): Promise<void>
 }
 
-interface RedisPartsOptions {
+interface RedisGatewayOptions {
   readonly redis: RedisConnections
   /** As the configuration has them now. */
   readonly settings: () => RedisSettings
@@ -39,7 +39,14 @@ interface RedisPartsOptions {
 
 const never = new AbortController().signal
 
-export function startRedisParts({ redis, settings, snapshots, view, bus, reload }: RedisPartsOptions): RedisParts {
+export function startRedisGateway({
+  redis,
+  settings,
+  snapshots,
+  view,
+  bus,
+  reload,
+}: RedisGatewayOptions): RedisGateway {
   const read = createTextReader(redis)
   let known: { readonly settings: RedisSettings; readonly sessions: Sessions } | undefined
   const sessions = (): Sessions => {

@@ -1,5 +1,5 @@
 import { createBatch } from '../../storage/batch.ts'
-import { createBell } from '../../storage/wake-signal.ts'
+import { createWakeSignal } from '../../storage/wake-signal.ts'
 import { type KafkaConnection, loadLibrary, unavailable } from './kafka/client.ts'
 import { isOpen, lowestOpen, type Partition, sizeOf, type Taken } from './kafka/partition.ts'
 import { keepSession } from './kafka/session.ts'
@@ -31,7 +31,7 @@ const patienceMs = 30_000
 export async function kafkaTransport(options: KafkaTransportOptions): Promise<Transport> {
   const library = await loadLibrary()
   const ahead = createReadAhead()
-  const bell = createBell()
+  const wakeSignal = createWakeSignal()
   const held = new WeakMap<Delivery, Taken>()
   const timers = new Set<NodeJS.Timeout>()
   let closed = false
@@ -44,11 +44,11 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
   }
   const failed = (error: unknown): void => {
     fault = error ?? silence()
-    bell.ring()
+    wakeSignal.ring()
   }
   const put = (taken: readonly Taken[]): void => {
     ahead.put(taken)
-    if (taken.length > 0) bell.ring()
+    if (taken.length > 0) wakeSignal.ring()
   }
   const sessions = keepSession(
     library,
@@ -90,7 +90,7 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
         if (deliveries.length > 0) return deliveries
         if (fault !== undefined) throw unavailable(fault)
         if (performance.now() - heardAt > patienceMs) throw unavailable(silence())
-        await bell.wait(patienceMs, signal)
+        await wakeSignal.wait(patienceMs, signal)
       }
       return []
     },
@@ -115,7 +115,7 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
       )
       timers.add(timer)
     },
-    wake: bell.ring,
+    wake: wakeSignal.ring,
     async lag() {
       const { current } = sessions
       if (current === undefined) throw unavailable(fault)
@@ -126,7 +126,7 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
     async close() {
       closed = true
       for (const timer of timers) clearTimeout(timer)
-      bell.ring()
+      wakeSignal.ring()
       await sessions.close()
     },
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Result } from '@gantry/contract'
-import { needLabel } from '../../storage/calls/need.ts'
+import { needLabel } from '../../storage/calls/needed-tools.ts'
 import { type Cases, claimOne, idsOf, mine, someCall, someEnding, theirs } from './samples.ts'
 
 const need = 'math:add:2.0.0 sha256:abc'

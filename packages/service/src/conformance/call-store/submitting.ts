@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
+import { plainOf } from '../../storage/calls/call-facts.ts'
 import type { AdmittedCall } from '../../storage/calls/call-store.ts'
-import { plainOf } from '../../storage/calls/plain-call.ts'
 import { type Cases, claimOne, idsOf, loseOne, mine, someCall, someEnding, someResult, theirs } from './samples.ts'
 
 /** Everything that a call can say of itself. */

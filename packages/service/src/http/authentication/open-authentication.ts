@@ -4,7 +4,7 @@ import type { Bus } from '../../observe/bus.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import { keyChannel, keyRecords } from '../../storage/keys/api-keys.ts'
 import { nonceRecords } from '../../storage/keys/nonces.ts'
-import { startChores } from '../../storage/periodic-jobs.ts'
+import { startPeriodicJobs } from '../../storage/periodic-jobs.ts'
 import { anyOf } from './authenticator.ts'
 import { keyFileAuthenticator } from './key-file.ts'
 import { createLiveKeys } from './live-keys.ts'
@@ -38,7 +38,7 @@ export async function openAuthentication(options: AuthenticationOptions): Promis
   const keys = createLiveKeys(keyRecords(database), now)
   const nonces = nonceRecords(database)
   const unlisten = await database.listen(keyChannel, keys.changed)
-  const stopChores = startChores(
+  const stopChores = startPeriodicJobs(
     [
       { name: 'used keys', everyMs, work: keys.flush },
       { name: 'used nonces', everyMs, work: nonces.forget },

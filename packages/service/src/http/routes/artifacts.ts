@@ -1,5 +1,5 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import { attachment } from '../../storage/artifacts/pieces.ts'
+import { attachment } from '../../storage/artifacts/content.ts'
 import { type Answer, json, problem } from '../answer.ts'
 import type { Asked, Route } from '../route.ts'
 import type { Service } from '../service.ts'

@@ -11,11 +11,11 @@ import {
 import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Artifacts } from '../artifacts/artifact-records.ts'
-import { noteAudit } from '../audit/audit-rows.ts'
+import { noteAudit } from '../audit/entries.ts'
 import type { PageQuery } from '../call-input.ts'
-import { resume } from '../calls/sql/holders.ts'
+import { resume } from '../calls/sql/leases.ts'
 import { type Database, type Queries, storable } from '../databases/database.ts'
-import { readPlace, writePlace } from '../page-cursor.ts'
+import { readCursor, writeCursor } from '../page-cursor.ts'
 import { seenValues, seesTool } from '../reader.ts'
 import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
 import { shownArgs } from './shown-args.ts'
@@ -148,7 +148,7 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
     },
     async list({ limit = 50, cursor, state = 'open' }, identity) {
       const most = Math.min(Math.max(1, limit), mostItems)
-      const { at, id } = readPlace(cursor)
+      const { at, id } = readCursor(cursor)
       const { tenant, principal, roles = [] } = identity
       const rows = await database
         .asTenant(tenant)
@@ -160,7 +160,7 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
       const last = items.at(-1)
       const views = items.map(approvalOf)
       if (rows.length <= most || last === undefined) return { items: views }
-      return { items: views, cursor: writePlace({ at: last.place, id: last.id }) }
+      return { items: views, cursor: writeCursor({ at: last.place, id: last.id }) }
     },
     async get(id, identity, { full = false } = {}) {
       const row = await find(id, identity)

@@ -80,9 +80,9 @@ testOnDatabases({
       'results',
       ['dead', 'ended', 'first', 'redriven'].map((callId) => someEnd(callId)),
     )
-    const letter = { source: 'call', reason: 'r', code: 'INTERNAL', deliveries: 1 }
+    const deadLetter = { source: 'call', reason: 'r', code: 'INTERNAL', deliveries: 1 }
     for (const callId of ['dead', 'first']) {
-      await addRows(database, 'dead_letters', [{ id: callId, tenant: 'acme', call_id: callId, ...letter }])
+      await addRows(database, 'dead_letters', [{ id: callId, tenant: 'acme', call_id: callId, ...deadLetter }])
     }
     for (const callId of callIds) {
       await artifacts.withdraw(callId)

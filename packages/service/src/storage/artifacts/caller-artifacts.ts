@@ -2,7 +2,7 @@ import { buffer } from 'node:stream/consumers'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { ArtifactInfo, Artifacts as CallerArtifacts } from '@gantry/core'
 import type { Database } from '../databases/database.ts'
-import { readPlace, writePlace } from '../page-cursor.ts'
+import { readCursor, writeCursor } from '../page-cursor.ts'
 import { seenSql, seenValues } from '../reader.ts'
 import { removeUnnamed } from '../retention.ts'
 import type { Artifacts } from './artifact-records.ts'
@@ -50,14 +50,14 @@ export function callerArtifacts({ database, store, artifacts, maxBytes }: Caller
       return { artifact, content: await buffer(content) }
     },
     async list({ prefix = '', cursor, limit }, reader) {
-      const { at, id } = readPlace(cursor)
+      const { at, id } = readCursor(cursor)
       if (prefix.includes('\0') || !prefix.isWellFormed()) return { items: [] }
       const values = [reader.tenant, at, id, limit + 1, prefix, ...seenValues(reader)]
       const rows = await database.asTenant(reader.tenant).query<FoundRow & { place: string }>(listSql, values)
       const items = rows.slice(0, limit)
       const last = items.at(-1)
       if (rows.length <= limit || last === undefined) return { items: items.map(infoOf) }
-      return { items: items.map(infoOf), cursor: writePlace({ at: last.place, id: last.id }) }
+      return { items: items.map(infoOf), cursor: writeCursor({ at: last.place, id: last.id }) }
     },
     async remove(id, reader) {
       const row = await find(id, reader)

@@ -3,8 +3,8 @@ import { buffer } from 'node:stream/consumers'
 import { ToolError } from '@gantry/contract'
 import type { Bus } from '../../observe/bus.ts'
 import type { ArtifactStore, Content, PutOptions, StoredFile } from './artifact-store.ts'
+import { piecesOf } from './content.ts'
 import { folderArtifacts } from './folder.ts'
-import { piecesOf } from './pieces.ts'
 
 export interface SpoolLimits {
   /** Larger files do not wait here; putting them fails when the store is away. They are held in memory while they are put. */
@@ -159,18 +159,18 @@ function codeOf(error: unknown): string | undefined {
 }
 
 /** The configured artifact store; one behind a network brings the spool for when it is unavailable. */
-export type Files = ArtifactStore & Partial<Pick<SpooledArtifacts, 'drain'>>
+export type ArtifactFiles = ArtifactStore & Partial<Pick<SpooledArtifacts, 'drain'>>
 
 /** What a probe writes; the job that removes files without a row removes it again. */
 const probeContent = Buffer.alloc(4_096, 'gantry')
 
 /** Resolves when the artifact store takes a write. */
-export async function probeFiles(files: Files, signal: AbortSignal): Promise<void> {
+export async function probeFiles(files: ArtifactFiles, signal: AbortSignal): Promise<void> {
   await files.put(probeContent, { maxBytes: probeContent.length, signal })
 }
 
 /** The artifact store, which emits after each write whether the dependency worked. */
-export function reportingFiles(files: Files, bus: Bus): Files {
+export function reportingFiles(files: ArtifactFiles, bus: Bus): ArtifactFiles {
   const writing = { dependency: 'artifacts', operation: 'put' } as const
   return {
     ...files,

@@ -14,7 +14,7 @@ import {
   digitsOf,
   notThere,
   piecesOf,
-} from './pieces.ts'
+} from './content.ts'
 
 /**
  * Keeps artifacts as files below a folder that only its owner may read: `ab/cd/abcd…`, by the digits of the digest.

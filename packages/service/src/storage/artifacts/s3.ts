@@ -12,7 +12,7 @@ import {
   digitsOf,
   notThere,
   passiveType,
-} from './pieces.ts'
+} from './content.ts'
 import { s3Calls } from './s3/client.ts'
 import { isAbsent, noBucket, unreachable, wrongAnswer } from './s3/faults.ts'
 import { placeOf, type S3Place } from './s3/options.ts'

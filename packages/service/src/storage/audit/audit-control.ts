@@ -14,7 +14,7 @@ import {
   rowColumns,
   type Seal,
   type SealKey,
-} from './audit-rows.ts'
+} from './entries.ts'
 import type { Sealer } from './sealer.ts'
 import { type ReadEntry, verifyAudit } from './verify.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { testOnDatabases } from '../calls.fixture.ts'
-import { noteAudit } from './audit-rows.ts'
+import { noteAudit } from './entries.ts'
 
 testOnDatabases({
   'a note says who did what to what, without secrets and without end': async ({ database }) => {

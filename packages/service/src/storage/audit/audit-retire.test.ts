@@ -3,7 +3,7 @@ import type { AuditVerdict } from '@gantry/contract'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import type { Database } from '../databases/database.ts'
 import { age, places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
-import { sealKey } from './audit-rows.ts'
+import { sealKey } from './entries.ts'
 import { createSealer, retireAudit } from './sealer.ts'
 
 const day = 86_400_000

@@ -1,7 +1,7 @@
 import type { AuditVerdict } from '@gantry/contract'
 import { addRows } from '../calls.fixture.ts'
 import type { Database, Queries, Row } from '../databases/database.ts'
-import { digestSql, hashOf, noHash, readAudit, type Seal, type SealKey } from './audit-rows.ts'
+import { digestSql, hashOf, noHash, readAudit, type Seal, type SealKey } from './entries.ts'
 import { createSealer } from './sealer.ts'
 import { type VerifyOptions, verifyAudit } from './verify.ts'
 

@@ -6,7 +6,7 @@ import { hasProgram } from '../../../../../scripts/engines/packages.ts'
 import { startPostgres } from '../../../../../scripts/engines/postgres.ts'
 import { migrate } from '../databases/migrate.ts'
 import { openPostgres } from '../databases/postgres.ts'
-import { sqlAudit } from './auditing.ts'
+import { sqlAudit } from './audit-log.ts'
 
 const identity = { principal: 'alice', tenant: 'acme', permissions: ['some:thing'] }
 const inputSchema = { type: 'object' } as const

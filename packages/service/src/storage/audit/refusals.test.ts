@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testOnDatabases } from '../calls.fixture.ts'
 import type { Queries } from '../databases/database.ts'
-import { createRefusals, type Refusal } from './auditing.ts'
+import { createRefusals, type Refusal } from './audit-log.ts'
 
 const refusal: Refusal = { tenant: 'acme', principal: 'carl', tool: 'some:tool', code: 'DENIED', config: 'v1' }
 

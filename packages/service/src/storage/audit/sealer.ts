@@ -10,7 +10,7 @@ import {
   type SealKey,
   sealJsonSql,
   utcSql,
-} from './audit-rows.ts'
+} from './entries.ts'
 import { proofOf, retireAction, retiringPrincipal } from './verify.ts'
 
 /** Seals the audit record of all processes. */

@@ -10,7 +10,7 @@ import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
 import { createAuditControl, readAuditFile } from './audit-control.ts'
-import { sealKey } from './audit-rows.ts'
+import { sealKey } from './entries.ts'
 import { createSealer } from './sealer.ts'
 import { verifyAudit } from './verify.ts'
 

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { type AuditFinding, type AuditVerdict, ToolError } from '@gantry/contract'
-import { type AuditEntry, type AuditRow, digestOf, hashOf, noHash, type Seal, type SealKey } from './audit-rows.ts'
+import { type AuditEntry, type AuditRow, digestOf, hashOf, noHash, type Seal, type SealKey } from './entries.ts'
 
 export interface VerifyOptions {
   /** All that seals were made with. */

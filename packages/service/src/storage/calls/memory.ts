@@ -1,8 +1,8 @@
 import type { CallRecords } from './call-records.ts'
 import type { CallStore } from './call-store.ts'
-import { unrunEnding } from './ended.ts'
-import { claim, endUnrun, finish, known, reclaim, submit } from './memory/claim.ts'
 import { auditOf, bringBack, createMemory, fillSlots, heldBy, noteAttempt } from './memory/state.ts'
+import { claim, endUnrun, finish, known, reclaim, submit } from './memory/transitions.ts'
+import { unrunEnding } from './outcomes.ts'
 
 /** The store and all that it has on record, for whoever wants to look. */
 export interface MemoryCallStore extends CallStore {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import type { StoreFixture } from '../../conformance/call-store/samples.ts'
 import { someCall, someEnding } from '../../conformance/call-store/samples.ts'
 import type { AdmittedCall, Holder, Submitted } from './call-store.ts'
-import { needLabel } from './need.ts'
+import { needLabel } from './needed-tools.ts'
 
 /** One step of a random life; numbers choose among the calls, or among all holders that there ever were. */
 export type Operation =

@@ -4,7 +4,7 @@ import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { claimOne, mine, someCall } from '../../conformance/call-store/samples.ts'
 import type { Database, Queries } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
-import { release, resume } from './sql/holders.ts'
+import { release, resume } from './sql/leases.ts'
 import { sqlCallStore } from './sql.ts'
 
 const asked = { asked: true, delayMs: 3_600_000 }

@@ -4,8 +4,8 @@ import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { manyCalls, mine, someCall, someEnding } from '../../conformance/call-store/samples.ts'
 import type { Database } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
+import { plainOf } from './call-facts.ts'
 import type { AdmittedCall, CallStore } from './call-store.ts'
-import { plainOf } from './plain-call.ts'
 import { sqlCallStore } from './sql.ts'
 
 /** So many calls stand around; whoever reads them all when asked about a few has lost his way. */

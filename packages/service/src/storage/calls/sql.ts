@@ -2,7 +2,7 @@ import type { Database } from '../databases/database.ts'
 import type { CallStore } from './call-store.ts'
 import { claim } from './sql/claim.ts'
 import { finish } from './sql/finish.ts'
-import { begin, extend, outcomes, release, resume } from './sql/holders.ts'
+import { begin, extend, outcomes, release, resume } from './sql/leases.ts'
 import { cancel, reclaim } from './sql/reclaim.ts'
 import { createAheadLine, flush, known, submit } from './sql/submit.ts'
 

@@ -1,13 +1,13 @@
 import type { CallKind, DeadLetter, EffectClass, Identity, Json } from '@gantry/contract'
-import { isSecretKey, type ToolVisibility } from '@gantry/core'
-import { createRedactor, type RedactionMark } from '@gantry/core/internal/json/redact'
+import type { ToolVisibility } from '@gantry/core'
+import { createRedactor, isSecretKey, type RedactionMark } from '@gantry/core/internal/json/redact'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
+import { downstreamKey } from '../calls/call-facts.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
-import { downstreamKey } from '../calls/plain-call.ts'
 import { letterPrefix } from '../outbox/outbox.ts'
 
 /** A dead letter as it is read; of the call only when one letter is asked for. */
-export type LetterRow = {
+export type DeadLetterRow = {
   id: string
   call_id: string | null
   source: string
@@ -49,7 +49,7 @@ type CallRow = {
 }
 
 /** A letter as others see it; with a mark for what is hidden, also what was asked for. */
-export function letterOf(row: LetterRow, mark?: RedactionMark): DeadLetter {
+export function deadLetterOf(row: DeadLetterRow, mark?: RedactionMark): DeadLetter {
   const payload = row.payload ?? row.call?.payload ?? undefined
   return {
     id: row.id,
@@ -74,7 +74,7 @@ export function letterOf(row: LetterRow, mark?: RedactionMark): DeadLetter {
  * What is handed in again: as it was, but not later, sooner or until some time, and with whatever definition the tool has
  * now, since it was probably mended.
  */
-export function callOf({ call }: LetterRow): (Omit<AdmittedCall, 'callId'> & { effectKey: string }) | undefined {
+export function callOf({ call }: DeadLetterRow): (Omit<AdmittedCall, 'callId'> & { effectKey: string }) | undefined {
   if (call === null || call === undefined) return undefined
   const { kind, fingerprint, tool, effect, payload, payload_ref, timeout_ms, callback, reply, trace, origin } = call
   const identity: Identity = JSON.parse(call.identity)
@@ -103,7 +103,7 @@ function effectKeyOf({ kind, call_id: callId, idem_key, effect_key }: CallRow, i
 }
 
 /** Whether a text from outside can be the id of a letter. */
-export function isLetterId(id: string): boolean {
+export function isDeadLetterId(id: string): boolean {
   return /^[\x21-\x7e]{1,200}$/.test(id)
 }
 
@@ -227,7 +227,9 @@ export const sendAgainSql = `
  * - One of no tool, as of a message that could not be read, is there for those who operate and are bound to no tools.
  * - Of chains and programs, which may call anything, those of others are not there for one who is bound to tools.
  */
-export type LetterReader = string | { readonly identity: Identity; readonly standing: (tool: string) => ToolVisibility }
+export type DeadLetterReader =
+  | string
+  | { readonly identity: Identity; readonly standing: (tool: string) => ToolVisibility }
 
 /** Who holds it deals with dead letters, and is shown what was asked for. */
 export const operatePermission = 'gantry:operate'
@@ -239,16 +241,16 @@ interface LetterSubject {
   readonly call?: { readonly kind: CallKind; readonly principal: string } | null
 }
 
-export function tenantOfReader(reader: LetterReader): string {
+export function tenantOfReader(reader: DeadLetterReader): string {
   return typeof reader === 'string' ? reader : reader.identity.tenant
 }
 
 /** Whether he is shown what was asked for. */
-export function seesPayload(reader: LetterReader): boolean {
+export function seesPayload(reader: DeadLetterReader): boolean {
   return typeof reader === 'string' || holds(reader.identity, operatePermission)
 }
 
-export function seesLetter(reader: LetterReader, { tool, call }: LetterSubject): boolean {
+export function seesDeadLetter(reader: DeadLetterReader, { tool, call }: LetterSubject): boolean {
   if (typeof reader === 'string') return true
   const { principal, tools } = reader.identity
   if (tools !== undefined && call && call.kind !== 'call') return call.principal === principal
@@ -256,7 +258,7 @@ export function seesLetter(reader: LetterReader, { tool, call }: LetterSubject):
 }
 
 /** The three values that `seenLettersSql` asks for, of which the first is null for who sees all letters of his tenant. */
-export function seenLetters(reader: LetterReader, tools: readonly string[]): readonly unknown[] {
+export function seenDeadLetters(reader: DeadLetterReader, tools: readonly string[]): readonly unknown[] {
   if (typeof reader === 'string') return [null, null, null]
   const { principal, tools: bound } = reader.identity
   const seen = tools.filter((tool) => seesTool(reader, tool))
@@ -271,7 +273,7 @@ function seenLettersSql(tools: string, toolless: string, own: string): string {
     else d.tool = any (array(select json_array_elements_text(${tools}::json))) end)`
 }
 
-type Somebody = Exclude<LetterReader, string>
+type Somebody = Exclude<DeadLetterReader, string>
 
 function seesToolless({ identity }: Somebody): boolean {
   return identity.tools === undefined && holds(identity, operatePermission)

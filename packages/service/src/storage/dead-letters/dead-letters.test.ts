@@ -22,11 +22,11 @@ async function failNext(database: Queries): Promise<void> {
   for (const item of await outbox.claim(1, 60_000)) await outbox.fail(item, 'nobody there')
 }
 
-async function pages(letters: DeadLetters, limit: number): Promise<string[][]> {
+async function pages(deadLetters: DeadLetters, limit: number): Promise<string[][]> {
   const found: string[][] = []
   let cursor: string | undefined
   do {
-    const page = await letters.list({ limit, ...(cursor === undefined ? {} : { cursor }) }, 'acme')
+    const page = await deadLetters.list({ limit, ...(cursor === undefined ? {} : { cursor }) }, 'acme')
     found.push(page.items.map(({ id }) => id))
     cursor = page.cursor
   } while (cursor !== undefined)
@@ -35,7 +35,7 @@ async function pages(letters: DeadLetters, limit: number): Promise<string[][]> {
 
 testOnDatabases({
   'letters are listed a page at a time, the newest first, and only those of the tenant': async ({ database }) => {
-    const { letters } = parts(database)
+    const { letters: deadLetters } = parts(database)
     const ids = ['e', 'd', 'c', 'b', 'a']
     const times = [1, 2, 2, 2, 3].map((n) => ago(n * 1_000))
     for (const [index, id] of ids.entries()) {
@@ -46,9 +46,9 @@ testOnDatabases({
     await database.query(`update dead_letters set created_at = (select created_at from dead_letters where id = 'c')
       where id = 'd'`)
     await addRows(database, 'dead_letters', [letter('other', { tenant: 'other' })])
-    assert.deepEqual(await pages(letters, 2), [['e', 'b'], ['d', 'c'], ['a']])
-    assert.deepEqual(await pages(letters, 5), [['e', 'b', 'd', 'c', 'a']])
-    assert.deepEqual(await pages(letters, -1), [['e'], ['b'], ['d'], ['c'], ['a']])
+    assert.deepEqual(await pages(deadLetters, 2), [['e', 'b'], ['d', 'c'], ['a']])
+    assert.deepEqual(await pages(deadLetters, 5), [['e', 'b', 'd', 'c', 'a']])
+    assert.deepEqual(await pages(deadLetters, -1), [['e'], ['b'], ['d'], ['c'], ['a']])
   },
 
   'the statement leaves out what somebody does not see, so that pages are full and cursors name nothing else': async ({
@@ -60,11 +60,11 @@ testOnDatabases({
     }
     const standing = (tool: string): ToolVisibility => (tool.startsWith('math:') ? 'visible' : 'hidden')
     for (const stretch of [1, 2, 3, 6, 10_000]) {
-      const { letters } = parts(database, { stretch })
+      const { letters: deadLetters } = parts(database, { stretch })
       const read = async (as: Identity): Promise<string[]> => {
-        const first = await letters.list({ limit: 1 }, { identity: as, standing })
+        const first = await deadLetters.list({ limit: 1 }, { identity: as, standing })
         if (first.cursor === undefined) return first.items.map(({ id }) => id)
-        const rest = await letters.list({ cursor: first.cursor }, { identity: as, standing })
+        const rest = await deadLetters.list({ cursor: first.cursor }, { identity: as, standing })
         return [...first.items, ...rest.items].map(({ id }) => id)
       }
       assert.deepEqual(await read(identity), ['l0', 'l3', 'l4'])
@@ -76,9 +76,9 @@ testOnDatabases({
   },
 
   'a letter has all that is known of it': async ({ database }) => {
-    const { letters } = parts(database)
+    const { letters: deadLetters } = parts(database)
     await dead(database, 'c1', { payload: '{"a":1}' })
-    const found = await letters.get('c1', 'acme')
+    const found = await deadLetters.get('c1', 'acme')
     const { createdAt, ...rest } = found
     assert.ok(Date.parse(createdAt) > 0)
     assert.deepEqual(rest, {
@@ -87,7 +87,7 @@ testOnDatabases({
     })
     const unread = letter('m1', { call_id: null, tool: null, source: 'queue', payload: '{"broken' })
     await addRows(database, 'dead_letters', [unread])
-    const { createdAt: _, ...bare } = await letters.get('m1', 'acme')
+    const { createdAt: _, ...bare } = await deadLetters.get('m1', 'acme')
     assert.deepEqual(bare, {
       ...{ id: 'm1', source: 'queue', reason: 'It died.', code: 'DELIVERY_EXHAUSTED', deliveries: 3 },
       payload: '{"broken',
@@ -95,23 +95,23 @@ testOnDatabases({
   },
 
   'a letter of another tenant, a made-up one and a hostile id are not found': async ({ database }) => {
-    const { letters } = parts(database)
+    const { letters: deadLetters } = parts(database)
     await dead(database, 'c1')
-    await letters.get('c1', 'acme')
+    await deadLetters.get('c1', 'acme')
     const stranger = { ...operator, tenant: 'other' }
-    await assert.rejects(letters.get('c1', 'other'), { code: 'NOT_FOUND' })
-    await assert.rejects(letters.redrive('c1', stranger), { code: 'NOT_FOUND' })
-    await assert.rejects(letters.discard('c1', stranger), { code: 'NOT_FOUND' })
+    await assert.rejects(deadLetters.get('c1', 'other'), { code: 'NOT_FOUND' })
+    await assert.rejects(deadLetters.redrive('c1', stranger), { code: 'NOT_FOUND' })
+    await assert.rejects(deadLetters.discard('c1', stranger), { code: 'NOT_FOUND' })
     for (const id of ['', 'c2', 'c1\0', "' or true --", 'x'.repeat(10_000)]) {
-      await assert.rejects(letters.get(id, 'acme'), { code: 'NOT_FOUND' })
+      await assert.rejects(deadLetters.get(id, 'acme'), { code: 'NOT_FOUND' })
     }
     for (const cursor of ['', 'x', Buffer.from('2026 x').toString('base64url')]) {
-      await assert.rejects(letters.list({ cursor }, 'acme'), { code: 'INPUT_INVALID' })
+      await assert.rejects(deadLetters.list({ cursor }, 'acme'), { code: 'INPUT_INVALID' })
     }
   },
 
   'a redriven call is handed in again as its first caller, once, under a new id': async ({ database }) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     await dead(database, 'c1', {
       payload: '{"a":1}',
       payload_bytes: 7,
@@ -119,8 +119,8 @@ testOnDatabases({
       callback: 'https://a.b',
       digest: 'd',
     })
-    assert.deepEqual(await letters.redrive('c1', operator), { callId: 'new1' })
-    assert.deepEqual(await letters.redrive('c1', operator), { callId: 'new1' })
+    assert.deepEqual(await deadLetters.redrive('c1', operator), { callId: 'new1' })
+    assert.deepEqual(await deadLetters.redrive('c1', operator), { callId: 'new1' })
     const claims = await calls.claim(10, claiming)
     assert.deepEqual(
       claims.map(({ call }) => call),
@@ -134,7 +134,7 @@ testOnDatabases({
         },
       ],
     )
-    const { redriven } = await letters.get('c1', 'acme')
+    const { redriven } = await deadLetters.get('c1', 'acme')
     assert.deepEqual([redriven?.by, redriven?.callId], ['olga', 'new1'])
     const audit = await database.query(
       `select tenant, principal, call_id, fence, phase, tool, details from audit where phase <> 'start'`,
@@ -151,7 +151,7 @@ testOnDatabases({
   },
 
   'a redrive that broke off has handed nothing in, and the next does it once': async ({ database }) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     await dead(database, 'c1', { kind: 'chain' })
     await addRows(database, 'journal', [{ call_id: 'c1', entry: 'a', state: 'begun', fence: 1 }])
     const dying = (queries: Queries): Queries => ({
@@ -160,57 +160,57 @@ testOnDatabases({
     })
     const transaction: Database['transaction'] = (work) => database.transaction((queries) => work(dying(queries)))
     await assert.rejects(parts({ ...database, transaction }).letters.redrive('c1', operator), /died/)
-    assert.equal((await letters.get('c1', 'acme')).redriven, undefined)
+    assert.equal((await deadLetters.get('c1', 'acme')).redriven, undefined)
     assert.deepEqual(await database.query('select call_id from calls'), [{ call_id: 'c1' }])
     assert.deepEqual(await database.query('select call_id from journal'), [{ call_id: 'c1' }])
-    const both = await Promise.all([letters.redrive('c1', operator), letters.redrive('c1', operator)])
+    const both = await Promise.all([deadLetters.redrive('c1', operator), deadLetters.redrive('c1', operator)])
     assert.deepEqual(both[0], both[1])
     assert.deepEqual(await database.query('select count(*) as count from audit'), [{ count: 1 }])
     assert.equal((await calls.claim(10, claiming)).length, 1)
   },
 
   'a call that was handed in before its letter said so is the one': async ({ database }) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     await dead(database, 'c1')
     const before = { callId: 'before', kind: 'call', identity, key: 'dlq:c1', tool: 'math:add:1.0.0' } as const
     const again = { ...before, effect: 'read', fingerprint: 'f', payload: '{}', payloadBytes: 2 } as const
     await calls.submit([{ ...again, redriveOf: 'c1' }])
-    assert.deepEqual(await letters.redrive('c1', operator), { callId: 'before' })
-    assert.equal((await letters.get('c1', 'acme')).redriven?.callId, 'before')
+    assert.deepEqual(await deadLetters.redrive('c1', operator), { callId: 'before' })
+    assert.equal((await deadLetters.get('c1', 'acme')).redriven?.callId, 'before')
     assert.equal((await calls.claim(10, claiming)).length, 1)
   },
 
   'what its tool asks for today is given to a call that is handed in again': async ({ database }) => {
     const slot = { key: 'k', limit: 1 }
-    const { calls, letters } = parts(database, { prepare: async (call) => ({ ...call, slot }) })
+    const { calls, letters: deadLetters } = parts(database, { prepare: async (call) => ({ ...call, slot }) })
     await dead(database, 'c1', { payload: null, payload_ref: 'sha256:x' })
-    await letters.redrive('c1', operator)
+    await deadLetters.redrive('c1', operator)
     const [claim] = await calls.claim(1, claiming)
     assert.deepEqual([claim?.call.slot, claim?.call.payloadRef], [slot, 'sha256:x'])
   },
 
   'a message that could not be read cannot be redriven, but discarded': async ({ database }) => {
-    const { letters } = parts(database)
+    const { letters: deadLetters } = parts(database)
     await addRows(database, 'dead_letters', [letter('m1', { call_id: null, tool: null, payload: '\\xff' })])
-    await assert.rejects(letters.redrive('m1', operator), {
+    await assert.rejects(deadLetters.redrive('m1', operator), {
       code: 'INPUT_INVALID',
       message: /no call that could be read/,
     })
-    await letters.discard('m1', operator)
-    assert.equal((await letters.get('m1', 'acme')).discarded?.by, 'olga')
+    await deadLetters.discard('m1', operator)
+    assert.equal((await deadLetters.get('m1', 'acme')).discarded?.by, 'olga')
   },
 
   'a discarded letter cannot be redriven, and a redriven one cannot be discarded': async ({ database }) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     await dead(database, 'c1')
     await dead(database, 'c2')
-    await letters.discard('c1', operator)
-    await letters.discard('c1', { ...operator, principal: 'otto' })
-    assert.equal((await letters.get('c1', 'acme')).discarded?.by, 'olga')
-    await assert.rejects(letters.redrive('c1', operator), { code: 'INPUT_INVALID', message: /was discarded/ })
+    await deadLetters.discard('c1', operator)
+    await deadLetters.discard('c1', { ...operator, principal: 'otto' })
+    assert.equal((await deadLetters.get('c1', 'acme')).discarded?.by, 'olga')
+    await assert.rejects(deadLetters.redrive('c1', operator), { code: 'INPUT_INVALID', message: /was discarded/ })
     assert.equal((await calls.claim(1, claiming)).length, 0)
-    await letters.redrive('c2', operator)
-    await assert.rejects(letters.discard('c2', operator), { code: 'INPUT_INVALID', message: /was redriven as new/ })
+    await deadLetters.redrive('c2', operator)
+    await assert.rejects(deadLetters.discard('c2', operator), { code: 'INPUT_INVALID', message: /was redriven as new/ })
     const audit = await database.query('select principal, call_id, phase from audit order by seq')
     assert.deepEqual(audit, [
       { principal: 'olga', call_id: 'c1', phase: 'discard' },
@@ -219,24 +219,24 @@ testOnDatabases({
   },
 
   'a callback is redriven by sending it again, once, until it fails again': async ({ database }, t) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     const outbox = outboxRecords(database)
     const id = await failedCallback(database, 'c1')
     const heard = Promise.withResolvers<string | undefined>()
     const unhear = await database.listen('gantry_outbox', heard.resolve)
     t.after(() => unhear())
-    assert.deepEqual(await letters.redrive(id, operator), { callId: 'c1' })
+    assert.deepEqual(await deadLetters.redrive(id, operator), { callId: 'c1' })
     assert.equal(await heard.promise, '')
-    await assert.rejects(letters.discard(id, operator), { code: 'INPUT_INVALID' })
+    await assert.rejects(deadLetters.discard(id, operator), { code: 'INPUT_INVALID' })
     const [item] = await outbox.claim(10, 60_000)
     assert.deepEqual([item?.callId, item?.tries], ['c1', 1])
-    assert.deepEqual(await letters.redrive(id, operator), { callId: 'c1' })
+    assert.deepEqual(await deadLetters.redrive(id, operator), { callId: 'c1' })
     assert.deepEqual(await outbox.claim(10, 60_000), [])
     assert.ok(item !== undefined)
     await outbox.fail(item, 'still nobody')
-    const open = await letters.get(id, 'acme')
+    const open = await deadLetters.get(id, 'acme')
     assert.deepEqual([open.reason, open.redriven], ['still nobody', undefined])
-    const both = await Promise.all([letters.redrive(id, operator), letters.redrive(id, operator)])
+    const both = await Promise.all([deadLetters.redrive(id, operator), deadLetters.redrive(id, operator)])
     assert.deepEqual(both, [{ callId: 'c1' }, { callId: 'c1' }])
     assert.equal((await outbox.claim(10, 60_000)).length, 1)
     assert.equal((await calls.claim(10, claiming)).length, 0)
@@ -244,37 +244,37 @@ testOnDatabases({
   },
 
   'a callback that is no longer kept cannot be redriven, nor one that was discarded': async ({ database }) => {
-    const { letters } = parts(database)
+    const { letters: deadLetters } = parts(database)
     const id = await failedCallback(database, 'c1')
-    await letters.discard(id, operator)
-    await assert.rejects(letters.redrive(id, operator), { code: 'INPUT_INVALID' })
+    await deadLetters.discard(id, operator)
+    await assert.rejects(deadLetters.redrive(id, operator), { code: 'INPUT_INVALID' })
     const other = await failedCallback(database, 'c2')
     await database.query('delete from outbox')
-    await assert.rejects(letters.redrive(other, operator), { code: 'INPUT_INVALID', message: /no longer kept/ })
-    assert.equal((await letters.get(other, 'acme')).redriven, undefined)
+    await assert.rejects(deadLetters.redrive(other, operator), { code: 'INPUT_INVALID', message: /no longer kept/ })
+    assert.equal((await deadLetters.get(other, 'acme')).redriven, undefined)
   },
 
   'a key that its caller used, be it for the same call or another, does not stand in the way': async ({ database }) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     for (const fingerprint of ['f', 'another']) {
       const id = `c-${fingerprint}`
       await dead(database, id)
       const theirs = { callId: `x-${id}`, kind: 'call', identity, key: `dlq:${id}`, tool: 'a:b:1' } as const
       await calls.submit([{ ...theirs, effect: 'read', fingerprint, payload: '{}', payloadBytes: 2 }])
-      const { callId } = await letters.redrive(id, operator)
+      const { callId } = await deadLetters.redrive(id, operator)
       assert.notEqual(callId, theirs.callId)
-      assert.deepEqual(await letters.redrive(id, operator), { callId })
+      assert.deepEqual(await deadLetters.redrive(id, operator), { callId })
     }
     assert.equal((await calls.claim(10, claiming)).length, 4)
   },
 
   'what was asked for is shown without what its keys say is secret, and redriven whole': async ({ database }) => {
-    const { calls, letters } = parts(database)
+    const { calls, letters: deadLetters } = parts(database)
     const payload = '{"a":1,"deep":[{"api_key":"CANARY"}]}'
     await dead(database, 'c1', { payload })
-    const shown = JSON.stringify((await letters.get('c1', 'acme')).payload)
+    const shown = JSON.stringify((await deadLetters.get('c1', 'acme')).payload)
     assert.match(shown, /^\{"a":1,"deep":\[\{"api_key":"\[redacted 6 bytes hmac-sha256:\w{32}\]"\}\]\}$/)
-    await letters.redrive('c1', operator)
+    await deadLetters.redrive('c1', operator)
     assert.equal((await calls.claim(1, claiming))[0]?.call.payload, payload)
   },
 })

@@ -6,21 +6,21 @@ import { submit } from '../calls/sql/submit.ts'
 import type { Database, Queries, TenantReads } from '../databases/database.ts'
 import { inheritJournal } from '../journal.ts'
 import { letterPrefix } from '../outbox/outbox.ts'
-import { type Place, readPlace, writePlace } from '../page-cursor.ts'
+import { type PageCursor, readCursor, writeCursor } from '../page-cursor.ts'
 import {
   callOf,
+  type DeadLetterReader,
+  type DeadLetterRow,
+  deadLetterOf,
   discardSql,
   getSql,
   handedInSql,
-  isLetterId,
-  type LetterReader,
-  type LetterRow,
-  letterOf,
+  isDeadLetterId,
   listSql,
   lockSql,
   redrivenSql,
-  seenLetters,
-  seesLetter,
+  seenDeadLetters,
+  seesDeadLetter,
   seesPayload,
   sendAgainSql,
   stretchSql,
@@ -37,9 +37,9 @@ import {
  */
 export interface DeadLetters {
   /** The newest first, without what was asked for. */
-  list(query: PageQuery, reader: LetterReader): Promise<Paged<DeadLetter>>
+  list(query: PageQuery, reader: DeadLetterReader): Promise<Paged<DeadLetter>>
   /** With what was asked for, without what its keys say is secret, for those who operate. */
-  get(id: string, reader: LetterReader): Promise<DeadLetter>
+  get(id: string, reader: DeadLetterReader): Promise<DeadLetter>
   /**
    * Hands the call in again, as its first caller and under a new id, which a second redrive answers too; or sends again
    * what could not be sent. A chain or a program begins with all that it had done, or might have. Who asked for it is on
@@ -66,8 +66,8 @@ const usualStretch = 10_000
 
 export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
   const { database, newId, prepare = (call) => call, stretch = usualStretch, mark = createRedactionMark() } = options
-  const find = async (id: string, tenant: string): Promise<LetterRow> => {
-    const [row] = isLetterId(id) ? await database.asTenant(tenant).query<LetterRow>(getSql, [id, tenant]) : []
+  const find = async (id: string, tenant: string): Promise<DeadLetterRow> => {
+    const [row] = isDeadLetterId(id) ? await database.asTenant(tenant).query<DeadLetterRow>(getSql, [id, tenant]) : []
     if (row === undefined) throw notFound()
     return row
   }
@@ -75,12 +75,12 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
    * While the letter is locked neither it nor its call, with all that was done of it, can be removed, and nobody else can
    * deal with it, so that it needs no key, which its caller could have used before.
    */
-  const submitAgain = async (letter: LetterRow, by: Identity): Promise<string> => {
-    const call = callOf(letter)
+  const submitAgain = async (deadLetter: DeadLetterRow, by: Identity): Promise<string> => {
+    const call = callOf(deadLetter)
     if (call === undefined) throw wrong('holds no call that could be read, or none that is still kept')
-    const again = await prepare({ ...call, callId: newId(), redriveOf: letter.id })
+    const again = await prepare({ ...call, callId: newId(), redriveOf: deadLetter.id })
     return database.transaction(async (queries) => {
-      const [now] = await queries.query<LockedRow>(lockSql, [letter.id, by.tenant])
+      const [now] = await queries.query<LockedRow>(lockSql, [deadLetter.id, by.tenant])
       if (now === undefined) throw notFound()
       if (now.redriven_as !== null) return now.redriven_as
       if (now.discarded_at !== null) throw wrong('was discarded')
@@ -88,14 +88,14 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
       if (callId === again.callId && call.kind !== 'call') {
         await inheritJournal(queries, { from: now.call_id, origin: call.effectKey, to: callId })
       }
-      await queries.query(redrivenSql, [letter.id, by.tenant, by.principal, callId])
+      await queries.query(redrivenSql, [deadLetter.id, by.tenant, by.principal, callId])
       return callId
     })
   }
-  const sendAgain = async (letter: LetterRow, by: Identity): Promise<string> => {
-    const [row] = await database.query<{ call_id: string }>(sendAgainSql, [letter.id, by.tenant, by.principal])
+  const sendAgain = async (deadLetter: DeadLetterRow, by: Identity): Promise<string> => {
+    const [row] = await database.query<{ call_id: string }>(sendAgainSql, [deadLetter.id, by.tenant, by.principal])
     if (row !== undefined) return row.call_id
-    const { redriven_as: before } = await find(letter.id, by.tenant)
+    const { redriven_as: before } = await find(deadLetter.id, by.tenant)
     if (before === null) throw wrong('was discarded, or what it was to send is no longer kept')
     return before
   }
@@ -103,23 +103,23 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
     async list({ limit = usualPage, cursor }, reader) {
       const most = Math.min(Math.max(1, limit), largestPage)
       const queries = database.asTenant(tenantOfReader(reader))
-      const rows = await listLetters(queries, { reader, from: readPlace(cursor), most: most + 1, stretch })
-      const items = rows.slice(0, most).map((row) => letterOf(row))
+      const rows = await listLetters(queries, { reader, from: readCursor(cursor), most: most + 1, stretch })
+      const items = rows.slice(0, most).map((row) => deadLetterOf(row))
       const last = rows[most - 1]
       if (last === undefined || rows.length <= most) return { items }
-      return { items, cursor: writePlace({ at: last.place, id: last.id }) }
+      return { items, cursor: writeCursor({ at: last.place, id: last.id }) }
     },
     async get(id, reader) {
       const row = await find(id, tenantOfReader(reader))
-      if (!seesLetter(reader, row)) throw notFound()
-      return letterOf(row, seesPayload(reader) ? mark : undefined)
+      if (!seesDeadLetter(reader, row)) throw notFound()
+      return deadLetterOf(row, seesPayload(reader) ? mark : undefined)
     },
     async redrive(id, by) {
-      const letter = await find(id, by.tenant)
-      if (letter.redriven_as !== null) return { callId: letter.redriven_as }
-      if (letter.discarded_at !== null) throw wrong('was discarded')
-      if (letter.id.startsWith(letterPrefix)) return { callId: await sendAgain(letter, by) }
-      return { callId: await submitAgain(letter, by) }
+      const deadLetter = await find(id, by.tenant)
+      if (deadLetter.redriven_as !== null) return { callId: deadLetter.redriven_as }
+      if (deadLetter.discarded_at !== null) throw wrong('was discarded')
+      if (deadLetter.id.startsWith(letterPrefix)) return { callId: await sendAgain(deadLetter, by) }
+      return { callId: await submitAgain(deadLetter, by) }
     },
     async discard(id, by) {
       const { redriven_as: before } = await find(id, by.tenant)
@@ -142,7 +142,7 @@ async function handIn(queries: Queries, call: AdmittedCall): Promise<string> {
   throw new ToolError('INTERNAL', 'The id of the new call was taken; redrive the letter again.')
 }
 
-type LockedRow = Pick<LetterRow, 'redriven_as' | 'discarded_at'> & { call_id: string }
+type LockedRow = Pick<DeadLetterRow, 'redriven_as' | 'discarded_at'> & { call_id: string }
 
 function notFound(): ToolError {
   return new ToolError('NOT_FOUND', 'There is no dead letter of this id.')
@@ -154,8 +154,8 @@ function wrong(words: string): ToolError {
 
 /** Which letters: so many of those that the reader sees, from a place on. */
 interface LetterQuery {
-  readonly reader: LetterReader
-  readonly from: Place
+  readonly reader: DeadLetterReader
+  readonly from: PageCursor
   readonly most: number
   /** How many letters are looked at at a time, because a sender of messages may have made up as many names of tools. */
   readonly stretch: number
@@ -165,37 +165,37 @@ interface LetterQuery {
  * The newest letters that somebody sees. What a tool is to him only the catalog knows, so that the names of the tools of
  * a stretch of letters are read first, and the statement is told which of them he sees.
  */
-async function listLetters(queries: Queries, query: LetterQuery): Promise<readonly LetterRow[]> {
+async function listLetters(queries: Queries, query: LetterQuery): Promise<readonly DeadLetterRow[]> {
   const { reader, from, most, stretch } = query
   const tenant = tenantOfReader(reader)
-  const found: LetterRow[] = []
-  for (let place: Place | undefined = from; place !== undefined && found.length < most; ) {
-    const { at, id }: Place = place
+  const found: DeadLetterRow[] = []
+  for (let place: PageCursor | undefined = from; place !== undefined && found.length < most; ) {
+    const { at, id }: PageCursor = place
     const { tools, end } = await stretchFrom(queries, tenant, place, reader, stretch)
     const values = [
       tenant,
       at,
       id,
       most - found.length,
-      ...seenLetters(reader, tools),
+      ...seenDeadLetters(reader, tools),
       end?.at ?? null,
       end?.id ?? null,
     ]
-    found.push(...(await queries.query<LetterRow>(listSql, values)))
+    found.push(...(await queries.query<DeadLetterRow>(listSql, values)))
     place = end
   }
   return found
 }
 
-type Stretch = { readonly tools: readonly string[]; readonly end: Place | undefined }
+type Stretch = { readonly tools: readonly string[]; readonly end: PageCursor | undefined }
 type StretchRow = { tools: string; place: string; id: string }
 
 /** The end is the last letter of the stretch, and absent when none can follow. */
 async function stretchFrom(
   queries: Queries,
   tenant: string,
-  { at, id }: Place,
-  reader: LetterReader,
+  { at, id }: PageCursor,
+  reader: DeadLetterReader,
   most: number,
 ): Promise<Stretch> {
   if (typeof reader === 'string') return { tools: [], end: undefined }

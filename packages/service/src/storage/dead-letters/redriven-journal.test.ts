@@ -6,7 +6,7 @@ import { claiming, dead, letter, operator, parts } from './dead-letters.fixture.
 
 testOnDatabases({
   'a chain or a program begins with what every earlier one did, or may have done': async ({ database }) => {
-    const { letters } = parts(database)
+    const { letters: deadLetters } = parts(database)
     const journal = journalRecords(database)
     const row = (callId: string, entry: string, result?: string): Row => {
       const state = result === undefined ? 'begun' : 'done'
@@ -15,14 +15,14 @@ testOnDatabases({
     for (const kind of ['chain', 'code']) {
       await dead(database, `${kind}-1`, { kind })
       await addRows(database, 'journal', [row(`${kind}-1`, 'a', '1'), row(`${kind}-1`, 'b')])
-      const { callId: second } = await letters.redrive(`${kind}-1`, operator)
+      const { callId: second } = await deadLetters.redrive(`${kind}-1`, operator)
       await addRows(database, 'journal', [row(second, 'c')])
       await database.query(`update journal set state = 'done', result = '2' where call_id = $1 and entry = 'b'`, [
         second,
       ])
       await addRows(database, 'dead_letters', [letter(second)])
       await database.query(`delete from journal where call_id = '${kind}-1'`)
-      const { callId: third } = await letters.redrive(second, operator)
+      const { callId: third } = await deadLetters.redrive(second, operator)
       assert.deepEqual(Object.fromEntries(await journal.read(third)), {
         ...{ a: { state: 'done', result: '1' }, b: { state: 'done', result: '2' }, c: { state: 'begun' } },
       })
@@ -30,7 +30,7 @@ testOnDatabases({
     // An older version gave the second one nothing.
     await dead(database, 'old', { kind: 'code', effect_key: 'origin' })
     await addRows(database, 'journal', [row('origin', 'a', '1'), row('origin', 'b'), row('old', 'b', '2')])
-    const { callId } = await letters.redrive('old', operator)
+    const { callId } = await deadLetters.redrive('old', operator)
     assert.deepEqual(Object.fromEntries(await journal.read(callId)), {
       ...{ a: { state: 'done', result: '1' }, b: { state: 'done', result: '2' } },
     })

@@ -18,9 +18,9 @@ for (const [engine, open] of Object.entries({ pglite: pgliteDatabase, postgres: 
     await refuseMessages(database, [refused, { ...refused, position: '0/8', messages: [] }])
     await refuseMessages(database, [refused])
     await refuseMessages(database, [])
-    const letters = await database.query('select source, reason, code, tool, payload, deliveries from dead_letters')
-    assert.equal(letters.length, 2)
-    assert.deepEqual(letters[0], {
+    const deadLetters = await database.query('select source, reason, code, tool, payload, deliveries from dead_letters')
+    assert.equal(deadLetters.length, 2)
+    assert.deepEqual(deadLetters[0], {
       ...{ source: 'calls', code: 'PAYLOAD_INVALID', deliveries: 2, tool: 'x'.repeat(300) },
       ...{ reason: 'Odd\ufffd \ufffd text.', payload: 'as far as it\ufffd could be read' },
     })

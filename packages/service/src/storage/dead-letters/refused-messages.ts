@@ -25,9 +25,9 @@ export interface RefusedMessage {
  */
 export async function refuseMessages(database: Queries, refused: readonly RefusedMessage[]): Promise<void> {
   if (refused.length === 0) return
-  const letters = refused.filter(({ dead }) => dead !== undefined).map(letterOf)
+  const deadLetters = refused.filter(({ dead }) => dead !== undefined).map(letterOf)
   const messages = refused.flatMap(({ tenant, messages }) => messages.map((message) => ({ tenant, ...message })))
-  await database.query(refuseSql, [JSON.stringify(letters), JSON.stringify(messages)])
+  await database.query(refuseSql, [JSON.stringify(deadLetters), JSON.stringify(messages)])
 }
 
 const refuseSql = `

@@ -1,8 +1,8 @@
 import { type Identity, type KeyView, type Paged, ToolError } from '@gantry/contract'
-import { type AuditNote, noteAudit } from '../audit/audit-rows.ts'
+import { type AuditNote, noteAudit } from '../audit/entries.ts'
 import type { PageQuery } from '../call-input.ts'
 import type { Database, Queries } from '../databases/database.ts'
-import { readPlace, writePlace } from '../page-cursor.ts'
+import { readCursor, writeCursor } from '../page-cursor.ts'
 
 /** Tells whether somebody has a key: the SHA-256 of one that is sent, or the public half of one that signs, in base64url. */
 export type Verifier = { readonly digest: string } | { readonly publicKey: string }
@@ -85,12 +85,12 @@ export function keyRecords(database: Database): KeyRecords {
     },
     async list({ limit = usualPage, cursor }, tenant) {
       const most = Math.min(Math.max(1, limit), largestPage)
-      const { at, id } = readPlace(cursor)
+      const { at, id } = readCursor(cursor)
       const rows = await reads(tenant).query<KeyRow>(listSql, [tenant ?? null, at, id, most + 1])
       const items = rows.slice(0, most).map(viewOf)
       const last = rows[most - 1]
       if (last === undefined || rows.length <= most) return { items }
-      return { items, cursor: writePlace({ at: last.place, id: last.id }) }
+      return { items, cursor: writeCursor({ at: last.place, id: last.id }) }
     },
     async rotate(id, next, overlapMs, by, { unclaimed } = { unclaimed: false }) {
       await database.transaction(async (queries) => {

@@ -116,10 +116,10 @@ testOnDatabases({
     await outbox.fail(claimed, 'nobody there')
     await outbox.fail(claimed, 'again')
     await outbox.sent([claimed])
-    const letters = await database.query(
+    const deadLetters = await database.query(
       'select id, tenant, call_id, source, reason, code, tool, deliveries from dead_letters',
     )
-    assert.deepEqual(letters, [
+    assert.deepEqual(deadLetters, [
       {
         ...{ id: `callback-${claimed.id}`, tenant: 'acme', call_id: 'c1', source: 'callback', reason: 'nobody there' },
         ...{ code: 'BACKEND_FAILED', tool: 'math:add:1.0.0', deliveries: 1 },

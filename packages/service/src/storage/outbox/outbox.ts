@@ -1,6 +1,6 @@
 import type { CallKind, CallState } from '@gantry/contract'
 import type { ReplyAddress } from '../calls/call-store.ts'
-import { inTime } from '../calls/sql/holders.ts'
+import { inTime } from '../calls/sql/leases.ts'
 import type { Queries } from '../databases/database.ts'
 
 /** Something to be sent, with the right to send it until the lease is over. */

@@ -10,7 +10,7 @@ import { heldClaim } from '../../storage/calls/claim.fixture.ts'
 import { newStore } from '../../storage/calls.fixture.ts'
 import { journalRecords } from '../../storage/journal.ts'
 import { outboxPosts, type PostedItem } from '../../storage/outbox/outbox-posts.ts'
-import { createWriteBacks, type WriteBackPorts } from './effects.ts'
+import { type CallEffectsPorts, createCallEffects } from './effects.ts'
 import { createInnerCharges } from './inner-charges.ts'
 import { runCall } from './run-call.ts'
 import { unlimited } from './run-chain.fixture.ts'
@@ -43,7 +43,7 @@ function executorOf(run: (args: { n?: number }, context: ToolContext) => unknown
   return createExecutor({ tools: [it] })
 }
 
-const encode: WriteBackPorts['encode'] = ({ to }, sent) => ({ target: to, body: JSON.stringify(sent) })
+const encode: CallEffectsPorts['encode'] = ({ to }, sent) => ({ target: to, body: JSON.stringify(sent) })
 const keepFile = (): Promise<ArtifactRef> => assert.fail('no file')
 
 /** An outbox that remembers, and is away as long as it is told. */
@@ -75,7 +75,7 @@ test('a message is in the outbox, under its number, while its tool runs', async 
   })
   t.after(() => executor.close())
   const claim = claimOf()
-  const writeBack = createWriteBacks({ posts: { post }, encode, keepFile }).of(claim)
+  const writeBack = createCallEffects({ posts: { post }, encode, keepFile }).of(claim)
   const result = await runCall({ executor, claim, args: {}, signal, report, writeBack })
   assert.equal(result.output, 2)
   const about = { callId: 'c-1', tenant: 'acme', kind: 'message', target: 'answers' }
@@ -94,12 +94,12 @@ test('a message that nobody takes is only an effect of the result', async (t) =>
   const executor = executorOf((_args, { send }) => send('hello'))
   t.after(() => executor.close())
   const { reply: _none, ...byHttp } = claimOf().call
-  const cases: readonly (readonly [Claim, WriteBackPorts['encode']])[] = [
+  const cases: readonly (readonly [Claim, CallEffectsPorts['encode']])[] = [
     [{ ...claimOf(), call: byHttp }, () => assert.fail('there is no address')],
     [claimOf(), () => undefined],
   ]
   for (const [claim, encoding] of cases) {
-    const writeBack = createWriteBacks({ posts, encode: encoding, keepFile }).of(claim)
+    const writeBack = createCallEffects({ posts, encode: encoding, keepFile }).of(claim)
     const result = await runCall({ executor, claim, args: {}, signal, report, writeBack })
     assert.deepEqual([result.effects, result.warnings], [[{ kind: 'message', message: 'hello' }], []])
   }
@@ -113,11 +113,11 @@ test('a message that cannot be written is a warning, and takes no other with it'
   })
   t.after(() => executor.close())
   const claim = claimOf()
-  const raw: WriteBackPorts['encode'] = (_address, { message }) => {
+  const raw: CallEffectsPorts['encode'] = (_address, { message }) => {
     if (message === 'fails') throw new Error('No words.')
     return { target: 'answers', body: String(message) }
   }
-  const writeBack = createWriteBacks({ posts, encode: raw, keepFile }).of(claim)
+  const writeBack = createCallEffects({ posts, encode: raw, keepFile }).of(claim)
   const { status, effects, warnings } = await runCall({ executor, claim, args: {}, signal, report, writeBack })
   assert.deepEqual([status, effects], ['ok', [{ kind: 'message', message: 'good' }]])
   assert.deepEqual(warnings, [{ code: 'OUTPUT_INVALID', message: 'Of 4 messages, 3 could not be sent.' }])
@@ -131,7 +131,7 @@ test('a database that is away is waited for, though no longer than the call may 
   const posts = memoryPosts()
   const executor = executorOf((_args, { send }) => send('hello'))
   t.after(() => executor.close())
-  const writeBacks = createWriteBacks({ posts, encode, keepFile })
+  const writeBacks = createCallEffects({ posts, encode, keepFile })
   const run = (claim: Claim) => runCall({ executor, claim, args: {}, signal, report, writeBack: writeBacks.of(claim) })
   posts.away = 2
   assert.equal((await run(claimOf())).effects.length, 1)
@@ -146,7 +146,7 @@ test('on a database', async (t) => {
   const database = await pgliteDatabase(t)
   const { store } = await newStore(t)
   const artifacts = artifactRecords(database, store)
-  const writeBacks = createWriteBacks({
+  const writeBacks = createCallEffects({
     posts: outboxPosts(database),
     encode: (_address, { callId, number, message }) => ({ target: 'answers', body: `${callId} ${number} ${message}` }),
     keepFile: ({ content, ...about }, { callId, fence, call }, until) => {

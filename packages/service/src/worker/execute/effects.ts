@@ -7,7 +7,7 @@ import type { Claim, ReplyAddress } from '../../storage/calls/call-store.ts'
 import type { OutboxPosts, PostedItem } from '../../storage/outbox/outbox-posts.ts'
 import { patiently } from './inner-calls.ts'
 
-export interface WriteBackPorts {
+export interface CallEffectsPorts {
   readonly posts: Pick<OutboxPosts, 'post'>
   /** The message as it goes to the gateway, as text that SQL can hold; undefined when there is no place for it there. */
   readonly encode: (address: ReplyAddress, sent: SentMessage) => Pick<PostedItem, 'target' | 'body'> | undefined
@@ -15,7 +15,7 @@ export interface WriteBackPorts {
   readonly keepFile: (file: WrittenFile, claim: Claim, signal: AbortSignal) => Promise<ArtifactRef>
 }
 
-export interface WriteBacks {
+export interface CallEffects {
   /**
    * Takes what the tool of a claimed call writes back. For a chain `entry` names the inner call in its journal, whose
    * messages are counted by themselves.
@@ -33,7 +33,7 @@ const atOnce = 100
  * them twice, whatever it says in them. A call that did not come from a broker has nobody to send to, so its messages are
  * in its result alone. While the database is away they wait, as long as the call may last.
  */
-export function createWriteBacks({ posts, encode, keepFile }: WriteBackPorts): WriteBacks {
+export function createCallEffects({ posts, encode, keepFile }: CallEffectsPorts): CallEffects {
   const posting = createBatch<PostedItem, void>(
     async (items) => {
       await posts.post(items)
@@ -66,7 +66,7 @@ export function createWriteBacks({ posts, encode, keepFile }: WriteBackPorts): W
 export function keepFiles(
   artifacts: Pick<Artifacts, 'keep'>,
   limits: { readonly artifactBytes: number },
-): WriteBackPorts['keepFile'] {
+): CallEffectsPorts['keepFile'] {
   return ({ name, mimeType, content }, { callId, fence, call }, signal) => {
     const { tenant, principal } = call.identity
     const about = { tenant, principal, holder: { callId, fence }, name, mimeType }

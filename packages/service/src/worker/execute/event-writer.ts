@@ -1,7 +1,7 @@
 import { type Report, type StreamEvent, ToolError } from '@gantry/contract'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import { type EventRecords, eventId, mostReports, type NewEvent } from '../../storage/events.ts'
-import { createBell } from '../../storage/wake-signal.ts'
+import { createWakeSignal } from '../../storage/wake-signal.ts'
 
 /** A report with the id under which others will read it. */
 export type ReportEvent = Report & Pick<StreamEvent, 'id' | 'callId'>
@@ -220,7 +220,7 @@ interface Waiting {
  */
 function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions): EventQueue {
   const waiting: Waiting[] = []
-  const bell = createBell()
+  const wakeSignal = createWakeSignal()
   const over = new AbortController()
   let bytes = 0
   let added = 0
@@ -264,7 +264,7 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
       const written = await writeNext()
       pauseMs = written ? gatherMs : Math.min(longestPauseMs, pauseMs * 2)
       const more = written && (waiting.length >= perStatement || watchers.length > 0)
-      if (!more) await bell.wait(pauseMs, over.signal)
+      if (!more) await wakeSignal.wait(pauseMs, over.signal)
     }
     writing = undefined
   }
@@ -272,7 +272,7 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
     if (place <= done || failing || over.signal.aborted) return
     const { promise, resolve } = Promise.withResolvers<void>()
     watchers.push({ place, resolve })
-    bell.ring()
+    wakeSignal.ring()
     return promise
   }
   return {
@@ -286,7 +286,7 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
       bytes += size
       added += 1
       writing ??= write()
-      if (waiting.length === perStatement && !failing) bell.ring()
+      if (waiting.length === perStatement && !failing) wakeSignal.ring()
       return added
     },
     get full() {

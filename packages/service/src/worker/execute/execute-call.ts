@@ -4,11 +4,11 @@ import type { Notices } from '../../reply/notices.ts'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import { readPayload } from '../../storage/artifacts/payload.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { endedOutcome, isPending } from '../../storage/calls/ended.ts'
+import { endedOutcome, isPending } from '../../storage/calls/outcomes.ts'
 import type { JournalRecords } from '../../storage/journal.ts'
 import type { Outcome } from '../ports.ts'
 import type { Task } from '../slot-scheduler.ts'
-import type { WriteBacks } from './effects.ts'
+import type { CallEffects } from './effects.ts'
 import type { CallReports, EventWriter, Unstored } from './event-writer.ts'
 import { createInnerCharges, type InnerGate } from './inner-charges.ts'
 import { cachedCall, type ResultCache } from './result-cache.ts'
@@ -19,7 +19,7 @@ import { type Paused, runDurableProgram } from './run-program.ts'
 export interface ExecutionParts {
   readonly journal: JournalRecords
   readonly writer: EventWriter
-  readonly writeBacks: WriteBacks
+  readonly effects: CallEffects
   /** What gateways hear of calls that run. */
   readonly notices: Pick<Notices, 'open'>
   /** The results of tools that may be cached; undefined without Redis. */
@@ -66,7 +66,7 @@ export async function executeCall(
     })
     if (ToolError.is(payload)) return endedOutcome(claim.call, payload, claim.lost, new Date(parts.now()))
     if (claim.call.kind === 'call') {
-      const writeBack = parts.writeBacks.of(claim)
+      const writeBack = parts.effects.of(claim)
       const { cache } = parts
       return await cachedCall({ cache, executor, claim, args: payload, now: parts.now }, () =>
         runCall({ executor, claim, args: payload, signal, traceparent, report, writeBack }),
@@ -81,7 +81,7 @@ export async function executeCall(
       traceparent,
       report,
       now: parts.now,
-      writeBack: (entry?: string) => parts.writeBacks.of(claim, entry),
+      writeBack: (entry?: string) => parts.effects.of(claim, entry),
     }
     if (claim.call.kind === 'code') return await runDurableProgram({ ...durable, args: payload })
     return await runDurableChain({

@@ -3,7 +3,7 @@ import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gan
 import { type CatalogEntry, type Executor, retry, type WriteBack } from '@gantry/core'
 import type { StepCall, StepMiddleware } from '@gantry/core/internal/chain/step-middleware'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { endedOutcome, isPending } from '../../storage/calls/ended.ts'
+import { endedOutcome, isPending } from '../../storage/calls/outcomes.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { type InnerCharges, programOf } from './inner-charges.ts'
 

@@ -9,7 +9,7 @@ import {
   type ProgramJournal,
   retry,
 } from '@gantry/core'
-import { endedOutcome } from '../../storage/calls/ended.ts'
+import { endedOutcome } from '../../storage/calls/outcomes.ts'
 
 /** Those limits of tenants and principals that count for calls inside of others. */
 export interface InnerGate {

@@ -11,12 +11,12 @@ import type {
   WriteBack,
 } from '@gantry/core'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { isPending } from '../../storage/calls/ended.ts'
+import { isPending } from '../../storage/calls/outcomes.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { createInnerCalls, createRunning, sooner } from './inner-calls.ts'
 import { type InnerCharges, isProgramTool } from './inner-charges.ts'
 import { createOrderedWriter, type OrderedWriter } from './ordered-writer.ts'
-import { createTellings, type Telling } from './outcome-sequencer.ts'
+import { createOutcomeSequencer, type JournaledOutcome } from './outcome-sequencer.ts'
 import { type Made, makeCall } from './program-calls.ts'
 import { entryOf, readEntries, readTime, seedOf, startOf, wakeOf } from './program-entries.ts'
 
@@ -121,7 +121,7 @@ export function createProgramAttempt(
     const startedMs = entries.startedMs ?? now()
     if (entries.startedMs === undefined) writer.hold({ entry: startOf(prefix), result: String(startedMs) })
     rests.begin(prefix, told.length)
-    const tellings = createTellings(writer, { nextSeq, lastMs: told.at(-1)?.atMs ?? startedMs, now })
+    const sequencer = createOutcomeSequencer(writer, { nextSeq, lastMs: told.at(-1)?.atMs ?? startedMs, now })
 
     const makeOne = (ask: InnerRequest, entry: string, make: Make): Promise<Made | undefined> => {
       const innerId = `${id}.${ask.number}`
@@ -138,7 +138,10 @@ export function createProgramAttempt(
       return running.count(makeCall({ ask, entry, tool, names }, make, { ...ports, charges, writer, known }))
     }
     /** Numbers what came of a question; undefined when that is no end. */
-    const settled = async (ask: InnerRequest, make: Make): Promise<{ readonly told: Promise<Telling> } | undefined> => {
+    const settled = async (
+      ask: InnerRequest,
+      make: Make,
+    ): Promise<{ readonly told: Promise<JournaledOutcome> } | undefined> => {
       const entry = entryOf(prefix, ask)
       const made = await makeOne(ask, entry, make)
       rests.end(`${entry}/`)
@@ -147,7 +150,7 @@ export function createProgramAttempt(
       if (outcome.kind === 'result' && isPending(outcome.result)) waits = sooner(waits, outcome.result.error)
       else if (!isCut(ask, outcome)) {
         rests.give(prefix)
-        return { told: tellings.add(entry, outcome, early) }
+        return { told: sequencer.add(entry, outcome, early) }
       }
       if (outcome.kind === 'result' && outcome.result.error?.effect === 'none') await forget?.()
       return undefined

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineTool } from '@gantry/core'
 import { createExecutor } from '@gantry/tools'
+import { downstreamKey } from '../../storage/calls/call-facts.ts'
 import type { AdmittedCall } from '../../storage/calls/call-store.ts'
-import { downstreamKey } from '../../storage/calls/plain-call.ts'
 import { runCall } from './run-call.ts'
 
 const call: AdmittedCall = {

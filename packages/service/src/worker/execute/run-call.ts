@@ -1,7 +1,7 @@
 import type { Report, Result } from '@gantry/contract'
 import type { Executor, RunOptions, WriteBack } from '@gantry/core'
+import { downstreamKey } from '../../storage/calls/call-facts.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { downstreamKey } from '../../storage/calls/plain-call.ts'
 
 export interface RunCall {
   readonly executor: Executor

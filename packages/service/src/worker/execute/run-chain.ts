@@ -9,7 +9,7 @@ import {
 } from '@gantry/contract'
 import type { Executor, WriteBack } from '@gantry/core'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { asWaiting } from '../../storage/calls/ended.ts'
+import { asWaiting } from '../../storage/calls/outcomes.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
 import type { InnerCharges } from './inner-charges.ts'

@@ -2,7 +2,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import { sqlCallStore } from '../../storage/calls/sql.ts'
 import { openPostgres } from '../../storage/databases/postgres.ts'
-import { extendHeld, type LeaseNews, readLeases } from './leases.ts'
+import { extendHeld, type LeaseListener, readLeases } from './leases.ts'
 
 /** What the thread is told: that the service is still there, and to end. */
 export type ToLeaseThread = 'alive' | 'end'
@@ -37,7 +37,7 @@ async function keepLeases(port: MessagePort, { memory, url, leaseMs, blockedMs }
     const held = readLeases(memory)
     if (held.size === 0) return
     const holder = (callId: string): Holder => ({ callId, fence: held.get(callId) ?? 0 })
-    const news: LeaseNews = {
+    const news: LeaseListener = {
       lost: (callId) => say({ lost: holder(callId) }),
       cancelled: (callId) => say({ cancelled: holder(callId) }),
     }

@@ -12,7 +12,7 @@ export interface Leases {
 }
 
 /** What is told of a call that runs here. */
-export interface LeaseNews {
+export interface LeaseListener {
   /** Somebody else has it, or may have it: its work must stop, and its outcome will not count. */
   readonly lost: (callId: string) => void
   /** Its caller wants it ended. */
@@ -20,7 +20,7 @@ export interface LeaseNews {
 }
 
 /** Prolongs leases from this thread, a third of their time after the last; enough where nobody else can take them. */
-export function localLeases(store: CallStore, leaseMs: number, news: LeaseNews): Leases {
+export function localLeases(store: CallStore, leaseMs: number, news: LeaseListener): Leases {
   const held = new Map<string, number>()
   const timer = setInterval(() => void extend(), Math.max(10, leaseMs / 3))
   timer.unref()
@@ -54,7 +54,7 @@ export async function extendHeld(
   store: CallStore,
   leaseMs: number,
   held: Map<string, number>,
-  news: LeaseNews,
+  news: LeaseListener,
   before: ReadonlyMap<string, number> = held,
 ): Promise<void> {
   const holders = [...held].map(([callId, fence]) => ({ callId, fence }))

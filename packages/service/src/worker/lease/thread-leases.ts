@@ -1,13 +1,13 @@
 import { Worker } from 'node:worker_threads'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import type { FromLeaseThread, LeaseThreadData, ToLeaseThread } from './lease-thread.ts'
-import { createLeaseTable, type LeaseNews, type Leases } from './leases.ts'
+import { createLeaseTable, type LeaseListener, type Leases } from './leases.ts'
 
 /**
  * Prolongs leases from a thread with a connection of its own, so that a tool that blocks the event loop of the service
  * does not lose the calls that run beside it. A service that stays blocked for `blockedMs` loses them all the same.
  */
-export function threadLeases(data: Omit<LeaseThreadData, 'memory'>, news: LeaseNews): Leases {
+export function threadLeases(data: Omit<LeaseThreadData, 'memory'>, news: LeaseListener): Leases {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const table = createLeaseTable()
   const thread = new Worker(new URL(`./lease-thread.${extension}`, import.meta.url), {

@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers'
 import { type ChainResult, type Content, type Json, type JsonObject, type Result, ToolError } from '@gantry/contract'
 import { type Artifacts, artifactRecords } from '../../storage/artifacts/artifact-records.ts'
 import { type Stores, someResult, testOnDatabases } from '../../storage/calls.fixture.ts'
-import { type GovernOptions, govern } from './offload-result.ts'
+import { type OffloadOptions, offloadResult } from './offload-result.ts'
 
 const { signal } = new AbortController()
 const identity = { principal: 'alice', tenant: 'acme', permissions: [] }
@@ -11,11 +11,11 @@ const claim = { callId: 'c1', fence: 3, call: { identity } }
 const limits = { inlineBytes: 20_000, inlineMaxBytes: 100_000 }
 
 /** Governs, and reads back what was kept. */
-function governor({ database, store }: Stores, given: Partial<GovernOptions> = {}) {
+function offloader({ database, store }: Stores, given: Partial<OffloadOptions> = {}) {
   const artifacts = artifactRecords(database, store)
   return {
     artifacts,
-    govern: (outcome: Result | ChainResult) => govern(claim, outcome, { artifacts, limits, signal, ...given }),
+    offload: (outcome: Result | ChainResult) => offloadResult(claim, outcome, { artifacts, limits, signal, ...given }),
     async bytesOf(id: unknown): Promise<Buffer> {
       const { content } = await artifacts.open(String(id), 'acme', undefined, signal)
       return buffer(content)
@@ -47,21 +47,21 @@ const withoutDatabase: Pick<Artifacts, 'keep'> = {
 
 testOnDatabases({
   'what a program printed is kept beside its result when it is large, and its calls stay': async (stores) => {
-    const { govern, bytesOf } = governor(stores)
+    const { offload, bytesOf } = offloader(stores)
     const printed = words(50_000)
     const program = { language: 'javascript', printed, calls: [] } as const
-    const { result, bytes } = await govern(someResult({ output: 1, program }))
+    const { result, bytes } = await offload(someResult({ output: 1, program }))
     assert.ok(bytes <= limits.inlineBytes)
-    const governed = result as Result
-    assert.deepEqual([governed.output, governed.program?.calls], [1, []])
-    assert.ok(governed.program?.printed.startsWith(printed.slice(0, 50)))
-    assert.equal((await bytesOf(governed.artifacts[0]?.id)).toString(), printed)
+    const offloaded = result as Result
+    assert.deepEqual([offloaded.output, offloaded.program?.calls], [1, []])
+    assert.ok(offloaded.program?.printed.startsWith(printed.slice(0, 50)))
+    assert.equal((await bytesOf(offloaded.artifacts[0]?.id)).toString(), printed)
   },
   'a small result stays as it is, and nothing is kept beside it': async (stores) => {
     const result = someResult({ output: 'x'.repeat(19_000) })
-    const governed = await governor(stores).govern(result)
-    assert.equal(governed.result, result)
-    assert.deepEqual(governed, { result, text: JSON.stringify(result), bytes: JSON.stringify(result).length })
+    const offloaded = await offloader(stores).offload(result)
+    assert.equal(offloaded.result, result)
+    assert.deepEqual(offloaded, { result, text: JSON.stringify(result), bytes: JSON.stringify(result).length })
     assert.equal(await stores.files(), 0)
   },
 
@@ -69,8 +69,8 @@ testOnDatabases({
     stores,
   ) => {
     const output = { rows: Array.from({ length: 3_000 }, (_, id) => ({ id, name: `näme ${id}` })) }
-    const { govern, bytesOf } = governor(stores)
-    const { result, text, bytes } = await govern(someResult({ output }))
+    const { offload, bytesOf } = offloader(stores)
+    const { result, text, bytes } = await offload(someResult({ output }))
     const { artifact, preview, ...about } = spilled(result.output)
     const json = JSON.stringify(output)
     assert.deepEqual(JSON.parse(String(await bytesOf(artifact))), output)
@@ -90,12 +90,12 @@ testOnDatabases({
   },
 
   'a text is kept as text, also one that UTF-8 cannot hold': async (stores) => {
-    const { govern, bytesOf } = governor(stores)
-    const plain = await govern(someResult({ output: words(50_000) }))
+    const { offload, bytesOf } = offloader(stores)
+    const plain = await offload(someResult({ output: words(50_000) }))
     assert.equal(spilled(plain.result.output).mimeType, 'text/plain')
     assert.equal(String(await bytesOf(spilled(plain.result.output).artifact)), words(50_000))
     const strange = `\ud800${'x'.repeat(50_000)}\0`
-    const kept = await govern(someResult({ output: strange }))
+    const kept = await offload(someResult({ output: strange }))
     assert.equal(spilled(kept.result.output).mimeType, 'application/json')
     assert.equal(JSON.parse(String(await bytesOf(spilled(kept.result.output).artifact))), strange)
   },
@@ -105,7 +105,7 @@ testOnDatabases({
       { type: 'text', text: 'a'.repeat(9_000) },
       { type: 'text', text: 'b'.repeat(30_000) },
     ]
-    const { result } = await governor(stores).govern(someResult({ output: 'c'.repeat(5_000), content }))
+    const { result } = await offloader(stores).offload(someResult({ output: 'c'.repeat(5_000), content }))
     assert.ok(!('chainId' in result))
     assert.equal(result.output, 'c'.repeat(5_000))
     assert.deepEqual(result.content[0], content[0])
@@ -114,7 +114,7 @@ testOnDatabases({
 
   'content leaves links with type and size; of a text the beginning and end stay too': async (stores) => {
     const image = Buffer.alloc(30_000, 7)
-    const { govern, bytesOf } = governor(stores)
+    const { offload, bytesOf } = offloader(stores)
     const content: Content[] = [
       { type: 'text', text: words(30_000) },
       { type: 'image', data: image.toString('base64'), mimeType: 'image/png' },
@@ -123,7 +123,7 @@ testOnDatabases({
       { type: 'resource', resource: { uri: 'file:///b', blob: image.toString('base64') } },
       { type: 'resource_link', uri: 'https://example.com', name: 'elsewhere' },
     ]
-    const { result } = await govern(someResult({ output: null, content }))
+    const { result } = await offload(someResult({ output: null, content }))
     assert.ok(!('chainId' in result))
     const [text, picture, sound, markdown, blob, other, textLink] = result.content as (Content & JsonObject)[]
     assert.ok(text?.type === 'text' && /^0 wörd 1 wörd.+bytes in all; all of it is in art_.+$/s.test(text.text))
@@ -143,7 +143,7 @@ testOnDatabases({
   },
 
   'streams and files of a sandbox go one by one, and the rest of its output stays to be seen': async (stores) => {
-    const { govern, bytesOf } = governor(stores)
+    const { offload, bytesOf } = offloader(stores)
     const output = {
       exitCode: 3,
       stdout: words(30_000),
@@ -156,7 +156,7 @@ testOnDatabases({
       },
     }
     const runtime = { kind: 'process', isolation: 'namespaces' }
-    const { result } = await govern(someResult({ output, runtime }))
+    const { result } = await offload(someResult({ output, runtime }))
     const seen = result.output as Omit<typeof output, 'files'> & { truncated: Json; files: { [path: string]: Json } }
     assert.deepEqual([seen.exitCode, seen.stderr, seen.files.c, seen.truncated], [3, 'short', 'small', ['stdout']])
     assert.equal(String(await bytesOf(/art_\w+/.exec(seen.stdout)?.[0])), output.stdout)
@@ -172,8 +172,8 @@ testOnDatabases({
     ])
   },
 
-  'a chain is governed as a whole, and what stands in it three times is one file': async (stores) => {
-    const { govern, bytesOf } = governor(stores)
+  'a chain is offloaded as a whole, and what stands in it three times is one file': async (stores) => {
+    const { offload, bytesOf } = offloader(stores)
     const big = words(60_000)
     const step = (id: string, output: Json) => ({
       ...{ id, tool: 'math:add', state: 'ok' as const, output, durationMs: 1 },
@@ -184,7 +184,7 @@ testOnDatabases({
       ...{ chainId: 'c1', status: 'ok', output: big, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 2 },
       steps: [step('small', { result: 1 }), group, step('last', big)],
     }
-    const { result, bytes } = await govern(chain)
+    const { result, bytes } = await offload(chain)
     assert.ok('chainId' in result && bytes <= limits.inlineBytes)
     const [small, parallel, last] = result.steps
     assert.deepEqual(small, chain.steps[0])
@@ -199,10 +199,10 @@ testOnDatabases({
   },
 
   'an error and what was sent are taken out too': async (stores) => {
-    const { govern, bytesOf } = governor(stores)
+    const { offload, bytesOf } = offloader(stores)
     const details = { log: words(30_000) }
     const error = { code: 'BACKEND_FAILED', message: words(40_000), details } as const
-    const { result } = await govern(
+    const { result } = await offload(
       someResult({
         status: 'failed',
         error: { ...error, stage: 'execute', retryable: false, effect: 'possible' },
@@ -223,9 +223,9 @@ testOnDatabases({
 
   'a result of very many small parts is kept as one file': async (stores) => {
     const content: Content[] = Array.from({ length: 3_000 }, (_, n) => ({ type: 'text', text: `item ${n}` }))
-    const { govern, artifacts } = governor(stores)
+    const { offload, artifacts } = offloader(stores)
     const whole = someResult({ content })
-    const { result, text, ref, bytes } = await govern(whole)
+    const { result, text, ref, bytes } = await offload(whole)
     assert.deepEqual([text, bytes], [undefined, JSON.stringify(whole).length])
     assert.deepEqual(result, whole)
     assert.deepEqual(JSON.parse(String(await buffer(await artifacts.content(ref ?? '', signal)))), whole)
@@ -233,7 +233,7 @@ testOnDatabases({
 
   'many large parts share the room for previews': async (stores) => {
     const content: Content[] = Array.from({ length: 30 }, (_, n) => ({ type: 'text', text: `${n} ${words(6_000)}` }))
-    const { result, text } = await governor(stores, { limits: {} }).govern(someResult({ content }))
+    const { result, text } = await offloader(stores, { limits: {} }).offload(someResult({ content }))
     assert.ok(text !== undefined && text.length < 65_536)
     assert.ok(!('chainId' in result))
     assert.equal(result.warnings.length, 5)
@@ -241,25 +241,25 @@ testOnDatabases({
 
   'without the artifact store a result stays whole up to a limit': async (stores) => {
     const failures: unknown[] = []
-    const { govern } = governor(stores, { artifacts: withoutArtifacts, failed: (error) => failures.push(error) })
+    const { offload } = offloader(stores, { artifacts: withoutArtifacts, failed: (error) => failures.push(error) })
     const whole = someResult({ output: words(60_000) })
-    const { result, text } = await govern(whole)
+    const { result, text } = await offload(whole)
     assert.deepEqual(result, whole)
     assert.equal(text, JSON.stringify(whole))
     assert.equal(failures.length, 1)
   },
 
   'beyond the limit a call that succeeded fails, says why, and shows the beginning and end': async (stores) => {
-    const { govern } = governor(stores, { artifacts: withoutArtifacts })
+    const { offload } = offloader(stores, { artifacts: withoutArtifacts })
     const output = words(200_000)
-    const { result, bytes } = await govern(someResult({ output, content: [{ type: 'text', text: output }] }))
+    const { result, bytes } = await offload(someResult({ output, content: [{ type: 'text', text: output }] }))
     assert.deepEqual([result.status, result.error?.code, result.error?.stage], ['failed', 'RESULT_TOO_LARGE', 'record'])
     assert.match(result.error?.message ?? '', /artifact store is unavailable/)
     const { cut } = result.output as { cut: { bytes: number; preview: { head: string; tail: string } } }
     assert.equal(cut.bytes, Buffer.byteLength(output))
     assert.ok(output.startsWith(cut.preview.head) && output.endsWith(cut.preview.tail) && cut.preview.head !== '')
     assert.ok(bytes < limits.inlineMaxBytes)
-    const denied = await govern(someResult({ output, status: 'timeout' }))
+    const denied = await offload(someResult({ output, status: 'timeout' }))
     assert.equal(denied.result.status, 'timeout', 'what had ended otherwise ended so')
   },
 
@@ -268,20 +268,20 @@ testOnDatabases({
       const details = { scope: 'tenant', bytes: 1, files: 1 }
       throw new ToolError('LIMIT_EXCEEDED', 'No more files.', { effect: 'none', details })
     }
-    const { govern } = governor(stores, { artifacts: { keep: full } })
-    const { result, bytes } = await govern(someResult({ output: words(60_000) }))
+    const { offload } = offloader(stores, { artifacts: { keep: full } })
+    const { result, bytes } = await offload(someResult({ output: words(60_000) }))
     assert.deepEqual([result.status, result.error?.code], ['failed', 'RESULT_TOO_LARGE'])
     assert.match(result.error?.message ?? '', /quota for stored files/)
     assert.ok(bytes <= limits.inlineBytes, `${bytes}`)
   },
 
   'beyond the limit a result of very many parts keeps only how it ended': async (stores) => {
-    const { govern } = governor(stores, { artifacts: withoutArtifacts })
+    const { offload } = offloader(stores, { artifacts: withoutArtifacts })
     const content: Content[] = Array.from({ length: 9_000 }, (_, n) => ({ type: 'text', text: `item ${n}` }))
-    const plain = await govern(someResult({ content }))
+    const plain = await offload(someResult({ content }))
     assert.deepEqual([plain.result.status, plain.bytes < 2_000], ['failed', true])
     const results = Array.from({ length: 900 }, () => someResult())
-    const { result, bytes } = await govern({
+    const { result, bytes } = await offload({
       ...{ chainId: 'c1', status: 'ok', output: 1, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 2 },
       steps: [{ id: 'a', tool: 'math:add', state: 'ok', output: 1, results, durationMs: 1 }],
     })
@@ -290,19 +290,19 @@ testOnDatabases({
   },
 
   'without the database a result stays whole at any size, because it waits on disk': async (stores) => {
-    const { govern } = governor(stores, { artifacts: withoutDatabase })
+    const { offload } = offloader(stores, { artifacts: withoutDatabase })
     const whole = someResult({ output: words(500_000) })
-    assert.deepEqual((await govern(whole)).result, whole)
+    assert.deepEqual((await offload(whole)).result, whole)
   },
 
   'a store that fails midway keeps what it has, and the rest stays in the result': async (stores) => {
-    const { artifacts: working } = governor(stores)
+    const { artifacts: working } = offloader(stores)
     let kept = 0
     const failing: Pick<Artifacts, 'keep'> = {
       keep: (...given) => (++kept > 1 ? withoutArtifacts.keep(...given) : working.keep(...given)),
     }
     const content: Content[] = [{ type: 'text', text: words(40_000) }]
-    const { result, text } = await governor(stores, { artifacts: failing }).govern(
+    const { result, text } = await offloader(stores, { artifacts: failing }).offload(
       someResult({ output: words(50_000), content }),
     )
     assert.ok(!('chainId' in result) && text !== undefined)
@@ -312,7 +312,7 @@ testOnDatabases({
 
   'a store that hangs counts as away when the time is over': async (stores) => {
     const controller = new AbortController()
-    const { govern } = governor(stores, {
+    const { offload } = offloader(stores, {
       artifacts: {
         keep: (_content, _about, { signal }) =>
           new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
@@ -320,7 +320,7 @@ testOnDatabases({
       signal: controller.signal,
     })
     const whole = someResult({ output: words(60_000) })
-    const governing = govern(whole)
+    const governing = offload(whole)
     controller.abort()
     assert.deepEqual((await governing).result, whole)
   },

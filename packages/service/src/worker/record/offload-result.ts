@@ -3,7 +3,7 @@ import { type ArtifactRef, type ChainResult, type ErrorInfo, type Json, type Res
 import { type Artifacts, isArtifactsAway, isOverQuota } from '../../storage/artifacts/artifact-records.ts'
 import type { AdmittedCall, Ending, Holder } from '../../storage/calls/call-store.ts'
 import { type DraftChain, type DraftResult, draftOf, isObject, type Part, takeOut } from './offload-part.ts'
-import { partsOf } from './offload-parts.ts'
+import { partsOf } from './result-parts.ts'
 
 export interface ResultLimits {
   /** Up to this many bytes of JSON text a result is kept as it is. */
@@ -20,7 +20,7 @@ const defaultResultLimits: ResultLimits = {
   artifactBytes: 268_435_456,
 }
 
-export interface GovernOptions {
+export interface OffloadOptions {
   readonly artifacts: Pick<Artifacts, 'keep'>
   readonly limits?: Partial<ResultLimits>
   /** When it aborts, or a minute has passed, the artifact store counts as away. */
@@ -32,7 +32,7 @@ export interface GovernOptions {
 const storeMs = 60_000
 
 /** An outcome as it is to be recorded: with its text, or with the digest of the file that holds it. */
-type Governed = Pick<Ending, 'result' | 'text' | 'ref' | 'bytes'>
+type OffloadedResult = Pick<Ending, 'result' | 'text' | 'ref' | 'bytes'>
 
 /**
  * Makes an outcome small enough for a row. What is large goes into artifacts, the largest part first, and leaves its
@@ -41,11 +41,11 @@ type Governed = Pick<Ending, 'result' | 'text' | 'ref' | 'bytes'>
  * because then it waits on disk. Only beyond that does the call fail with RESULT_TOO_LARGE and what can be shown.
  * - It never rejects: an outcome that could not be recorded would be none.
  */
-export async function govern(
+export async function offloadResult(
   { callId, fence, call }: Holder & { readonly call: Pick<AdmittedCall, 'identity'> },
   outcome: Result | ChainResult,
-  options: GovernOptions,
-): Promise<Governed> {
+  options: OffloadOptions,
+): Promise<OffloadedResult> {
   const { inlineBytes, inlineMaxBytes, artifactBytes } = limitsOf(options.limits)
   const whole = written(outcome)
   if (whole.bytes <= inlineBytes) return whole
@@ -85,7 +85,7 @@ function limitsOf(given: Partial<ResultLimits> = {}): ResultLimits {
   }
 }
 
-function written(result: Result | ChainResult): Required<Pick<Governed, 'result' | 'text' | 'bytes'>> {
+function written(result: Result | ChainResult): Required<Pick<OffloadedResult, 'result' | 'text' | 'bytes'>> {
   const text = JSON.stringify(result)
   return { result, text, bytes: Buffer.byteLength(text) }
 }
@@ -221,7 +221,7 @@ interface RestoreOptions {
 }
 
 /**
- * A result with its output as the tool gave it, where that was taken out because it was large; see `govern`. What stands
+ * A result with its output as the tool gave it, where that was taken out because it was large; see `offloadResult`. What stands
  * as a text in the place of a text (what a program wrote, content, messages of errors) stays as it is.
  * - Errors: STORE_UNAVAILABLE when a file is gone.
  */

@@ -15,13 +15,13 @@ import {
 import type { Executor } from '@gantry/core'
 import type { Snapshots } from '../../config/snapshots.ts'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
+import { createDigest } from '../../storage/artifacts/content.ts'
 import { readPayload } from '../../storage/artifacts/payload.ts'
-import { createDigest } from '../../storage/artifacts/pieces.ts'
-import { noteAudit } from '../../storage/audit/audit-rows.ts'
+import { noteAudit } from '../../storage/audit/entries.ts'
 import type { CallViews } from '../../storage/call-views.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import { type RecordedCall, readRecorded } from '../../storage/recorded-calls.ts'
-import { govern, type ResultLimits, restoreOutput } from '../record/offload-result.ts'
+import { offloadResult, type ResultLimits, restoreOutput } from '../record/offload-result.ts'
 import { type Divergence, isJournaled, isUnrecorded, replayChain, replayProgram, wouldRun } from './replay-chain.ts'
 
 type Decided = 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
@@ -153,7 +153,11 @@ export function createReplaying({ database, views, artifacts, snapshots, limits 
           restore: ({ outcome, files }) => restoreOutput(outcome as Result, { artifacts, files, signal }),
           async shrink({ call, fence }, outcome) {
             const keep = keeping(recorded)
-            const governed = await govern({ callId, fence, call }, outcome, { artifacts: { keep }, limits, signal })
+            const governed = await offloadResult({ callId, fence, call }, outcome, {
+              artifacts: { keep },
+              limits,
+              signal,
+            })
             return governed.result
           },
         },

@@ -1,8 +1,8 @@
 import type { EffectClass } from '@gantry/contract'
 import type { Database } from '../../databases/database.ts'
 import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
-import { needLabel } from '../need.ts'
-import { inTime } from './holders.ts'
+import { needLabel } from '../needed-tools.ts'
+import { inTime } from './leases.ts'
 
 /**
  * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: what it has in hand of each tenant; $6: the shares

@@ -1,7 +1,7 @@
 import { type Queries, storable } from '../../databases/database.ts'
+import { endDetails, freesKey } from '../call-facts.ts'
 import type { Ending, PlainCall } from '../call-store.ts'
-import { endDetails, freesKey } from '../plain-call.ts'
-import { holderColumns, inOrder } from './holders.ts'
+import { holderColumns, inOrder } from './leases.ts'
 
 /** How long whoever ended a call has for answering it, before a relay does. */
 const ownAnswer = `interval '15 seconds'`

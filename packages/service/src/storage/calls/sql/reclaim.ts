@@ -1,6 +1,6 @@
 import type { Database } from '../../databases/database.ts'
 import type { Reclaimed, ReclaimOptions } from '../call-store.ts'
-import { type UnrunCall, unrunEnding } from '../ended.ts'
+import { type UnrunCall, unrunEnding } from '../outcomes.ts'
 import { endUnrun } from './finish.ts'
 
 /**

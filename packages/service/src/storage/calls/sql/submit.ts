@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { Database, Queries } from '../../databases/database.ts'
 import type { AdmittedCall, Ahead, Claim, ClaimOptions, Ending, Submitted } from '../call-store.ts'
-import { inTime } from './holders.ts'
+import { inTime } from './leases.ts'
 
 const columns = `
   call_id, kind, tenant, principal, identity, idem_key, fingerprint, tool, digest, effect, payload, payload_ref,

@@ -1,3 +1,4 @@
+import { freesKey, shareOf } from '../call-facts.ts'
 import type {
   AdmittedCall,
   Claim,
@@ -8,9 +9,8 @@ import type {
   Share,
   Submitted,
 } from '../call-store.ts'
-import { unrunEnding } from '../ended.ts'
-import { needLabel } from '../need.ts'
-import { freesKey, shareOf } from '../plain-call.ts'
+import { needLabel } from '../needed-tools.ts'
+import { unrunEnding } from '../outcomes.ts'
 import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
 
 export function claim(memory: Memory, max: number, options: ClaimOptions): readonly Claim[] {

@@ -1,10 +1,10 @@
 import type { ToolError } from '@gantry/contract'
 import type { Executor } from '@gantry/core'
 import type { AdmittedCall } from '../storage/calls/call-store.ts'
-import { type NeededTool, needLabel, needOf, readNeed } from '../storage/calls/need.ts'
+import { type NeededTool, needLabel, needOf, readNeed } from '../storage/calls/needed-tools.ts'
 
 /** The tools that this worker has among those that calls wait for. */
-export interface Offers {
+export interface ToolOffers {
   /** The labels under which calls that need them can be claimed. */
   readonly labels: { readonly [label: string]: string }
   /** Which of the needs this worker can meet now; its labels are those from here on. */
@@ -12,10 +12,10 @@ export interface Offers {
 }
 
 /** A worker of a fleet in which all have the same tools is never asked, and has no labels. */
-export function createOffers(snapshots: {
+export function createToolOffers(snapshots: {
   readonly current: { readonly executor: Pick<Executor, 'missing'> }
-}): Offers {
-  let labels: Offers['labels'] = {}
+}): ToolOffers {
+  let labels: ToolOffers['labels'] = {}
   return {
     get labels() {
       return labels

@@ -10,20 +10,20 @@ import { isBody } from './authentication/signed-request.ts'
 import type { Addressed } from './foreign.ts'
 import type { HttpLimits } from './limits.ts'
 import { noBytes, parseBody, readBody } from './read-body.ts'
-import type { Door, Visit } from './request-scope.ts'
+import type { RequestScope, RequestTracker } from './request-scope.ts'
 import type { Route } from './route.ts'
 import { send } from './send.ts'
 import type { Service } from './service.ts'
 import type { Waiting } from './waiting.ts'
 
 /** What every route needs. */
-export interface House {
+export interface HttpContext {
   readonly service: Service
   /** Finds out who asks; rejects with UNAUTHENTICATED. */
   readonly authenticate: ReturnType<typeof anyOf>['authenticate']
   readonly limits: HttpLimits
   readonly log: HttpLog
-  readonly door: Door
+  readonly tracker: RequestTracker
   /** Takes a place for a request that may take long. */
   readonly hold: Waiting['hold']
   /** Only this machine can reach the server. */
@@ -32,14 +32,14 @@ export interface House {
 }
 
 /** A request as the router hands it over. */
-export interface Arrival {
+export interface IncomingRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly params: { readonly [name: string]: string }
   readonly query: unknown
 }
 
-type Handler = (arrival: Arrival) => Promise<void>
+type Handler = (incoming: IncomingRequest) => Promise<void>
 
 const nobody: Known = { identity: { principal: 'nobody', tenant: 'none', permissions: [] } }
 /** Whoever came over TLS once comes no other way for a year. */
@@ -47,66 +47,72 @@ const secureForAYear = 'max-age=31536000'
 const idForm = /^[A-Za-z0-9._:-]{1,200}$/
 
 /** One route as a function of a request; it answers whatever happens, and never rejects. */
-export function serveRoute(route: Route, house: House): Handler {
+export function handleRoute(route: Route, context: HttpContext): Handler {
   const checkQuery = memberCheck('The query', route.query ?? {})
   const checkBody = memberCheck('The body', route.body?.members ?? {}, route.body?.required)
-  const handle = async (arrival: Arrival, visit: Visit): Promise<Answer> => {
-    const { service, limits, local } = house
-    const { headers } = arrival.request
-    const known = await identify(route, arrival.request, house, visit.gone)
+  const handle = async (incoming: IncomingRequest, scope: RequestScope): Promise<Answer> => {
+    const { service, limits, local } = context
+    const { headers } = incoming.request
+    const known = await identify(route, incoming.request, context, scope.gone)
     const { identity } = known
-    const params = checkedParams(route, arrival.params)
-    const query = checked(readQuery(arrival.query, route.query ?? {}), checkQuery)
-    const bytes = route.method === 'GET' ? noBytes : await readBody(arrival.request, limits.bodyBytes)
+    const params = checkedParams(route, incoming.params)
+    const query = checked(readQuery(incoming.query, route.query ?? {}), checkQuery)
+    const bytes = route.method === 'GET' ? noBytes : await readBody(incoming.request, limits.bodyBytes)
     requireSigned(bytes, known)
     const body = checked(asObject('The body', parseBody(bytes, limits.bodyBytes) ?? {}), checkBody)
-    const hold = (): void => house.hold(identity, arrival.response, visit)
-    const { gone, stop } = visit
+    const hold = (): void => context.hold(identity, incoming.response, scope)
+    const { gone, stop } = scope
     const asked = { params, query, body, headers, identity, gone, stop, hold, limits, local }
     const answer = await route.handle(asked, service)
-    if (route.access === 'key') recheckOpen(answer, house, arrival, visit, identity)
+    if (route.access === 'key') recheckOpen(answer, context, incoming, scope, identity)
     return answer
   }
-  return serve(house, route.path, handle)
+  return handleRequest(context, route.path, handle)
 }
 
 /** What goes on for long after its head is out ends with the credential that it was asked with. */
-function recheckOpen({ kind }: Answer, house: House, arrival: Arrival, visit: Visit, identity: Identity): void {
-  if (kind === 'events') recheck(house, arrival, visit, identity)
+function recheckOpen(
+  { kind }: Answer,
+  context: HttpContext,
+  incoming: IncomingRequest,
+  scope: RequestScope,
+  identity: Identity,
+): void {
+  if (kind === 'events') recheck(context, incoming, scope, identity)
   // A server that closes lets a download finish, so that `stop` does not end it.
-  const end = (): void => void arrival.response.destroy()
-  if (kind === 'content') recheck(house, arrival, { ...visit, end }, identity)
+  const end = (): void => void incoming.response.destroy()
+  if (kind === 'content') recheck(context, incoming, { ...scope, end }, identity)
 }
 
 /** Answers a request with what the work gives or is refused for. */
-export function serve(
-  house: House,
+export function handleRequest(
+  context: HttpContext,
   path: string,
-  work: (arrival: Arrival, visit: Visit) => Answer | Promise<Answer>,
+  work: (incoming: IncomingRequest, scope: RequestScope) => Answer | Promise<Answer>,
 ): Handler {
-  const { door, log, limits } = house
-  return async (arrival) => {
-    const { request, response } = arrival
-    const turn = door.turn(request, response)
+  const { tracker, log, limits } = context
+  return async (incoming) => {
+    const { request, response } = incoming
+    const turn = tracker.pipelining(request, response)
     if (turn !== true && !(await turn)) return
-    const visit = door.enter(response)
+    const scope = tracker.enter(response)
     const started = performance.now()
     const named = { method: request.method, path }
     const failed = (err: unknown): void => log.error({ ...named, err }, 'An answer broke off.')
     let answer: Answer
     try {
-      if (door.closing) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
-      house.refuseForeign(request)
-      answer = await work(arrival, visit)
+      if (tracker.closing) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+      context.refuseForeign(request)
+      answer = await work(incoming, scope)
     } catch (thrown) {
       const error = asToolError(thrown)
       if (error.code === 'INTERNAL') log.error({ ...named, err: thrown }, 'A request could not be handled.')
       answer = problem(error)
     }
-    if (door.closing && !response.headersSent) response.setHeader('connection', 'close')
+    if (tracker.closing && !response.headersSent) response.setHeader('connection', 'close')
     if ('encrypted' in request.socket) response.setHeader('strict-transport-security', secureForAYear)
     try {
-      await send(response, answer, { heartbeatMs: limits.heartbeatMs, signal: visit.stop, failed })
+      await send(response, answer, { heartbeatMs: limits.heartbeatMs, signal: scope.stop, failed })
     } catch (error) {
       failed(error)
       response.destroy()
@@ -120,12 +126,12 @@ export function serve(
 export async function identify(
   { access, permission }: Pick<Route, 'access'> & { readonly permission?: string | undefined },
   request: IncomingMessage,
-  house: House,
+  context: HttpContext,
   signal: AbortSignal,
 ): Promise<Known> {
-  const local = access === 'local' && house.local
+  const local = access === 'local' && context.local
   if (access === 'open' || (local && request.headers.authorization === undefined)) return nobody
-  const known = await authenticated(request, house, signal)
+  const known = await authenticated(request, context, signal)
   if (local || permission === undefined || holds(known.identity, permission)) return known
   throw new ToolError('DENIED', `This needs the permission ${permission}.`, { details: { permission } })
 }
@@ -133,11 +139,11 @@ export async function identify(
 /** Authenticates a request, after which its connection is no longer anonymous. Rejects with UNAUTHENTICATED or RATE_LIMITED. */
 async function authenticated(
   { method = '', url = '', headers, socket }: IncomingMessage,
-  { authenticate, door }: Pick<House, 'authenticate' | 'door'>,
+  { authenticate, tracker }: Pick<HttpContext, 'authenticate' | 'tracker'>,
   signal: AbortSignal,
 ): Promise<Known> {
   const known = await authenticate({ method, path: url, headers }, signal)
-  door.authenticated(socket, known.identity)
+  tracker.authenticated(socket, known.identity)
   return known
 }
 
@@ -236,20 +242,20 @@ const mostDoubts = 5
  * same identity. Once it would not, because it was revoked or is over, or nobody can tell for long, the visit ends.
  */
 export function recheck(
-  { authenticate, limits }: Pick<House, 'authenticate' | 'limits'>,
-  { request, response }: Pick<Arrival, 'request' | 'response'>,
-  visit: Visit,
+  { authenticate, limits }: Pick<HttpContext, 'authenticate' | 'limits'>,
+  { request, response }: Pick<IncomingRequest, 'request' | 'response'>,
+  scope: RequestScope,
   identity: Identity,
 ): void {
   // The response of a client who has gone is closed already, and would not tell of it again.
-  if (visit.stop.aborted) return
+  if (scope.stop.aborted) return
   const { method = '', url: path = '', headers } = request
   const allowed = canonicalJson(identity as never)
   let doubts = 0
-  const end = (): void => visit.end(new ToolError('UNAUTHENTICATED', 'The credential of this stream counts no longer.'))
+  const end = (): void => scope.end(new ToolError('UNAUTHENTICATED', 'The credential of this stream counts no longer.'))
   const look = async (): Promise<void> => {
     try {
-      const known = await authenticate({ method, path, headers, again: true }, visit.stop)
+      const known = await authenticate({ method, path, headers, again: true }, scope.stop)
       if (canonicalJson(known.identity as never) === allowed) doubts = 0
       else end()
     } catch (error) {
@@ -270,7 +276,7 @@ export function recheck(
  */
 export interface Mount {
   readonly path: string
-  handle(arrival: Arrival, visit: Visit, house: House): Promise<Answer>
+  handle(incoming: IncomingRequest, scope: RequestScope, context: HttpContext): Promise<Answer>
 }
 
 /** Where the HTTP door writes what happened; a pino logger fits. */

@@ -6,14 +6,14 @@ import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Snapshot } from '../../config/snapshots.ts'
 import type { Bus } from '../../observe/bus.ts'
 import { createBatch } from '../batch.ts'
-import { detailsText } from '../calls/plain-call.ts'
+import { detailsText } from '../calls/call-facts.ts'
 import { type Database, type Queries, storable } from '../databases/database.ts'
-import type { Chore } from '../periodic-jobs.ts'
+import type { PeriodicJob } from '../periodic-jobs.ts'
 import { type AuditControl, createAuditControl } from './audit-control.ts'
-import { type AuditNote, noteAudit, type SealKey, sealKey } from './audit-rows.ts'
+import { type AuditNote, noteAudit, type SealKey, sealKey } from './entries.ts'
 import { createSealer } from './sealer.ts'
 
-interface AuditingParts {
+interface AuditLogParts {
   readonly database: Database
   readonly bus: Bus
   /** The first makes seals, all of them verify. */
@@ -23,14 +23,14 @@ interface AuditingParts {
 }
 
 /** Everything about the audit record that a process does besides what stands in its statements. */
-export interface Auditing {
+export interface AuditLog {
   /** For the pipeline. */
   readonly audit: Audit
   readonly refusals: Refusals
   /** For the doors. */
   readonly control: AuditControl
   readonly note: (note: AuditNote) => Promise<void>
-  readonly chores: readonly Chore[]
+  readonly jobs: readonly PeriodicJob[]
   /** Writes and seals what is left, and tells the head. */
   close(): Promise<void>
 }
@@ -39,7 +39,7 @@ const sealMs = 1_000
 /** The head goes to the log so often, and from there to where nobody can change it who can change the record. */
 const headMs = 10 * 60_000
 
-export function createAuditing({ database, bus, keys, snapshots }: AuditingParts): Auditing {
+export function createAuditLog({ database, bus, keys, snapshots }: AuditLogParts): AuditLog {
   const sealer = createSealer({ database, key: keys[0] })
   const refusals = createRefusals(database)
   let head: string | undefined
@@ -57,7 +57,7 @@ export function createAuditing({ database, bus, keys, snapshots }: AuditingParts
     refusals,
     control: createAuditControl(database, { sealer, keys }),
     note: (note) => noteAudit(database, note),
-    chores: [
+    jobs: [
       { name: 'seal', everyMs: sealMs, work: seal },
       { name: 'audit head', everyMs: headMs, work: tell },
     ],

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { someCall } from '../../conformance/call-store/samples.ts'
+import { plainOf } from './call-facts.ts'
 import type { AdmittedCall, PlainCall } from './call-store.ts'
-import { plainOf } from './plain-call.ts'
 
 const known: PlainCall = { tool: 'math:add:1.0.0', principal: 'ada' }
 const data = { id: '1', secret: 'for the codec alone' }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { someRow } from './audit.fixture.ts'
-import { type AuditRow, digestOf, digestSql, rowColumns } from './audit-rows.ts'
+import { type AuditRow, digestOf, digestSql, rowColumns } from './entries.ts'
 
 /** Anything that a column can hold, and above all what would end a text or look like the next one. */
 const hostile = fc.oneof(

@@ -6,7 +6,7 @@ import { defaultSettings } from '../../config/service-settings.ts'
 import { createBus } from '../../observe/bus.ts'
 import { addRows } from '../calls.fixture.ts'
 import { someRow, verified } from './audit.fixture.ts'
-import { auditKeys, createAuditing } from './auditing.ts'
+import { auditKeys, createAuditLog } from './audit-log.ts'
 
 test('a key for seals that is not there, or that could be guessed, is refused', async () => {
   const texts: { [name: string]: string } = {
@@ -36,7 +36,7 @@ test('what is left when a service stops is written and sealed, and the head is t
   const bus = createBus()
   const heads: string[] = []
   bus.on('audit:head', ({ head }) => heads.push(head))
-  const auditing = createAuditing({ database, bus, keys: [], snapshots: { current: { version: 'v1' } } })
+  const auditing = createAuditLog({ database, bus, keys: [], snapshots: { current: { version: 'v1' } } })
   await addRows(database, 'audit', [someRow()])
   auditing.refusals.add({ tenant: 'acme', principal: 'carl', tool: 't', code: 'DENIED', config: 'v1' })
   await auditing.close()

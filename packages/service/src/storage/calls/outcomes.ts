@@ -1,6 +1,6 @@
 import { type ChainResult, codes, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
 import type { AdmittedCall, Ending } from './call-store.ts'
-import { needText } from './need.ts'
+import { needText } from './needed-tools.ts'
 
 /** The outcome of a call that no tool gave. */
 export function endedOutcome(
