@@ -1,10 +1,10 @@
 import { ToolError } from '@gantry/contract'
 import type { ProgressReport } from '@gantry/core/internal/backends/backend'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Client, JSONRPCMessage, StandardSchemaV1 } from '@modelcontextprotocol/client'
 import { type ClientEvents, createClient } from './client.ts'
 import type { Link, Sdk } from './sdk.ts'
 import type { McpSettings } from './settings.ts'
-import { raceWithSignal } from './supervisor.ts'
 
 /** One conversation with a server, from the handshake to its end. */
 export interface Connection {
@@ -77,7 +77,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
     const connecting = client.connect(link.transport, legacy ? { ...options, prior: { kind: 'legacy' } } : options)
     // It may be waiting for a person who gets a token, and the SDK would wait with it.
     connecting.catch(() => undefined)
-    await raceWithSignal(connecting, signal)
+    await unlessAborted(connecting, signal)
     signal.throwIfAborted()
     if (over !== undefined) throw new ToolError('BACKEND_UNAVAILABLE', over)
   } catch (cause) {

@@ -1,5 +1,6 @@
 import { ToolError } from '@gantry/contract'
 import type { BackendReport } from '@gantry/core/internal/backends/backend'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import { backoffMs, pause } from '@gantry/core/internal/resilience/retry'
 import type { Connection } from './connection.ts'
 import type { McpSettings } from './settings.ts'
@@ -65,7 +66,7 @@ export class Supervisor {
   async need(signal: AbortSignal): Promise<Connection> {
     signal.throwIfAborted()
     if (this.#state.kind === 'up') return this.#state.connection
-    return raceWithSignal(this.#attempt(), signal)
+    return unlessAborted(this.#attempt(), signal)
   }
 
   /** Gives a connection up that turned out to be of no use, so that the next need makes another at once. */
@@ -185,16 +186,4 @@ function refusal(why: ToolError, leftMs: number): ToolError {
   const { code, message, retryable, stage } = why
   const details = { ...why.details, retryAfterMs: Math.ceil(leftMs) }
   return new ToolError(code, message, { cause: why.cause, details, retryable, stage, effect: 'none' })
-}
-
-/** Waits for shared work, or rejects with the signal's reason; the work continues. */
-export async function raceWithSignal<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>()
-  const onAbort = (): void => reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    return await Promise.race([work, promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
 }
