@@ -104,6 +104,7 @@ export type { Embedder } from './catalogs/embeddings.ts'
 export type { Toolset } from './catalogs/filter.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
 export type { ChainOptions } from './chain/chain.ts'
+export type { StepMiddleware } from './chain/step-middleware.ts'
 export type { QuarantinedTool } from './discovered-tools.ts'
 export type {
   Egress,
@@ -142,6 +143,7 @@ export { allOf } from './policies/all-of.ts'
 export type { ValueCondition, When } from './policies/condition.ts'
 export type { Approval, ApprovalRequest, Approver, Decision, Policy, PolicyRequest } from './policies/policy.ts'
 export { type Rule, type RulesOptions, rules } from './policies/rules.ts'
+export { tenantTools } from './policies/tenant-tools.ts'
 export {
   type Breaker,
   type BreakerOptions,
@@ -163,6 +165,7 @@ export {
 } from './resilience/rate-limit.ts'
 export {
   createRetryBudget,
+  isRepeatable,
   type RetryBudget,
   type RetryBudgetOptions,
   type RetryOptions,

@@ -96,6 +96,7 @@ export type {
   ProgramLanguage,
   ProgramLimits,
   ProgramReport,
+  StepMiddleware,
   StepNames,
   StepResult,
   ValueCondition,
@@ -238,6 +239,7 @@ export {
   type SpanFacts,
   type SpanOptions,
   type Tracer,
+  tenantTools,
 } from '@gantry/core'
 
 // Limits, retries and circuits.
@@ -258,6 +260,7 @@ export {
   createRateLimit,
   createRateLimits,
   createRetryBudget,
+  isRepeatable,
   type RateLimit,
   type RateLimitOptions,
   type RateLimits,

@@ -16,10 +16,10 @@ const lostOutput = 1
 export async function main(argv: readonly string[]): Promise<void> {
   const stop = new AbortController()
   const decideExit = ownExitCode()
-  const strays = hearStrays(decideExit)
-  const io = processIo(stop, strays.end)
+  const uncaught = handleUncaught(decideExit)
+  const io = processIo(stop, uncaught.end)
   stopOnSignals(stop, decideExit)
-  strays.tell((thrown) => {
+  uncaught.report((thrown) => {
     const { name, message } = causeOf(thrown, 1)
     io.err(`warning: something failed outside of its call: ${safeLine(`${name}: ${message}`)}\n`)
   })
@@ -49,29 +49,29 @@ function stopOnSignals(stop: AbortController, decideExit: (code: number) => void
 }
 
 /** What is thrown outside of every call, by a tool or a configuration that leaves a promise behind. */
-interface Strays {
-  /** From now on it is told, and the process goes on: it does not take the Result of a command away. */
-  tell(how: (thrown: unknown) => void): void
-  /** From now on it is told and ends the process: a service must not go on in a state that nobody knows. */
+interface Uncaught {
+  /** From now on it is reported, and the process continues: the command still prints its Result. */
+  report(how: (thrown: unknown) => void): void
+  /** From now on it is reported and ends the process: a service must not continue in an unknown state. */
   end(how: (thrown: unknown) => void): void
 }
 
 const failed = 1
 
-/** Hears of strays from the start; `decideExit` makes the exit code. */
-function hearStrays(decideExit: (code: number) => void): Strays {
+/** Handles uncaught exceptions and rejections from the start; `decideExit` sets the exit code. */
+function handleUncaught(decideExit: (code: number) => void): Uncaught {
   let how = (_thrown: unknown): void => undefined
   let fatal = false
-  const hear = (thrown: unknown): void => {
+  const handle = (thrown: unknown): void => {
     how(thrown)
     if (!fatal) return
     decideExit(failed)
     process.exit()
   }
-  process.on('uncaughtException', hear)
-  process.on('unhandledRejection', hear)
+  process.on('uncaughtException', handle)
+  process.on('unhandledRejection', handle)
   return {
-    tell(next) {
+    report(next) {
       how = next
     },
     end(next) {
@@ -91,7 +91,7 @@ const unfinished = 1
 function ownExitCode(): (code: number) => void {
   let decided: number | undefined
   process.on('exit', () => {
-    if (decided === undefined) sayUnfinished()
+    if (decided === undefined) reportUnfinished()
     process.exitCode = decided ?? unfinished
   })
   return (code) => {
@@ -101,7 +101,7 @@ function ownExitCode(): (code: number) => void {
 }
 
 /** Straight to the descriptor, because nothing that waits is waited for any more. */
-function sayUnfinished(): void {
+function reportUnfinished(): void {
   try {
     writeSync(
       2,
@@ -109,6 +109,6 @@ function sayUnfinished(): void {
         'what a call has changed until then is not known.\n',
     )
   } catch {
-    // Nobody is left to tell.
+    // There is nowhere left to report it.
   }
 }

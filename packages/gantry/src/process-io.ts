@@ -11,17 +11,17 @@ interface ProcessIo extends Io {
 }
 
 /**
- * The command's view of this process. A reader that left is no fault: the call is cancelled and nothing more is said.
- * Any other failure to write the answer is told, and cancels too, because nobody would see the rest.
+ * The command's view of this process. A reader that closed the pipe is no error: the call is cancelled and nothing more is printed.
+ * Any other failure to write the answer is reported and cancels the call too, because the rest cannot be read.
  */
-export function processIo(stop: AbortController, endOnStray: Io['endOnStray']): ProcessIo {
+export function processIo(stop: AbortController, endOnUncaught: Io['endOnUncaught']): ProcessIo {
   const openStdout = reserveStdout()
   const state = { left: false, failed: false }
   const leave = (): void => {
     state.left = true
-    stop.abort(new ToolError('CANCELLED', 'The reader of the output went away.'))
+    stop.abort(new ToolError('CANCELLED', 'The reader of the output closed it.'))
   }
-  // What fails on stderr for another reason can be told nowhere, and is not worth the call.
+  // Another failure on stderr cannot be reported anywhere, and does not cancel the call.
   const writeErr = writer(
     2,
     () => process.stderr,
@@ -57,7 +57,7 @@ export function processIo(stop: AbortController, endOnStray: Io['endOnStray']): 
       return readHidden(process.stdin, limit, stop.signal).finally(() => err('\n'))
     },
     signal: stop.signal,
-    endOnStray,
+    endOnUncaught,
   }
 }
 
@@ -68,7 +68,7 @@ function isGone({ code }: NodeJS.ErrnoException): boolean {
 /**
  * Writes straight to the descriptor, because opening `process.stdout` costs a short command some milliseconds.
  * A pipe that another process made non-blocking may be full: then the stream takes over, for good, to keep the order.
- * The first failure is told to `lost` and is the last: half an answer must not be followed by more.
+ * The first failure is passed to `lost` and ends the writing: half an answer must not be followed by more.
  */
 function writer(
   descriptor: number,
@@ -135,7 +135,7 @@ const [ctrlC, ctrlU] = ['\u0003', '\u0015']
 
 /**
  * One line that is typed without showing. Enter or ctrl-d ends it, backspace and ctrl-u take back, ctrl-c cancels, and
- * what else steers a terminal is left out. The terminal is as before when it is over, however it ended.
+ * other control characters are ignored. The terminal's mode is restored, however it ends.
  */
 export async function readHidden(input: HiddenInput, limit: number, signal: AbortSignal): Promise<string> {
   signal.throwIfAborted()
@@ -170,7 +170,7 @@ export async function readHidden(input: HiddenInput, limit: number, signal: Abor
 }
 
 /**
- * Keeps stdout for the answer: whoever asks for `process.stdout` from now on, `console.log` too, gets stderr.
+ * Keeps stdout for the answer: from now on `process.stdout`, and so `console.log`, is stderr.
  * Returns what opens the real one. Neither is opened here, because that costs a short command some milliseconds.
  */
 function reserveStdout(): () => NodeJS.WriteStream {

@@ -114,7 +114,7 @@ test('what was never shown is shown by approve itself, and a broken memory count
   assert.equal(first.code, 0, first.err)
   assert.match(
     first.out,
-    /^Nobody was shown this yet\. files:read of mcp:files is not what was approved:\n\/description\n/,
+    /^This was not shown before\. files:read of mcp:files is not what was approved:\n\/description\n/,
   )
   assert.match(first.out, /\+ Second\.\nApproved files:read exactly as shown above \([0-9a-f]{16}\)\.\n$/)
   describe('Third.')
@@ -124,7 +124,7 @@ test('what was never shown is shown by approve itself, and a broken memory count
     writeFileSync(join(data, 'shown.json'), broken)
     const { value, err } = await json(0, 'tools', 'approve', 'files:read')
     assert.deepEqual(value, { approved: ['files:read'] })
-    assert.match(err, new RegExp(`Nobody was shown this yet\\..*\\+ Broken ${n}\\.`, 's'))
+    assert.match(err, new RegExp(`This was not shown before\\..*\\+ Broken ${n}\\.`, 's'))
   }
 })
 

@@ -144,7 +144,7 @@ export function remoteCaller(client: Client): Caller {
 
 /** The events of a call up to its end; a signal does not end them but the call. */
 async function* followCall(client: Client, callId: string, signal: AbortSignal): AsyncGenerator<StreamEvent, void> {
-  // A service that is away cannot be told; the events say so.
+  // When the service is unreachable the cancel fails too; the events report it.
   const cancel = (): void => void client.cancel(callId).catch(() => undefined)
   signal.addEventListener('abort', cancel, { once: true })
   if (signal.aborted) cancel()
@@ -155,7 +155,7 @@ async function* followCall(client: Client, callId: string, signal: AbortSignal):
   }
 }
 
-/** The id of what was handed in, or why it was refused. */
+/** The id of what was submitted, or why it was refused. */
 async function refusable(submission: Promise<{ readonly callId: string }>): Promise<string | ErrorInfo> {
   try {
     return (await submission).callId

@@ -45,7 +45,7 @@ export const commands = {
     summary: 'Run a program over tools: loops, branches and parallel calls in plain code.',
     notes: [
       'The program is a file, - for stdin, or -e CODE. `await tools.namespace.name(args)` calls a tool, `return` gives the output.',
-      'What it prints goes to stderr as it comes. In a service it goes on where it was when its worker dies.',
+      'What it prints goes to stderr as it comes. In a service it resumes from its journal when its worker is lost.',
     ],
     operands: [{ name: 'file', optional: true, completes: 'files' }],
     options: ['eval', 'language', 'limits', 'check', 'idempotency-key', ...calling],
@@ -80,7 +80,7 @@ export const commands = {
     ],
   },
   'tools folder': {
-    summary: 'Say what became of the folder of tools: what was loaded, what was refused and why.',
+    summary: 'Report which files of the tools folder were loaded, which were refused, and why.',
     operands: [],
     options: always,
     examples: [{ line: 'gantry tools folder --json', what: 'prints {"path", "loaded", "refused", …}' }],
@@ -110,8 +110,8 @@ export const commands = {
     examples: [{ line: 'gantry backends', what: 'asks each of them' }],
   },
   doctor: {
-    summary: 'Say which sandboxes work here, what they hold, and what would help where one does not.',
-    notes: ['Every runtime is started for real and attacked; one that does not hold is refused.'],
+    summary: 'Report which sandbox runtimes work here, which limits they enforce, and the remedy where one does not.',
+    notes: ['Every runtime is started and attacked; one that fails an attack is refused.'],
     operands: [],
     options: always,
     examples: [
@@ -162,7 +162,7 @@ export const commands = {
   },
   'secrets set': {
     summary: 'Put a secret into the store, or replace it.',
-    notes: ['The value is read from stdin, or typed without showing on a terminal.', keyNote],
+    notes: ['The value is read from stdin, or typed without echo on a terminal.', keyNote],
     operands: [{ name: 'name' }],
     options: keeping,
     examples: [
@@ -179,11 +179,11 @@ export const commands = {
     examples: [{ line: 'gantry secrets list', what: 'prints a name per line' }],
   },
   'secrets remove': {
-    summary: 'Take a secret out of the store.',
+    summary: 'Remove a secret from the store.',
     notes: [keyNote],
     operands: [{ name: 'name' }],
     options: keeping,
-    examples: [{ line: 'gantry secrets remove API_TOKEN', what: 'takes it out for good' }],
+    examples: [{ line: 'gantry secrets remove API_TOKEN', what: 'removes it for good' }],
   },
   'secrets rekey': {
     summary: 'Encrypt the store anew under another key.',
@@ -195,8 +195,8 @@ export const commands = {
   'import openapi': {
     summary: 'Make tools from an OpenAPI 3.0 or 3.1 document.',
     notes: [
-      'Writes the tools and their backend to a file for the configuration, and says what was left out and why.',
-      'A URL is fetched only from the host it names. --tag and --operation may stand several times.',
+      'Writes the tools and their backend to a file for the configuration, and reports what was left out and why.',
+      'A URL is fetched only from the host it names. --tag and --operation may be repeated.',
     ],
     operands: [{ name: 'source', completes: 'files' }],
     options: ['name', 'base-url', 'origin', 'tag', 'operation', 'out', 'force', 'private', 'json', 'help'],
@@ -206,7 +206,7 @@ export const commands = {
     ],
   },
   'config check': {
-    summary: 'Load the configuration and list what is wrong with it.',
+    summary: 'Load the configuration and list its errors.',
     operands: [],
     options: always,
     examples: [

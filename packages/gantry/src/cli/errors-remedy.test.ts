@@ -32,7 +32,7 @@ test('a message that says the place, and a call that was cancelled, need no advi
 test('who may not decide on a call of their own is not told to ask for a permission', () => {
   assert.equal(
     remedy('DENIED', { own: true }),
-    'Somebody else who holds gantry:approve, or a role that `gantry approvals show` names, may decide.',
+    'Another principal with gantry:approve, or a role that `gantry approvals show` names, may decide.',
   )
   assert.equal(remedy('DENIED', { permission: 'gantry:approve' }), codes.DENIED.remedy)
 })

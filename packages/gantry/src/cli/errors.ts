@@ -12,7 +12,7 @@ import { isToolError } from '@gantry/service/internal/config/problem'
 import { safeLine } from './terminal.ts'
 
 const deepestCause = 5
-const mostLetters = 10_000
+const mostCharacters = 10_000
 
 /** Anything thrown, as it is printed with `--json`. */
 export function errorInfoOf(thrown: unknown): ErrorInfo {
@@ -37,8 +37,8 @@ export function causeOf(cause: unknown, depth: number): ErrorCause {
     if (!(cause instanceof Error)) return { name: typeof cause, message: String(cause).slice(0, 1_000) }
     const { name, message, cause: next } = cause
     return {
-      name: String(name).slice(0, mostLetters),
-      message: String(message).slice(0, mostLetters),
+      name: String(name).slice(0, mostCharacters),
+      message: String(message).slice(0, mostCharacters),
       ...('code' in cause && typeof cause.code === 'string' ? { code: cause.code } : {}),
       ...(next !== undefined && depth < deepestCause ? { cause: causeOf(next, depth + 1) } : {}),
     }
@@ -80,19 +80,19 @@ export function exitCodeOf(outcome: { readonly error?: ErrorInfo }): number {
   return outcome.error === undefined ? 0 : codes[outcome.error.code].exit
 }
 
-/** What to do about an error, for a person: the table's advice where it fits; nothing where the message says it all. */
+/** What to do about an error, for a person: the table's advice where it fits; nothing where the message names it. */
 export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | undefined {
   if (code === 'CANCELLED') return undefined
   // What a command line may not reach is no matter of the configuration; the message says what to do.
   if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
-  // A service that cannot start because another one is there says so itself.
+  // The message of a service that cannot start beside another one names the remedy.
   if (code === 'SERVICE_UNAVAILABLE' && stage === 'define') return undefined
   // Only a command about quarantine is stale before there is a call.
   if (code === 'CATALOG_STALE' && stage === 'admit') return undefined
   if (code === 'INPUT_INVALID' && stage === 'admit') return 'gantry help explains the commands.'
-  // Whoever asked cannot be given a permission to decide.
+  // No permission lets a caller decide on its own call.
   if (code === 'DENIED' && details.own === true)
-    return 'Somebody else who holds gantry:approve, or a role that `gantry approvals show` names, may decide.'
+    return 'Another principal with gantry:approve, or a role that `gantry approvals show` names, may decide.'
   const { remedy }: CodeInfo = codes[code]
   // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.
   if (code === 'PAYLOAD_INVALID') {

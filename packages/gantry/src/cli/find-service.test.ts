@@ -33,7 +33,7 @@ test('a service under another configuration is not asked', async (t) => {
   assert.equal(here.code, 0)
   assert.match(
     here.err,
-    /runs without a configuration; this command is under .*gantry\.config\.json\. Doing it in this/,
+    /runs without a configuration; this command is under .*gantry\.config\.json\. Running it in this/,
   )
   assert.equal(service.submitted.length, 0)
   const { url } = { url: 'http://127.0.0.1:1' }
@@ -46,7 +46,7 @@ test('an address that does not answer, or whose process is gone, is passed over 
   const data = join(folder, '.gantry')
   await writeAddress(data, { url: server.url, pid: 2 ** 22 + 1, config: null })
   const gone = await gantry(line)
-  assert.match(gone.err, /does not answer\. Doing it in this process\.\n$/)
+  assert.match(gone.err, /does not answer\. Running it in this process\.\n$/)
   assert.deepEqual([gone.code, service.submitted.length], [0, 0])
   assert.equal((await gantry(line.slice(0, -1))).err, '')
   const foreign = createServer((_request, response) => response.end('{"alive":"maybe"}'))
@@ -54,7 +54,7 @@ test('an address that does not answer, or whose process is gone, is passed over 
   t.after(() => foreign.close())
   const url = `http://127.0.0.1:${(foreign.address() as AddressInfo).port}`
   await writeAddress(data, { url, pid: process.pid, config: null })
-  assert.match((await gantry(line)).err, /does not answer\. Doing it in this process\.\n$/)
+  assert.match((await gantry(line)).err, /does not answer\. Running it in this process\.\n$/)
 })
 
 test('an address that others may have written is not believed', async (t) => {

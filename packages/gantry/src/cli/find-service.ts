@@ -8,12 +8,12 @@ import { dataFolder } from '@gantry/service/internal/config/service-settings'
 import type { Io } from './io.ts'
 import type { OptionValues } from './option-table.ts'
 
-/** A service to ask, or why there is none. */
+/** The service that the command uses, or why there is none. */
 export type FoundService =
   | { readonly client: Client; readonly url: string; readonly key: string | undefined; readonly missing?: undefined }
-  | { readonly missing: string /** Whether one left word that it runs. */; readonly expected: boolean }
+  | { readonly missing: string /** Whether an address file names one. */; readonly expected: boolean }
 
-/** How long a service may take to say that it is there. */
+/** Timeout of the probe of `/healthz`. */
 const probeMs = 2_000
 /** Together half a minute, in which a service that crashed is there again. */
 const retries = 8
@@ -31,7 +31,7 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   const written = isOwn(addressFile(place)) ? await readAddress(place) : undefined
   const found = written !== undefined && isNear(written.url) ? written : undefined
   if (named !== undefined && named !== '') {
-    // The key in the folder is for the service that made it, and for nobody else.
+    // The key in the data folder is sent only to the service that made it.
     const own = found?.url === named.replace(/(?<!\/)\/+$/, '')
     const key = environment.GANTRY_KEY || (own ? await keyIn(place) : undefined)
     const client = await clientOf(named, key)
@@ -54,7 +54,7 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
 }
 
 /**
- * What somebody else wrote must not decide where our calls and our key go: a service leaves a file that its owner alone
+ * A file that another user wrote must not decide where calls and the key go: a service leaves a file that its owner alone
  * may read, which one that came with a checkout or an archive is not.
  */
 function isOwn(file: string): boolean {
@@ -73,7 +73,7 @@ function isNear(url: string): boolean {
   }
 }
 
-// The client is loaded when there is somebody to ask, because most commands ask nobody.
+// Loaded on demand, because most commands run in this process.
 async function clientOf(url: string, key: string | undefined): Promise<Client> {
   const { createClient } = await import('@gantry/client')
   return createClient({ url, retries, ...(key === undefined ? {} : { key }) })
@@ -93,7 +93,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Whether a service answers at an address; asked before anything is handed in, so that nothing is done twice. */
+/** Whether a service answers at an address; probed before anything is submitted, so that nothing runs twice. */
 async function answers(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const time = AbortSignal.any([signal, AbortSignal.timeout(probeMs)])

@@ -22,7 +22,7 @@ export function keptIo(changes: Partial<Io> = {}): KeptIo {
     readInput: async () => '',
     askSecret: async () => '',
     signal: new AbortController().signal,
-    endOnStray() {},
+    endOnUncaught() {},
     ...changes,
   }
 }

@@ -2,8 +2,8 @@ import type { Invocation } from './parse.ts'
 
 /**
  * Where a command reads and writes.
- * - `out` is for the answer alone, `err` for everything else; both resolve when the text is handed over, and go on
- *   without effect once the reader is gone.
+ * - `out` is for the answer alone, `err` for everything else; both resolve when the text is written, and do
+ *   nothing once the reader has closed the pipe.
  * - `signal` aborts when the user, or the reader of the output, does not want the answer any more.
  */
 export interface Io {
@@ -15,12 +15,12 @@ export interface Io {
   readonly environment: NodeJS.ProcessEnv
   readonly folder: string
   readInput(limit: number): Promise<string>
-  /** What nobody should see: typed unseen after a prompt on a terminal, else all of stdin. */
+  /** Reads a secret: typed without echo after a prompt on a terminal, else all of stdin. */
   askSecret(prompt: string, limit: number): Promise<string>
   readonly signal: AbortSignal
-  /** From now on, what is thrown outside of every call is told this way and ends the process. */
-  endOnStray(tell: (thrown: unknown) => void): void
+  /** From now on, an exception outside of every call is reported to `report` and ends the process. */
+  endOnUncaught(report: (thrown: unknown) => void): void
 }
 
-/** Does what a command line asks for and answers with the exit code; what it throws is shown by `cli.ts`. */
+/** Handles one command line and returns the exit code; `cli.ts` prints what it throws. */
 export type Command = (invocation: Invocation, io: Io) => Promise<number>

@@ -1,11 +1,11 @@
 import { usageError } from './errors.ts'
 
-/** How the text after an option is read; `flag` takes none, and a `list` may stand several times. */
+/** How the text after an option is read; `flag` takes none, and a `list` may be repeated. */
 type OptionKind = 'flag' | 'text' | 'list' | 'file' | 'json' | 'duration' | 'count' | 'port'
 
 export interface OptionInfo {
   readonly kind: OptionKind
-  /** One letter for those who type it often. */
+  /** The short form, one letter. */
   readonly short?: string
   /** Stands for the value in help. */
   readonly value?: string
@@ -44,9 +44,9 @@ export const options = {
   },
   limits: { kind: 'json', value: 'JSON', summary: 'Ceilings such as {"toolCalls":10}: JSON or @file.' },
   check: { kind: 'flag', summary: 'Check the code against the schemas of its tools before it runs.' },
-  resume: { kind: 'file', value: 'FILE', summary: 'Take up an earlier run from its printed ChainResult.' },
+  resume: { kind: 'file', value: 'FILE', summary: 'Resume an earlier run from its printed ChainResult.' },
   limit: { kind: 'count', value: 'N', summary: 'At most this many.' },
-  cursor: { kind: 'text', value: 'CURSOR', summary: 'Go on where an earlier page ended.' },
+  cursor: { kind: 'text', value: 'CURSOR', summary: 'Continue after an earlier page.' },
   namespace: { kind: 'text', value: 'NAME', summary: 'Only tools of this namespace.' },
   tag: { kind: 'list', value: 'TAG', summary: 'Only tools with this tag.' },
   'all-versions': { kind: 'flag', summary: 'Every version, not only the one that runs by default.' },
@@ -54,7 +54,7 @@ export const options = {
     kind: 'text',
     value: 'LEVEL',
     choices: ['summary', 'types', 'schema', 'full'],
-    summary: 'How much to tell: summary, types, schema (default) or full.',
+    summary: 'Level of detail: summary, types, schema (default) or full.',
   },
   'max-tokens': { kind: 'count', value: 'N', summary: 'Leave parts out until the answer fits.' },
   seconds: { kind: 'count', value: 'N', summary: 'How long to measure; 5 by default.' },
@@ -82,15 +82,15 @@ export const options = {
   data: {
     kind: 'file',
     value: 'DIR',
-    summary: 'The folder of what is kept; .gantry beside the configuration by default.',
+    summary: 'The data folder; .gantry beside the configuration by default.',
   },
   role: {
     kind: 'list',
     value: 'ROLE',
     choices: ['api', 'worker', 'relay'],
-    summary: 'Take only this part: api, worker or relay; may stand several times.',
+    summary: 'Run only this role: api, worker or relay; may be repeated.',
   },
-  local: { kind: 'flag', summary: 'Do it in this process, even when a service runs.' },
+  local: { kind: 'flag', summary: 'Run in this process, even when a service runs.' },
   state: {
     kind: 'text',
     value: 'STATE',
@@ -100,23 +100,23 @@ export const options = {
   tool: { kind: 'text', value: 'ID', summary: 'Only calls of this tool.' },
   all: { kind: 'flag', summary: 'Decided ones too.' },
   full: { kind: 'flag', summary: 'Show long texts whole.' },
-  reason: { kind: 'text', value: 'TEXT', summary: 'Why; the caller is told, and it is audited.' },
-  follow: { kind: 'flag', short: 'f', summary: 'Show what it reports until it ends, then its outcome.' },
+  reason: { kind: 'text', value: 'TEXT', summary: 'Why; the caller sees it, and it is audited.' },
+  follow: { kind: 'flag', short: 'f', summary: 'Print its events until it ends, then its outcome.' },
   principal: { kind: 'text', value: 'NAME', summary: 'Who calls.' },
   tenant: { kind: 'text', value: 'NAME', summary: 'Of this tenant.' },
-  permission: { kind: 'list', value: 'NAME', summary: 'With this permission; may stand several times.' },
-  'grant-role': { kind: 'list', value: 'NAME', summary: 'With this role; may stand several times.' },
+  permission: { kind: 'list', value: 'NAME', summary: 'With this permission; may be repeated.' },
+  'grant-role': { kind: 'list', value: 'NAME', summary: 'With this role; may be repeated.' },
   tools: {
     kind: 'list',
     value: 'PATTERN',
-    summary: 'Only for tools such as files:* or files:read; may stand several times.',
+    summary: 'Only for tools such as files:* or files:read; may be repeated.',
   },
-  days: { kind: 'count', value: 'N', summary: 'Good for so many days; 90 by default.' },
-  overlap: { kind: 'duration', value: 'TIME', summary: 'How long the old key stays good; a day by default.' },
-  'cancel-calls': { kind: 'flag', summary: 'Also cancel the calls of its principal that nobody works on.' },
+  days: { kind: 'count', value: 'N', summary: 'Days until it expires; 90 by default.' },
+  overlap: { kind: 'duration', value: 'TIME', summary: 'How long the old key stays valid; a day by default.' },
+  'cancel-calls': { kind: 'flag', summary: 'Also cancel the calls of its principal that no worker has claimed.' },
   signing: { kind: 'flag', summary: 'Of a key that signs requests and is never sent.' },
   call: { kind: 'text', value: 'ID', summary: 'Only what is about this call, with the calls inside it.' },
-  status: { kind: 'text', value: 'STATUS', summary: 'Only calls that ended so, such as ok, failed or denied.' },
+  status: { kind: 'text', value: 'STATUS', summary: 'Only calls with this outcome, such as ok, failed or denied.' },
   phase: { kind: 'text', value: 'PHASE', summary: 'Only start, intent, end, lost, released, refused or admin.' },
   since: { kind: 'text', value: 'TIME', summary: 'From this time on, such as 2026-01-31T12:00:00Z.' },
   until: { kind: 'text', value: 'TIME', summary: 'Before this time.' },

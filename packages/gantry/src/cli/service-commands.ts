@@ -14,32 +14,36 @@ const needsService = 'Asks the service that runs here, or the one that GANTRY_UR
 /** The commands that are the service, or that ask one: rows of the table of commands. */
 export const serviceCommands = {
   serve: {
-    summary: 'Take calls over HTTP and from brokers, keep them until they have their one outcome, and work on them.',
+    summary:
+      'Run the service: accept calls over HTTP and from brokers, store them, and execute each to its one outcome.',
     notes: [
-      'Everything is kept in one folder, or with DATABASE_URL in a PostgreSQL that several processes can share.',
-      'With GANTRY_TRANSPORT=redis or kafka, or both, and REDIS_URL or KAFKA_BROKERS, calls come from there too.',
+      'Everything is stored in one folder, or with DATABASE_URL in a PostgreSQL that several processes can share.',
+      'With GANTRY_TRANSPORT=redis or kafka, or both, and REDIS_URL or KAFKA_BROKERS, it consumes calls from there too.',
       'Prints where it listens, then `ready`, on stdout; its log is one line of JSON each on stderr.',
-      'The first SIGTERM or SIGINT lets running calls end or hands them back; a second one ends it at once.',
+      'The first SIGTERM or SIGINT drains: running calls complete or their leases are released; a second one ends it at once.',
     ],
     operands: [],
     options: ['port', 'host', 'data', 'role', 'json', 'config', 'help'],
     examples: [
       { line: 'gantry serve', what: 'listens on 127.0.0.1:7420 and keeps everything in .gantry' },
       { line: 'gantry serve --port 0 --data /var/lib/gantry', what: 'takes any free port and another folder' },
-      { line: 'gantry serve --role worker', what: 'only works, for an API in another process (needs DATABASE_URL)' },
+      {
+        line: 'gantry serve --role worker',
+        what: 'only executes calls, for an API in another process (needs DATABASE_URL)',
+      },
     ],
   },
   mcp: {
     summary: 'Serve the tools to an MCP client over stdio.',
     notes: [
-      'Carries it to the service that runs here, where calls are kept, or runs them in this process when there is none.',
-      'Which tools are shown, and how, is said by `mcp` in the configuration; see docs/mcp-server.md.',
+      'Forwards to the service that runs here, where calls are stored, or runs them in this process when there is none.',
+      'The key `mcp` of the configuration says which tools are visible, and how; see docs/mcp-server.md.',
       'Ends when the client closes its input, or with SIGTERM.',
     ],
     operands: [],
     options: ['local', 'verbose', 'data', 'config', 'help'],
     examples: [
-      { line: 'gantry mcp', what: 'is what a client starts; gantry mcp install tells how' },
+      { line: 'gantry mcp', what: 'is what a client starts; gantry mcp install prints how' },
       { line: 'gantry mcp --local', what: 'runs calls in this process, even when a service runs' },
     ],
   },
@@ -68,10 +72,10 @@ export const serviceCommands = {
     ],
   },
   call: {
-    summary: 'Show where a call of the service stands.',
+    summary: 'Show the state of a call of the service.',
     notes: [
       needsService,
-      'With --follow its events are printed as they come, over broken connections too, and the exit code is its outcome’s.',
+      'With --follow its events are printed as they come, over broken connections too, and the exit code is that of its outcome.',
     ],
     operands: [{ name: 'id' }],
     options: ['follow', 'quiet', 'verbose', ...asking],
@@ -81,12 +85,11 @@ export const serviceCommands = {
     ],
   },
   'calls replay': {
-    summary:
-      'Run a call that has ended again, with what is on record in the place of its tools, and show what differs.',
+    summary: 'Replay a call that has ended, with the recorded outcomes in place of its tools, and show what differs.',
     notes: [
       needsService,
-      'No tool, backend or sandbox is reached, no secret fetched and nobody asked; see docs/replay.md. Needs gantry:operate.',
-      'Exit code 1 when the outcome would be another one.',
+      'No tool, backend or sandbox is reached, no secret fetched and no approval requested; see docs/replay.md. Needs gantry:operate.',
+      'Exit code 1 when the outcome would differ.',
     ],
     operands: [{ name: 'id' }],
     options: asking,
@@ -97,10 +100,10 @@ export const serviceCommands = {
     notes: [needsService, 'A call that has ended stays as it is.'],
     operands: [{ name: 'id' }],
     options: asking,
-    examples: [{ line: 'gantry cancel $ID', what: 'tells it to end' }],
+    examples: [{ line: 'gantry cancel $ID', what: 'requests its cancellation' }],
   },
   'approvals ls': {
-    summary: 'List the calls that wait for a person: those that you may decide on, and your own.',
+    summary: 'List the calls that wait for approval: those that you may decide on, and your own.',
     notes: [needsService],
     operands: [],
     options: ['all', ...paging, ...asking],
@@ -110,63 +113,63 @@ export const serviceCommands = {
     ],
   },
   'approvals show': {
-    summary: 'Show one call that waits for a person, with its arguments.',
+    summary: 'Show one call that waits for approval, with its arguments.',
     notes: [needsService],
     operands: [{ name: 'id' }],
     options: ['full', ...asking],
     examples: [
-      { line: 'gantry approvals show $ID', what: 'prints what is asked' },
+      { line: 'gantry approvals show $ID', what: 'prints the request' },
       { line: 'gantry approvals show $ID --full', what: 'prints long arguments whole' },
     ],
   },
   'approvals approve': {
-    summary: 'Let a call go on that waits for a person.',
+    summary: 'Approve a call that waits for approval.',
     notes: [needsService, decides],
     operands: [{ name: 'id' }],
     options: ['reason', ...asking],
     examples: [{ line: 'gantry approvals approve $ID', what: 'the call runs at once' }],
   },
   'approvals deny': {
-    summary: 'End a call that waits for a person.',
+    summary: 'Deny a call that waits for approval.',
     notes: [needsService, decides],
     operands: [{ name: 'id' }],
     options: ['reason', ...asking],
     examples: [{ line: `gantry approvals deny $ID --reason 'too dear'`, what: 'the call ends as denied' }],
   },
   'dlq ls': {
-    summary: 'List the dead letters: calls that could not be done and wait for a person.',
+    summary: 'List the dead letters: calls that failed for good and wait for an operator.',
     notes: [needsService],
     operands: [],
     options: [...paging, ...asking],
     examples: [{ line: 'gantry dlq ls', what: 'prints a line for each' }],
   },
   'dlq show': {
-    summary: 'Show one dead letter with what was asked for.',
-    notes: [needsService, 'What was asked for is for who holds gantry:operate, and shown without secrets.'],
+    summary: 'Show one dead letter with its payload.',
+    notes: [needsService, 'The payload needs gantry:operate, and is shown without secrets.'],
     operands: [{ name: 'id' }],
     options: asking,
     examples: [{ line: 'gantry dlq show $ID', what: 'prints it' }],
   },
   'dlq redrive': {
-    summary: 'Hand the call of a dead letter in again.',
-    notes: [needsService, 'It is a new call, as its first caller’s; a second time names the same one.'],
+    summary: 'Submit the call of a dead letter again.',
+    notes: [needsService, 'It is a new call of its first caller; a second redrive returns the same one.'],
     operands: [{ name: 'id' }],
     options: asking,
     examples: [{ line: 'gantry dlq redrive $ID', what: 'prints the id of the new call' }],
   },
   'dlq discard': {
-    summary: 'Lay a dead letter aside for good.',
+    summary: 'Discard a dead letter.',
     notes: [needsService],
     operands: [{ name: 'id' }],
     options: asking,
-    examples: [{ line: 'gantry dlq discard $ID', what: 'nobody has to look at it again' }],
+    examples: [{ line: 'gantry dlq discard $ID', what: 'takes it off the list of those that wait' }],
   },
   'keys create': {
-    summary: 'Make a key for a caller of the service; it can do no more than whoever makes it.',
+    summary: 'Create a key for a caller of the service; it has no permission that its creator lacks.',
     notes: [
       needsService,
-      'Its text is printed this once, alone on stdout; the service keeps only what tells whether somebody has it.',
-      'With --signing the pair is made here and the private half never sent; the client signs each request with it.',
+      'Its text is printed this once, alone on stdout; the service stores only a hash of it.',
+      'With --signing the key pair is made here and the private key is never sent; the client signs each request with it.',
       'Needs gantry:keys, and gantry:tenants for a tenant other than your own.',
     ],
     operands: [{ name: 'name' }],
@@ -180,14 +183,14 @@ export const serviceCommands = {
     ],
   },
   'keys ls': {
-    summary: 'List keys, newest first, without what lets them in.',
+    summary: 'List keys, newest first, without their secrets.',
     notes: [needsService, 'Needs gantry:keys.'],
     operands: [],
     options: ['tenant', ...paging, ...asking],
     examples: [{ line: 'gantry keys ls', what: 'prints a line for each' }],
   },
   'keys rotate': {
-    summary: 'Make the successor of a key; the old one stays good for a while.',
+    summary: 'Create the successor of a key; the old one stays valid for a while.',
     notes: [needsService, 'Needs gantry:keys and all that the key itself may do; --signing for a key that signs.'],
     operands: [{ name: 'id' }],
     options: ['overlap', 'days', 'signing', ...asking],
@@ -196,20 +199,20 @@ export const serviceCommands = {
     ],
   },
   'keys revoke': {
-    summary: 'End a key at once, in every process.',
+    summary: 'Revoke a key at once, in every process.',
     notes: [needsService, 'Needs gantry:keys.'],
     operands: [{ name: 'id' }],
     options: ['cancel-calls', ...asking],
     examples: [
-      { line: 'gantry keys revoke $ID', what: 'nobody is let in with it any more' },
-      { line: 'gantry keys revoke $ID --cancel-calls', what: 'also ends the calls of its principal that wait' },
+      { line: 'gantry keys revoke $ID', what: 'requests with it are refused from now on' },
+      { line: 'gantry keys revoke $ID --cancel-calls', what: 'also cancels the calls of its principal that wait' },
     ],
   },
   'policy test': {
-    summary: 'Say what would be decided on a call, by which rule and why. Nothing runs.',
+    summary: 'Explain what the policy decides on a call, by which rule and why. Nothing runs.',
     notes: [
       'Asks the service that runs here, which needs gantry:policy; without one, or with --local, the configuration.',
-      'The caller is yourself; with --principal or --tenant somebody who holds only what the other options say.',
+      'The caller is yourself; with --principal or --tenant an identity that has only what the other options grant.',
       'The exit code is 0 for allow, 3 for deny and ask, 5 for unavailable.',
     ],
     operands: [
@@ -230,7 +233,7 @@ export const serviceCommands = {
     examples: [{ line: 'gantry policy show', what: 'prints its rules' }],
   },
   'policy set': {
-    summary: 'Make the rules of a file the policy of the service, besides what its configuration says.',
+    summary: 'Set the rules of a file as the policy of the service, in addition to its configuration.',
     notes: [
       needsService,
       'It can only narrow what the configuration allows, and is in force at once in every process.',
@@ -241,17 +244,17 @@ export const serviceCommands = {
     examples: [{ line: 'gantry policy set freeze.yaml', what: 'replaces what was set before' }],
   },
   'audit ls': {
-    summary: 'List the audit record: who did what, newest first.',
+    summary: 'List the audit log: who did what, newest first.',
     notes: [needsService, 'Needs gantry:audit, and gantry:tenants for --tenant, which may be * for all.'],
     operands: [],
     options: [...choosingRows, ...paging, ...asking],
     examples: [
-      { line: 'gantry audit ls --call $ID', what: 'prints what there is about a call' },
+      { line: 'gantry audit ls --call $ID', what: 'prints the entries of a call' },
       { line: 'gantry audit ls --phase refused --since 2026-01-31', what: 'prints what was refused since that day' },
     ],
   },
   'audit export': {
-    summary: 'Write the audit record as lines of JSON, oldest first.',
+    summary: 'Write the audit log as lines of JSON, oldest first.',
     notes: [
       needsService,
       `Needs gantry:audit. With --tenant '*', which needs gantry:tenants, it is all of it with its seals, to verify elsewhere.`,
@@ -261,11 +264,11 @@ export const serviceCommands = {
     examples: [{ line: `gantry audit export --tenant '*' > audit.jsonl`, what: 'writes all of it' }],
   },
   'audit verify': {
-    summary: 'Check that the audit record is as it was sealed, and say where it is not.',
+    summary: 'Verify the chain of the audit log against its seals, and report where it is broken.',
     notes: [
       'Asks the service that runs, which needs gantry:audit and gantry:tenants; else it reads the database itself.',
-      'Prints the head of the record. Kept elsewhere and given with --head, it shows that the end was not cut off.',
-      'The exit code is 1 when something is not as it was sealed.',
+      'Prints the head of the chain. Kept elsewhere and given with --head, it proves that the end was not truncated.',
+      'The exit code is 1 when an entry does not match its seal.',
     ],
     operands: [],
     options: ['file', 'head', ...asking],
@@ -305,7 +308,7 @@ export const serviceCommands = {
     examples: [{ line: 'gantry circuits reset weather:today', what: 'closes it for all tenants' }],
   },
   workers: {
-    summary: 'List the processes of the service, as they were last heard of.',
+    summary: 'List the processes of the service, by their last heartbeat.',
     notes: [needsService],
     operands: [],
     options: asking,

@@ -91,12 +91,12 @@ async function remoteOf(options: OptionValues, io: Io): Promise<Client | undefin
     throw usageError(`--${here}`, `A service does not know --${here}; add --local to do it in this process.`)
   }
   const found = await findService(options, io)
-  const tell = (note: string): void => void (options.verbose === true && io.err(`${safeLine(note)}\n`))
+  const trace = (note: string): void => void (options.verbose === true && io.err(`${safeLine(note)}\n`))
   if (found.missing !== undefined) {
-    if (found.expected) tell(`${found.missing} Doing it in this process.`)
+    if (found.expected) trace(`${found.missing} Running it in this process.`)
     return undefined
   }
-  tell(`Asking the service at ${found.url}.`)
+  trace(`Asking the service at ${found.url}.`)
   return found.client
 }
 

@@ -48,7 +48,7 @@ export const cancelCall: Command = ({ operands: [id = ''], options }, io) =>
   })
 
 function fateOf({ state, finishedAt }: CallView): string {
-  if (finishedAt === undefined) return 'is told to end.'
+  if (finishedAt === undefined) return 'is asked to cancel.'
   return state === 'cancelled' ? 'is cancelled.' : `had ended already: ${state}.`
 }
 

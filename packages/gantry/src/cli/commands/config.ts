@@ -7,7 +7,7 @@ import type { Command } from '../io.ts'
 import { printJson } from '../print.ts'
 import { safeLine } from '../terminal.ts'
 
-/** Loads the configuration as every command would, and says what is in it. */
+/** Loads the configuration as every command would, and reports what is in it. */
 export const checkConfigFile: Command = async ({ options }, io) => {
   const { environment, folder, signal } = io
   const file = options.config === undefined ? {} : { file: options.config }
@@ -35,7 +35,7 @@ function folderText({ path, loaded, refused }: Pick<ToolsFolder, 'path' | 'loade
   return `${path}, ${tools} tools of ${loaded.length} files, ${refused.length} refused`
 }
 
-/** Loads the folder of tools as every command does, and says what became of it; it fails when something was refused. */
+/** Loads the folder of tools as every command does, and reports on each file; it fails when one was refused. */
 export const checkToolsFolder: Command = async ({ options }, io) => {
   const { environment, folder, signal } = io
   const named = options.config === undefined ? {} : { file: options.config }

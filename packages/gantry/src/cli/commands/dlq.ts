@@ -12,9 +12,9 @@ export const listDeadLetters: Command = ({ options }, io) =>
     if (json === true) await printJson(page, io)
     else if (page.items.length === 0) await io.out('No dead letters.\n')
     else {
-      const rows = page.items.map((letter) => {
-        const { id, tool, code, createdAt, reason } = letter
-        return [id, letterState(letter), tool, code, createdAt, reason]
+      const rows = page.items.map((deadLetter) => {
+        const { id, tool, code, createdAt, reason } = deadLetter
+        return [id, deadLetterState(deadLetter), tool, code, createdAt, reason]
       })
       await io.out(
         tableText(['letter', 'state', 'tool', 'code', 'created', 'reason'], rows, io) + moreText(page.cursor),
@@ -23,41 +23,50 @@ export const listDeadLetters: Command = ({ options }, io) =>
     return 0
   })
 
-export function letterState({ redriven, discarded }: DeadLetter): string {
+export function deadLetterState({ redriven, discarded }: DeadLetter): string {
   if (redriven !== undefined) return 'redriven'
   return discarded === undefined ? 'waits' : 'discarded'
 }
 
-/** Shows one dead letter with what was asked for. */
+/** Shows one dead letter with its payload. */
 export const showDeadLetter: Command = ({ operands: [id = ''], options }, io) =>
   withService(options, io, async (client) => {
-    const letter = await client.deadLetters.get(id, { signal: io.signal })
-    if (options.json === true) await printJson(letter, io)
-    else await io.out(letterText(letter))
+    const deadLetter = await client.deadLetters.get(id, { signal: io.signal })
+    if (options.json === true) await printJson(deadLetter, io)
+    else await io.out(deadLetterText(deadLetter))
     return 0
   })
 
-function letterText(letter: DeadLetter): string {
-  const { id, callId, source, tool, code, reason, deliveries, createdAt, redriven, discarded, payload } = letter
-  const facts = { letter: id, state: letterState(letter), call: callId, from: source, tool, code, reason, deliveries }
+function deadLetterText(deadLetter: DeadLetter): string {
+  const { id, callId, source, tool, code, reason, deliveries, createdAt, redriven, discarded, payload } = deadLetter
+  const facts = {
+    letter: id,
+    state: deadLetterState(deadLetter),
+    call: callId,
+    from: source,
+    tool,
+    code,
+    reason,
+    deliveries,
+  }
   const later = { redriven: redriven && `${redriven.at} by ${redriven.by} as ${redriven.callId}` }
   const aside = { discarded: discarded && `${discarded.at} by ${discarded.by}` }
   const lines = factsText({ ...facts, created: createdAt, ...later, ...aside })
   return payload === undefined ? lines : `${lines}${safeJson(payload, 2)}\n`
 }
 
-/** Hands the call of a dead letter in again. */
+/** Submits the call of a dead letter again. */
 export const redriveDeadLetter: Command = ({ operands: [id = ''], options }, io) =>
   withService(options, io, async (client) => {
     const redriven = await client.deadLetters.redrive(id, { signal: io.signal })
     const callId = safeLine(redriven.callId)
     if (options.json === true) await printJson(redriven, io)
     else if (id.startsWith('callback-')) await io.out(`The callback of ${callId} is sent again.\n`)
-    else await io.out(`Handed in again as ${callId}; gantry call ${callId} --follow shows how it goes.\n`)
+    else await io.out(`Submitted again as ${callId}; gantry call ${callId} --follow shows how it goes.\n`)
     return 0
   })
 
-/** Lays a dead letter aside for good. */
+/** Discards a dead letter. */
 export const discardDeadLetter: Command = ({ operands: [id = ''], options }, io) =>
   withService(options, io, async (client) => {
     await client.deadLetters.discard(id, { signal: io.signal })

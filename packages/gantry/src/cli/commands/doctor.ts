@@ -4,7 +4,7 @@ import { printJson } from '../print.ts'
 import { withExecutor } from '../session.ts'
 import { safeLine } from '../terminal.ts'
 
-/** Tries every runtime for real, self-test attacks included, and says what works here and what would help. */
+/** Starts and attacks every runtime, and reports which work here and the remedy for the others. */
 export const diagnose: Command = ({ options }, io) =>
   withExecutor(options, io, async (gantry) => {
     if (options.json !== true) io.err('Starting each runtime and attacking it …\n')
@@ -37,7 +37,7 @@ function linesOf(runtime: RuntimeInfo): string {
 /** Where nothing guards there is nothing to attack, which must not read as if all had been refused. */
 function guardOf(isolation: string, attacks: number): string {
   if (isolation !== 'none') return `refused: ${attacks} self-test attacks`
-  return 'guards against nothing: runs only where a profile says unsafeHost and the call names it'
+  return 'no isolation: runs only where a profile sets unsafeHost and the call names it'
 }
 
 /** Lists the backends and asks each whether it is there. */

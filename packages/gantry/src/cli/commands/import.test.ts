@@ -145,7 +145,7 @@ test('a URL is fetched from its own host only, and from a private address only w
     assert.equal(refused.code, 3)
     assert.match(
       refused.err,
-      /127\.0\.0\.1 leads to a private or reserved address\. If that is meant, say --private\.\n$/,
+      /127\.0\.0\.1 leads to a private or reserved address\. If that is intended, add --private\.\n$/,
     )
     assert.doesNotMatch(refused.err, /egress\.allow/)
     assert.deepEqual(asked, [])

@@ -11,7 +11,7 @@ import type { OptionValues } from '../option-table.ts'
 import { printJson } from '../print.ts'
 import { safeLine } from '../terminal.ts'
 
-/** Makes tools from an OpenAPI document, writes them beside the configuration and says what became of each operation. */
+/** Makes tools from an OpenAPI document, writes them beside the configuration and reports on each operation. */
 export const importOpenapiTools: Command = async ({ operands: [source = ''], options }, io) => {
   const isUrl = /^https?:\/\//i.test(source)
   const text = isUrl ? await download(source, options, io) : readFile(source, io)
@@ -58,11 +58,11 @@ async function download(source: string, options: OptionValues, { signal }: Io): 
   }
 }
 
-/** The guard advises rules of a configuration, which has no say here; what it found stands before that advice. */
+/** The egress guard advises rules of a configuration, which do not apply here; keeps what it found, without that advice. */
 function notFetched({ message }: ToolError): ToolError {
   const [found = ''] = message.split(/\.(?: |$)/)
   const advice = /private or reserved/.test(found)
-    ? 'If that is meant, say --private.'
+    ? 'If that is intended, add --private.'
     : 'Only the host that the URL names is asked; fetch the document by other means and import the file.'
   return new ToolError('EGRESS_DENIED', `The document was not fetched: ${found}. ${advice}`, { stage: 'admit' })
 }
@@ -79,7 +79,7 @@ function readFile(source: string, io: Io): string {
   throw new ToolError('PAYLOAD_INVALID', `The document ${source} is ${why}.`)
 }
 
-/** The title in the letters of a namespace, or the name of the file. */
+/** The title in the characters of a namespace, or the name of the file. */
 function nameFor(document: unknown, source: string): string {
   const title = (document as { info?: { title?: unknown } } | null)?.info?.title
   const words = [title, basename(source).replace(/\.\w+$/, '')].map((word) =>

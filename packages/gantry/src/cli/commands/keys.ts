@@ -51,7 +51,7 @@ export const listKeys: Command = ({ options }, io) =>
     return 0
   })
 
-/** Ends a key at once, and with --cancel-calls the calls of its principal that nobody works on. */
+/** Revokes a key at once, and with --cancel-calls cancels the calls of its principal that no worker has claimed. */
 export const revokeKey: Command = ({ operands: [id = ''], options }, io) =>
   withService(options, io, async (client) => {
     const key = await client.keys.revoke(id, { cancelCalls: options['cancel-calls'] === true, signal: io.signal })

@@ -22,13 +22,13 @@ import { printJson } from '../print.ts'
 import { withExecutor } from '../session.ts'
 import { safeLine } from '../terminal.ts'
 
-/** Speaks MCP with whoever started this process; nothing else is ever written to stdout. */
+/** Serves MCP to the client that started this process; nothing else is ever written to stdout. */
 export const serveMcp: Command = async ({ options }, io) => {
-  const tell = (text: string): void => void (options.verbose === true && io.err(`${safeLine(text)}\n`))
-  const ends = { input: process.stdin, output: outputOf(io), note: tell, signal: io.signal }
+  const trace = (text: string): void => void (options.verbose === true && io.err(`${safeLine(text)}\n`))
+  const ends = { input: process.stdin, output: outputOf(io), note: trace, signal: io.signal }
   const found = options.local === true ? undefined : await findService(options, io)
   if (found !== undefined && found.missing === undefined) {
-    tell(`Asking the service at ${found.url}.`)
+    trace(`Asking the service at ${found.url}.`)
     const { bridge } = await import('@gantry/mcp/internal/server/bridge')
     await bridge({ url: found.url.replace(/(?<!\/)\/+$/, ''), key: found.key, ...ends })
     return 0
@@ -64,9 +64,9 @@ export const printMcpConfig: Command = async ({ operands: [client], options }, i
   if (client !== undefined && !(clientNames as readonly string[]).includes(client)) {
     throw usageError(client, `There is no client ${client}; there are ${clientNames.join(', ')}.`)
   }
-  const way = options.http === true ? await overHttp(options, io) : byProgram(options, io)
+  const transport = options.http === true ? await overHttp(options, io) : byProgram(options, io)
   const names = client === undefined ? clientNames : [client as ClientName]
-  const configs = names.map((name) => ({ client: name, ...clientConfig(name, way) }))
+  const configs = names.map((name) => ({ client: name, ...clientConfig(name, transport) }))
   if (options.json === true) await printJson(client === undefined ? configs : configs[0], io)
   else await io.out(`${configs.map(paragraph).join('\n\n')}\n`)
   return 0
@@ -103,13 +103,13 @@ async function overHttp(options: OptionValues, io: Io): Promise<ClientConnection
 
 /**
  * Keeps the tools that an executor has of the folder of tools those that are in it; all else stays as it was made. What
- * cannot be read is told, and what is in use then stays. Answers the function that ends it.
+ * cannot be read is reported, and what is in use then stays. Returns the function that ends it.
  */
 export function followFolder(
   gantry: Pick<Executor, 'update' | 'unregister'>,
   loaded: LoadedConfig,
   again: () => Promise<LoadedConfig>,
-  tell: (text: string) => void,
+  warn: (text: string) => void,
 ): () => void {
   const path = loaded.toolsFolder?.path
   if (path === undefined) return () => undefined
@@ -121,11 +121,11 @@ export function followFolder(
     const now = idsOf(next)
     for (const id of before) if (!now.has(id)) gantry.unregister(id)
     before = now
-    for (const warning of next.warnings) tell(warning)
+    for (const warning of next.warnings) warn(warning)
   }
   // One at a time, so that what was read first cannot come to be used last.
   const inTurn = (): Promise<void> => {
-    last = last.then(follow).catch((error: unknown) => tell(error instanceof Error ? error.message : String(error)))
+    last = last.then(follow).catch((error: unknown) => warn(error instanceof Error ? error.message : String(error)))
     return last
   }
   return watchConfig(undefined, () => path, inTurn)

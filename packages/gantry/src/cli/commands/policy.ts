@@ -39,7 +39,7 @@ function askService(client: Client, tool: string, args: JsonObject | undefined, 
   return client.policy.test(tool, args, { principal, tenant, permissions, roles, tools, signal: io.signal })
 }
 
-/** Somebody else of whom nothing is said holds nothing. */
+/** Another principal has no permission that the options do not grant. */
 function tested(options: OptionValues, own: Identity): Identity {
   const { principal, tenant, permission, 'grant-role': roles, tools } = options
   const base = principal === undefined && tenant === undefined ? own : { permissions: [] }
@@ -83,7 +83,7 @@ export const showPolicy: Command = ({ options }, io) =>
 /** What one request to the service can hold is less. */
 const mostBytes = 4_194_304
 
-/** Makes the rules of a file the policy of the service, besides what its configuration says. */
+/** Sets the rules of a file as the policy of the service, in addition to its configuration. */
 export const setPolicy: Command = async ({ operands: [file = ''], options }, io) => {
   const said = await readDataFile(resolve(io.folder, file), mostBytes)
   if (typeof said !== 'object' || said === null || Array.isArray(said)) {

@@ -37,7 +37,7 @@ export function difference({ id, backend, reason, differences }: QuarantinedTool
   return `${safeLine(id)} of ${safeLine(backend)} ${reasons[reason]}:\n${diffText(differences)}\n`
 }
 
-/** Enough of a hash to tell definitions apart, even for one who makes many. */
+/** Enough of a hash that definitions made to collide still differ. */
 export function shortHash({ hash }: QuarantinedTool): string {
   return hash.slice(0, 16)
 }
@@ -67,7 +67,7 @@ export const approveTools: Command = ({ operands, options }, io) =>
       return { tool, unseen: prefix === undefined }
     })
     const unseen = choices.filter((choice) => choice.unseen).map(({ tool }) => tool)
-    const text = unseen.map((tool) => `Nobody was shown this yet. ${difference(tool)}`).join('')
+    const text = unseen.map((tool) => `This was not shown before. ${difference(tool)}`).join('')
     if (options.json === true) io.err(text)
     else await io.out(text)
     await rememberShown(data, unseen, io)

@@ -2,21 +2,21 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { LoadedConfig } from '@gantry/service/serve'
 import { keptIo } from '../io.fixture.ts'
-import { serveHints, serviceVoice } from './serve.ts'
+import { serveHints, serviceOutput } from './serve.ts'
 
 const line =
   '{"level":"info","time":"2026-01-02T03:04:05.678Z","pid":1,"tool":"a\\u001b[2Jb","ms":3,"msg":"call ended"}\n'
 
 test('a person reads short lines that cannot steer the terminal, a program reads JSON', () => {
   const person = keptIo()
-  const voice = serviceVoice(person, true)
-  voice.log(line)
-  voice.log('not json\u001b[2J\n')
-  voice.say('Try:', { run: 'gantry run x' })
+  const output = serviceOutput(person, true)
+  output.log(line)
+  output.log('not json\u001b[2J\n')
+  output.say('Try:', { run: 'gantry run x' })
   const expected = '03:04:05 info call ended tool=a\\e[2Jb ms=3\nnot json\\e[2J\nTry:\n  gantry run x\n'
   assert.equal(person.printed.err, expected)
   const program = keptIo()
-  const other = serviceVoice(program, false)
+  const other = serviceOutput(program, false)
   other.log(line)
   other.say('ready', { run: 'gantry run x' })
   const [first, second] = program.printed.err.trimEnd().split('\n')
@@ -27,9 +27,9 @@ test('a person reads short lines that cannot steer the terminal, a program reads
 
 test('what ends the process is told with its reason, whatever was thrown', () => {
   const io = keptIo()
-  const voice = serviceVoice(io, false)
-  voice.fatal(new Error('left behind'))
-  voice.fatal({
+  const output = serviceOutput(io, false)
+  output.fatal(new Error('left behind'))
+  output.fatal({
     get message() {
       throw new Error('no')
     },

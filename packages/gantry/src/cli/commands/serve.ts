@@ -9,11 +9,11 @@ import { safeJson, safeLine } from '../terminal.ts'
 /** Runs the service until a signal comes, and until what it does then is done. */
 export const serveCalls: Command = async ({ options }, io) => {
   const person = io.watched && options.json !== true
-  const voice = serviceVoice(io, person)
-  io.endOnStray(voice.fatal)
+  const output = serviceOutput(io, person)
+  io.endOnUncaught(output.fatal)
   let first: LoadedConfig | undefined
-  const say: Voice['say'] = (message, fields) => {
-    if (person || /^(?:debug|info)$/.test(first?.service.logLevel ?? 'info')) voice.say(message, fields)
+  const say: ServiceOutput['say'] = (message, fields) => {
+    if (person || /^(?:debug|info)$/.test(first?.service.logLevel ?? 'info')) output.say(message, fields)
   }
   const { loadConfig, serve } = await import('@gantry/service/serve')
   const request = {
@@ -32,7 +32,7 @@ export const serveCalls: Command = async ({ options }, io) => {
   await serve({
     load,
     say,
-    log: { write: voice.log },
+    log: { write: output.log },
     ready: (url) => void (first !== undefined && announce(first, url, options, io, say)),
     signal: hangup(io),
   })
@@ -64,7 +64,7 @@ async function announce(
   url: string | undefined,
   options: OptionValues,
   io: Io,
-  say: Voice['say'],
+  say: ServiceOutput['say'],
 ): Promise<void> {
   const { data, roles } = loaded.service
   if (options.json === true) {
@@ -76,7 +76,7 @@ async function announce(
 }
 
 /** How a service speaks on stderr: in lines of JSON to programs, in short ones to a person at a terminal. */
-export interface Voice {
+export interface ServiceOutput {
   /** A line of the log, as the service writes it. */
   log(line: string): void
   say(message: string, fields?: { readonly [name: string]: string }): void
@@ -84,7 +84,7 @@ export interface Voice {
   fatal(thrown: unknown): void
 }
 
-export function serviceVoice(io: Pick<Io, 'err'>, person: boolean): Voice {
+export function serviceOutput(io: Pick<Io, 'err'>, person: boolean): ServiceOutput {
   const log = (line: string): void => io.err(person ? shortLine(line) : line)
   const write = (level: string, msg: string, fields: object): void => {
     log(`${safeJson({ level, time: new Date().toISOString(), pid: process.pid, ...fields, msg })}\n`)
@@ -128,7 +128,7 @@ export function serveHints(
   { data, config }: OptionValues,
   { environment }: Pick<Io, 'environment'>,
 ): { readonly [name: string]: string } {
-  // Whoever started it with npm has no `gantry` of their own.
+  // Started by npm, the user has no `gantry` on the PATH.
   const gantry = environment.npm_command === undefined ? 'gantry' : 'npx gantry'
   const same = [optionText('data', data), optionText('config', config)].join('')
   const curl = `curl -s ${url}/v1`

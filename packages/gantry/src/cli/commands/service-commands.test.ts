@@ -78,7 +78,7 @@ test('cancel tells a call to end, and says when it was too late', async (t) => {
   const identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
   const { callId } = await service.submit({ kind: 'call', tool: 'demo:sleep', args: { ms: 60_000 } }, identity)
   const told = await gantry(['cancel', callId])
-  assert.deepEqual([told.code, told.out], [0, `${callId} is told to end.\n`])
+  assert.deepEqual([told.code, told.out], [0, `${callId} is asked to cancel.\n`])
   assert.equal((await gantry(['call', callId, '--follow'])).code, 6)
   assert.equal((await gantry(['cancel', callId])).out, `${callId} is cancelled.\n`)
   const quick = await service.submit({ kind: 'call', tool: 'demo:add', args: { a: 1, b: 1 } }, identity)
@@ -97,7 +97,7 @@ test('dlq lists, shows, redrives and discards dead letters', async (t) => {
   const redriven = await json(['dlq', 'redrive', 'l1'])
   assert.deepEqual([redriven.code, service.ran], [0, ['demo:add {"a":1,"b":2}']])
   const again = await gantry(['dlq', 'redrive', 'l1'])
-  assert.match(again.out, new RegExp(`^Handed in again as ${redriven.values[0].callId}; gantry call`))
+  assert.match(again.out, new RegExp(`^Submitted again as ${redriven.values[0].callId}; gantry call`))
   assert.deepEqual((await json(['dlq', 'discard', 'l1'])).values, [{ discarded: 'l1' }])
   assert.equal((await gantry(['dlq', 'discard', 'l1'])).out, 'Discarded l1.\n')
   assert.equal((await gantry(['dlq', 'show', 'l2'])).code, 2)

@@ -2,7 +2,7 @@ import type { Command } from '../io.ts'
 import { printJson, tableText } from '../print.ts'
 import { withService } from '../session.ts'
 
-/** Lists the processes of a service, as they were last heard of. */
+/** Lists the processes of a service, by their last heartbeat. */
 export const listWorkers: Command = ({ options }, io) =>
   withService(options, io, async (client) => {
     const items = await client.workers({ signal: io.signal })
