@@ -4,34 +4,44 @@ import { createSpinPolicy } from './spin-policy.ts'
 
 export type GatewayResponse = WrittenResponse & { readonly number: number }
 
-/** What a program over tools asks its host, from inside its thread. */
+/**
+ * ## Guest channel
+ *
+ * Gateway requests of a program, from inside its thread. States of a run: `executing`, `resting`, `stopped`.
+ *
+ * | from        | to          | cause                                                                   |
+ * | ----------- | ----------- | ----------------------------------------------------------------------- |
+ * | `executing` | `resting`   | `rest`: hands over all requests and waits                               |
+ * | `resting`   | `executing` | a response arrives, or the deadline passes                              |
+ * | any         | `stopped`   | the host sends a message without a number: the result is not wanted     |
+ */
 export interface GuestChannel {
-  /** Takes what a program says when it can do nothing more: a letter, and a line for each question. */
+  /** Takes the text of a program that cannot go on: one character for its state, and a line for each request. */
   take(said: string): void
-  /** An answer that is there already. */
+  /** A response that has arrived already. */
   next(): GatewayResponse | undefined
-  /** Hands over all that was taken and waits for an answer until a time of the thread's clock. */
+  /** Hands over all requests and waits for a response until a time of the thread's clock. */
   rest(until: number): GatewayResponse | undefined
-  /** Questions that were not answered. */
+  /** Requests without a response. */
   readonly open: number
-  /** Those of them that a program is not over without. */
+  /** Those of them that must be answered before the program may end. */
   readonly owed: number
-  /** Whether nobody wants to know how it ends. */
+  /** Whether the host asked the run to end. */
   readonly stopped: boolean
 }
 
 /** Whether a call or a chain is asked for at a place of a text, by characters, because this is done for each question. */
 const isOwed = (said: string, at: number): boolean => said[at] === 'c' && (said[at + 1] === 'a' || said[at + 1] === 'h')
 
-/** So many characters of questions are kept while there are answers to tell; more are handed over before the next one. */
+/** Most characters of requests kept while responses are delivered; more are handed over before the next response. */
 const mostTaken = 1_048_576
 
-/** So long the thread looks for its answer before it sleeps: about as long as it takes to sleep and be woken. */
+/** How long the thread spins before it sleeps: about as long as it takes to sleep and be woken. */
 const lookMs = 0.05
 
 /**
- * The line of one run. The thread has nothing to do but to wait, so it looks for its answer, and then sleeps on the count
- * of the answers instead of its event loop; whoever kills it wakes it. `wake` tells the owner of questions.
+ * The channel of one run. The thread has nothing to do but to wait, so it spins for its response, and then sleeps on the count
+ * of the responses instead of its event loop; a kill wakes it. `wake` notifies the owner of requests.
  */
 export function createGuestChannel(
   run: number,
@@ -53,7 +63,7 @@ export function createGuestChannel(
     while (!send(said)) waitForPlace(start.questions)
     if (Atomics.load(start.watched, 0) === 0) wake()
   }
-  /** Until there is another answer than those that were seen, or a time is over. */
+  /** Waits for a further response, or until a time. */
   const wait = (seen: number, until: number): void => {
     if (spinPolicy.shouldSpin()) {
       const end = now() + lookMs
@@ -110,7 +120,7 @@ export function createGuestChannel(
         const seen = Atomics.load(counts, written)
         const answer = next()
         if (answer !== undefined || stopped || now() >= until) return answer
-        // Whatever was taken out, also what nobody waits for any more, made place for what the owner still holds.
+        // Every message taken out, stale ones included, made space for what the owner still holds.
         if (Atomics.load(start.late, 0) !== 0) wake()
         wait(seen, until)
       }

@@ -8,41 +8,52 @@ import { createSpinPolicy } from './spin-policy.ts'
 
 // The global of this name is a getter, and the time is read in every turn of the event loop.
 
-/** The owner's side of the questions and answers of a thread's programs. */
+/**
+ * ## Host channel
+ *
+ * The owner's end of the gateway requests and responses of a thread. States: `sleeping`, `polling`.
+ *
+ * | from       | to         | cause                                                                         |
+ * | ---------- | ---------- | ----------------------------------------------------------------------------- |
+ * | `sleeping` | `polling`  | a response was sent, and the spin policy expects a request soon                |
+ * | `polling`  | `sleeping` | 0.2 ms without a response sent, or the program has read all and rests          |
+ *
+ * While it sleeps, a message of the thread wakes it; while it polls, it reads the mailbox in every turn of the event loop.
+ */
 interface HostChannel {
   /** What the thread is started with; its port goes over to it. */
   readonly start: ChannelStart
-  /** Sends an answer. */
+  /** Sends a response. */
   tell(answer: string): void
-  /** Hands on the questions that are there, and puts in the answers for which there is place now. */
+  /** Passes requests to the gateway, and delivers queued responses while the mailbox has space. */
   collect(): void
-  /** Drops what is left of a run that has ended, so that the next one neither asks nor waits for it. */
+  /** Drops what is left of an ended run, so that it does not reach the next one. */
   forget(): void
   close(): void
 }
 
-/** The program that runs, as far as its questions go. */
+/** The gateway requests of the program that runs. */
 export interface RunningProgram {
   readonly gateway: ProgramGateway | undefined
   readonly answer: (answer: ProgramResponse) => void
   /** Ends it with an error that it cannot catch. */
   readonly fail: (error: ToolError) => void
-  /** How many questions it has asked, and answers it was given. */
+  /** How many requests it has made, and responses were sent to it. */
   asked: number
   given: number
-  /** How many of those it had been told when it last rested. */
+  /** How many of those it had read when it last rested. */
   told: number
-  /** Asked at a rest that was none, because an answer was on its way. */
+  /** Requests of a rest that did not count, because a response was on its way. */
   held: ProgramRequest[]
   /** What they take, each counted with something for itself. */
   heldBytes: number
 }
 
-/** So long after an answer the next question is looked for, in every turn of the event loop. */
+/** How long the mailbox is polled after a response. */
 const lookMs = 0.2
-/** So many questions and rests are handed on in one turn of the event loop, so that a flood of them keeps nobody waiting. */
+/** Most requests and rests handled in one turn of the event loop, so that a flood does not block it. */
 const mostAtOnce = 256
-/** Questions that are held may take so much. */
+/** Most bytes of held requests. */
 const mostHeldBytes = 64 * 2 ** 20
 const questionBytes = 256
 
@@ -95,12 +106,12 @@ export function createHostChannel(running: () => RunningProgram | undefined): Ho
     }
     setImmediate(collect)
   }
-  /** A program that rests and was told all that it was given asks nothing before its next answer. */
+  /** A program that rests after reading every response makes no request before the next one. */
   const isQuiet = (): boolean => {
     const asking = running()
     return asking === undefined || asking.told === asking.given
   }
-  /** Looks once in each turn of the event loop, so that nobody waits for this. */
+  /** Polls once in each turn of the event loop, so that nothing else is delayed. */
   const watch = (): void => {
     // Asked before anything is handed on, because what that leads to has not happened by then.
     const looks = !isQuiet() && performance.now() - answered < lookMs
@@ -137,8 +148,8 @@ export function createHostChannel(running: () => RunningProgram | undefined): Ho
 }
 
 /**
- * A program that was not told yet what it was given rests again as soon as it is; what it asked until then waits. Returns
- * how many questions were read.
+ * A program that has not read every response rests again after it has; its requests wait until then. Returns the number
+ * of requests read.
  */
 function handOn(said: string, asking: RunningProgram, gateway: ProgramGateway): number {
   const { told, questions } = readRequests(said, asking.asked)

@@ -27,7 +27,7 @@ export function createMailbox(): Mailbox {
   }
 }
 
-/** Puts a text in; false when there is no place for it yet. Whoever sleeps on the count of the written is woken. */
+/** Puts a text in; false when the mailbox is full. Wakes a reader that sleeps on the written count. */
 export function createWriter({ counts, lengths, texts }: Mailbox, port: MessagePort): (text: string) => boolean {
   // One for each place, because Node looks long at whatever says where in a buffer it is to write.
   const rooms = Array.from({ length: places }, (_, place) => Buffer.from(texts.buffer, place * placeBytes, placeBytes))
@@ -47,7 +47,7 @@ export function createWriter({ counts, lengths, texts }: Mailbox, port: MessageP
   }
 }
 
-/** Takes the next text out; undefined when there is none. Whoever sleeps on the count of the read is woken. */
+/** Takes the next text out; undefined when there is none. Wakes a writer that sleeps on the read count. */
 export function createReader({ counts, lengths, texts }: Mailbox, port: MessagePort): () => string | undefined {
   const bytes = Buffer.from(texts.buffer)
   return () => {

@@ -50,7 +50,7 @@ export interface Piece {
   readonly bytes: Uint8Array
 }
 
-/** What a thread says, besides the questions of programs, of which a text tells; `done`, with the last of the output, and `broken` end a job. `practised` follows on `ready`. */
+/** Messages of a thread, besides the text that announces gateway requests. `done`, with the last output, and `broken` end a job. `practised` follows `ready`. */
 export type ThreadMessage =
   | { readonly kind: 'ready' }
   | { readonly kind: 'practised' }
@@ -64,23 +64,23 @@ export interface ChannelStart {
   readonly answers: Mailbox
   /** For what is too long for either. */
   readonly port: MessagePort
-  /** Not 0 while the owner looks for questions by itself, so that nobody need wake it. */
+  /** Not 0 while the owner polls for requests, so that the thread need not wake it. */
   readonly watched: Int32Array<SharedArrayBuffer>
   /** Not 0 while the owner has answers that found no place; a thread that took all that was there wakes it before it sleeps. */
   readonly late: Int32Array<SharedArrayBuffer>
 }
 
 /**
- * How questions and answers are written between a thread and its owner: one text each, because nothing crosses faster.
+ * How gateway requests and responses are written between a thread and its owner: one text each, because nothing crosses faster.
  * JSON text has no line breaks of its own.
  */
 
-/** How many answers the program was told until this rest, and what it asked before it: a line for each question, behind a break. */
+/** The number of responses that the program has read, and its requests: a line for each, after a line break. */
 export function writeRequests(told: number, asked: string): string {
   return `${told}${asked}`
 }
 
-/** What was written; the questions are numbered from the one after `last` on. */
+/** Parses the text; requests are numbered from `last + 1`. */
 export function readRequests(
   written: string,
   last: number,

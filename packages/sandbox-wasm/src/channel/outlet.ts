@@ -10,7 +10,7 @@ export interface Outlet {
   /** Sends what waits if it waited for long enough; called wherever the program can be interrupted. */
   tick(now: number): void
   flush(): void
-  /** What waits, to be sent by somebody else. */
+  /** What waits, for the caller to send. */
   rest(): readonly Piece[]
   readonly totals: { readonly [Name in Stream]: number }
   /** The stream that was flooded. */

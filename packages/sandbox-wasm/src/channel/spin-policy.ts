@@ -1,12 +1,12 @@
 /**
- * Whether it is worth to look for an answer for a while before sleeping: to sleep and be woken takes longer than a quick
- * answer does. One look that paid makes up for all that did not, so that a slow moment does not make two who are quick
- * with each other slow for good; whoever looked in vain time and again looks only now and then.
+ * Whether to spin for a message before sleeping: to sleep and be woken takes longer than a quick response does. One
+ * success resets the count of failures, so that a slow moment does not slow a quick pair of threads for good. After
+ * repeated failures only one wait in sixteen spins.
  */
 export interface SpinPolicy {
-  /** Asked before each wait. */
+  /** Called before each wait. */
   shouldSpin(): boolean
-  /** What came of a look. */
+  /** Records whether a spin got a message. */
   record(paid: boolean): void
 }
 

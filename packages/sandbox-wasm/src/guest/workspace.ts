@@ -47,7 +47,7 @@ export type Segments = readonly string[]
 /** Files of one sandbox, in memory. What is over the size is refused with ENOSPC. */
 export interface Workspace {
   readonly root: FolderEntry
-  /** Whether something was refused for want of room; whoever asks may take it back. */
+  /** Whether something was refused with ENOSPC; the caller may reset it. */
   full: boolean
   find(from: FolderEntry, path: Segments): Entry | undefined
   /** The file under this name, made when there is none. */

@@ -10,7 +10,7 @@ function getter<T>(name: string): (view: unknown) => T {
 const bufferOf = getter<ArrayBuffer>('buffer')
 const startOf = getter<number>('byteOffset')
 
-/** Nothing that a host sends is longer than this, and whoever started it takes nothing that is. */
+/** Longest payload that a host sends; the starter refuses a longer one. */
 export const pieceBytes = 65_536
 
 /**
@@ -29,7 +29,7 @@ export function inPieces(bytes: Uint8Array, take: (piece: Uint8Array) => void): 
   for (let done = 0; done < bytes.length; done += pieceBytes) take(bytes.subarray(done, done + pieceBytes))
 }
 
-/** Frames between a Python host and whoever started it: a byte for the kind, four for the length, then the payload. */
+/** Frames between a Python host and its starter: a byte for the kind, four for the length, then the payload. */
 export const toHost = { job: 1, report: 2 } as const
 export const fromHost = {
   /** It waits for its job; the payload is the processor time that its start took, in milliseconds, as text. */
@@ -60,7 +60,7 @@ export function streamOf(kind: number): 'stdout' | 'stderr' | 'channel' | undefi
 
 export const headBytes = 5
 
-/** What a host is told of a program; behind it stand the bytes of stdin and of the files, in this order. */
+/** The job of a host; the bytes of stdin and of the files follow, in this order. */
 export interface HostJob {
   /** The job for the driver, as it reads it. */
   readonly line: string

@@ -6,9 +6,9 @@ import { encodeFrame, headBytes } from './frames.ts'
 /** What a host keeps of Node, in closures, before it gives up the rest. */
 export interface HostNode {
   send(kind: number, ...parts: readonly Uint8Array[]): void
-  /** Waits for the next frame; when whoever started this is gone there is none, and then this goes too. */
+  /** Waits for the next frame; exits when the starter is gone. */
   receive(): { readonly kind: number; readonly payload: Buffer }
-  /** For whoever looks after hosts; no program's words. */
+  /** Diagnostics for the starter; never a program's output. */
   complain(text: string): void
   cpuMs(): number
   sleep(ms: number): void
@@ -93,7 +93,7 @@ export function becomeShell(folder: string, complain: (text: string) => void): S
     // In a shell it takes random bytes from a command, and so from here; the last word says how many.
     os: { system: (_program: string, words: readonly string[]) => randomBase64(random, words) },
   })
-  // Whoever can set this sees functions of the host in the stack of any error.
+  // Code that can set this sees functions of the host in the stack of any error.
   Object.defineProperty(Error, 'prepareStackTrace', { value: undefined, writable: false, configurable: false })
   return {
     show(fill, nowMs) {

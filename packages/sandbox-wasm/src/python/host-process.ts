@@ -69,7 +69,7 @@ export function connectHost(host: HostProcess): HostClient {
     try {
       if (!broken) read(piece)
     } catch {
-      // Whoever breaks the protocol is not our host any more, and nothing else that it says is read.
+      // A host that breaks the protocol is compromised; nothing more is read from it.
       broken = true
       host.kill()
       channel.destroy()
@@ -120,7 +120,7 @@ const asNobody = [
 ]
 
 /**
- * The strongest of what works here: for root, to be nobody; for everybody, to die with the starter. It is tried out on the
+ * The strongest confinement that works here: as root, the uid `nobody`; for every user, death with the starter. It is tried out on the
  * files that a host must be able to read, because who may read them is another's decision.
  */
 export async function findConfinement(files: readonly string[], signal: AbortSignal): Promise<Confinement> {

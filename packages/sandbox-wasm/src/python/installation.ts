@@ -30,7 +30,7 @@ import {
 import type { SnapshotIndex } from './pyodide.ts'
 
 export interface InstallOptions {
-  /** Where the kept memory of an interpreter lies; nobody else may write there. */
+  /** Where the snapshot of an interpreter lies; only this user may write there. */
   readonly cacheFolder?: string
   /** Starts hosts in something stronger than a plain process. */
   readonly spawnHost?: SpawnHost
@@ -98,7 +98,7 @@ async function build(
     }
     const place = { pyodide, folder: draft, ...(await spawnerFor(options, pyodide, draft, signal)) }
     await writeSnapshot(draft, await makeSnapshot(place, drivers, signal))
-    // Whoever was faster made the same.
+    // A faster process made the same snapshot.
     await rename(draft, folder).catch((error: unknown) => exists(join(folder, 'snapshot.json')).then(orThrow(error)))
   } finally {
     await rm(draft, { recursive: true, force: true })
@@ -186,7 +186,7 @@ function startHost(
   return connectHost(spawn([...confinement, ...command] as [string, ...string[]], { TZ: 'UTC' }))
 }
 
-/** A folder in which only this user writes; everybody may look, because a host may be somebody else. */
+/** A folder in which only this user writes; all may read, because a host may run as another user. */
 async function ownFolder(path: string): Promise<string> {
   await mkdir(path, { recursive: true, mode: 0o755 })
   const stats = await lstat(path)
@@ -200,7 +200,7 @@ async function ownFolder(path: string): Promise<string> {
 
 const dayMs = 86_400_000
 
-/** Removes what was not used for a month, and what somebody left behind who was killed while making it. */
+/** Removes what was not used for a month, and what a process left that was killed while making it. */
 async function removeOld(cache: string): Promise<void> {
   for (const name of await readdir(cache)) {
     if (!/^[0-9a-f]{32}(?:\.[0-9a-f]{12})?$/.test(name)) continue

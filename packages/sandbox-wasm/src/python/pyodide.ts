@@ -73,7 +73,7 @@ export interface SnapshotIndex {
   readonly stretches: readonly (readonly [start: number, bytes: number])[]
 }
 
-/** What Pyodide is told about its memory before it starts, and what it then has to put it back with. */
+/** Pyodide's memory settings before its start, and what restores a snapshot afterwards. */
 interface Settings {
   INITIAL_MEMORY: number
   HEAPU8: Uint8Array

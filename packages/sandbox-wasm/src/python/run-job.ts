@@ -97,7 +97,7 @@ export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs
         kept = spec.session === true && 'code' in outcome.exit
         return outcome
       } finally {
-        // Whoever disposes the sandbox waits for its end; whoever cancelled may rely on it now.
+        // Disposal waits for the end of the sandbox, so a cancelled run is over when this returns.
         const dead = kept ? undefined : host.kill()
         if (signal.aborted) await dead
       }
@@ -122,7 +122,7 @@ function floodOf({ stdout, stderr }: Streams, limits: SandboxLimits): SandboxLim
 
 /** A program that failed after something was refused to it was ended by that, whatever it made of the error. */
 function hitOf({ refusedMemory, refusedDisk }: HostReport, { stderr }: Streams): SandboxLimit | undefined {
-  // What is larger than the whole address space is refused before anybody is asked for it.
+  // What is larger than the whole address space is refused before any memory is requested.
   const lastLine = Buffer.from(stderr.captured().bytes).toString().trimEnd().split('\n').at(-1)
   if (refusedMemory || lastLine === 'MemoryError') return 'memoryBytes'
   return refusedDisk ? 'diskBytes' : undefined
@@ -159,7 +159,7 @@ const silenceMs = 2_000
 
 /**
  * Asks a host whose program has ended for files and figures. A host that says nothing more, or something else, is
- * BACKEND_FAILED; whoever waits also watches its limits, because one that still runs its program says nothing either.
+ * BACKEND_FAILED; the caller also watches its limits, because one that still runs its program says nothing either.
  */
 async function reportOf(
   host: HostClient,

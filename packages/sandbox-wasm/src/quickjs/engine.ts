@@ -22,7 +22,7 @@ export async function loadEngines(compiled?: CompiledQuickjs): Promise<() => Pro
     import('@jitl/quickjs-ng-wasmfile-release-sync'),
     compiled ?? compileQuickjs(),
   ])
-  // Its types tell of a module around the build, its code has none.
+  // Its types describe a module around the build; its code has none.
   const variant = build as unknown as typeof build.default
   return async () => {
     const memory = new webAssembly.Memory({ initial, maximum: maximumPages })

@@ -73,7 +73,7 @@ function describe({ context, call, allow, engine }: Guest, error: QuickJSHandle)
   return engine.refused ? 'InternalError: out of memory' : 'Uncaught, and what was thrown cannot be read'
 }
 
-/** Ends a run with an error that nobody caught. */
+/** Ends a run with an uncaught error. */
 export function failWith(guest: Guest, run: Run, error: QuickJSHandle): void {
   const { refused } = guest.engine
   const text = describe(guest, error)

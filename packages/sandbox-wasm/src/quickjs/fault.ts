@@ -12,7 +12,7 @@ export const outOfMemory: ProgramFault = { kind: 'run', name: 'InternalError', m
 /** Of an error that keeps others from looking at it. */
 const hidden: ProgramFault = { kind: 'run', name: 'Error', message: 'What was thrown cannot be read.' }
 
-/** An error of the guest as its own code tells it, and so bounded like everything that it does. */
+/** An error of the guest as its own code describes it, and so within its limits. */
 export function faultOf(guest: Guest, error: QuickJSHandle, kind: ProgramFault['kind'] = 'run'): ProgramFault {
   return { ...toldBy(guest, () => guest.call('fault', error)), kind }
 }
@@ -95,7 +95,7 @@ const property = new RegExp(`^cannot (?:read|set) property '(${name})' of (?:nul
 const noList = "cannot read property 'Symbol.iterator' of "
 const noObject = 'Cannot convert undefined or null to object'
 
-/** What stands where an error of this message comes from; undefined for messages that do not tell. */
+/** What stands where an error of this message comes from; undefined for messages that do not say. */
 function wantedBy(message: string): RegExp | undefined {
   const [, unknown, constant] = absent.exec(message) ?? []
   const identifier = unknown ?? constant

@@ -1,14 +1,14 @@
 import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
 import type { Engine } from './engine.ts'
 
-/** A program over tools, as a thing that rests and is told. All of it is text; a failure is the interpreter's own. */
+/** The calls into a guest by which a program over tools rests and receives responses. Only text crosses. */
 export interface GatewayCalls {
-  /** Does what promises wait for, up to so many; false when the interpreter gave up on it. */
+  /** Runs promise jobs, up to a number; false when the interpreter gave up. */
   work(jobs: number): boolean
   readonly pending: boolean
   /** Its state and what it has asked since the last time; undefined when it cannot even say that. */
   rest(): string | undefined
-  /** Tells it an answer; false when it could not take it. */
+  /** Delivers a response; false when the guest could not take it. */
   tell(number: number, ok: boolean, text: string): boolean
 }
 
@@ -38,7 +38,7 @@ interface Raw {
   take(work: number): string | undefined
   /** Whether a promise has something to do. */
   readonly pending: boolean
-  /** Does what promises wait for, up to so many; false when one of them broke. */
+  /** Runs promise jobs, up to a number; false when one of them failed. */
   work(jobs: number): boolean
   /** What `give` and `take` know a function by; it must live as long as the context. */
   pointer(work: QuickJSHandle): number

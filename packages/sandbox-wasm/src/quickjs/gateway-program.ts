@@ -18,13 +18,20 @@ import {
 const jobsAtOnce = 1_000
 
 /**
- * Runs a program over tools to its end. It *runs* while promise jobs wait; then it *rests*, and is told one answer, or
- * waits for one, and runs again. It is *over* when its promise is rejected, when it is fulfilled and every call was
- * answered, or when nothing is left that could wake it.
+ * ## Program over tools
  *
- * Between two answers it always comes to rest, also when the next one is there already: what it asked is taken off it, and
- * it is seen whether it is over. So where it ends, and what is too much to ask at once, follow from the order of its
- * answers alone, and not from the time at which they came.
+ * Runs a program to its end. States: `running`, `resting`, `ended`.
+ *
+ * | from      | to        | cause                                                                                |
+ * | --------- | --------- | ------------------------------------------------------------------------------------ |
+ * | `running` | `resting` | no promise job is left                                                               |
+ * | `resting` | `running` | one response is delivered                                                            |
+ * | `resting` | `ended`   | its promise is rejected, or fulfilled with every call answered, or no request is open |
+ * | any       | `ended`   | a limit, an exit, or the host's request to stop                                      |
+ *
+ * Between two responses it always comes to rest, also when the next one has arrived already: its requests are collected,
+ * and its end is checked. So where it ends, and what exceeds a budget, follow from the order of its responses alone, not
+ * from their timing.
  */
 export function runGatewayProgram(
   promise: QuickJSHandle,
@@ -60,7 +67,7 @@ function rest(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): vo
   else hear(guest, run, line, clock)
 }
 
-/** Tells it the answer that is there, or waits for one. */
+/** Delivers the response that has arrived, or waits for one. */
 function hear(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
   const answer = line.next() ?? run.rest(line)
   if (line.stopped) run.end(killedCode)
@@ -93,7 +100,7 @@ const bent: ProgramFault = {
 const unsettled: ProgramFault = {
   kind: 'run',
   name: 'Error',
-  message: 'The program waits for something that never comes; await what you call, and settle your own promises.',
+  message: 'The program waits for a promise that never settles; await what you call, and settle your own promises.',
 }
 
 function end(guest: Guest, run: Run): void {
@@ -132,7 +139,7 @@ export function startProgram(
   return undefined
 }
 
-/** Tells of a parser that fell, which is thrown on so that nothing else is run beside it. */
+/** Reports a parser that crashed; the error is thrown on, so that the thread runs nothing else. */
 function fallen(error: unknown, run: Run): unknown {
   if (error instanceof ParserFellError) run.fault({ kind: 'compile', name: error.name, message: error.message }, false)
   return error
@@ -148,7 +155,7 @@ function refuse(fault: ProgramFault, whole: string, { engine }: Guest, run: Run)
   }
 }
 
-/** QuickJS tells the line of a syntax error and not its column; another parser does, where it sees one too. */
+/** QuickJS gives the line of a syntax error but not its column; another parser does, where it finds one too. */
 function sharper(fault: ProgramFault, whole: string): ProgramFault {
   if (/call stack|stack overflow/.test(fault.message)) return { ...fault, message: 'The code is nested too deeply.' }
   const found = fault.name === 'SyntaxError' ? syntaxFault(whole) : undefined

@@ -41,7 +41,7 @@ export interface Guest {
   place(columns: number): void
   /** Sets what its functions reach. */
   reach(host: GuestHost | undefined): void
-  /** What a program over tools asks and is told. */
+  /** Gateway requests and responses of a program over tools. */
   readonly gatewayCalls: GatewayCalls
   /** Calls a function of the prelude; gives back what it returned, or threw. */
   call(name: PreludeName, ...values: readonly QuickJSHandle[]): ReturnType<QuickJSContext['callFunction']>

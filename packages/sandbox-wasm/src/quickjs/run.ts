@@ -30,7 +30,7 @@ export interface Run {
   fault(fault: ProgramFault, refusedMemory: boolean): void
   /** Ends a program over tools with what it returned, as JSON text; nothing is null. */
   returned(text: string, exitCode: number): void
-  /** Lets a program over tools rest until it is answered or its time is over. */
+  /** Waits for a response to a program over tools, until its deadline. */
   rest(line: GuestChannel): GatewayResponse | undefined
   /** Looks after its limits now and then; a look at the processor's time costs more than a turn of a program. */
   look(): void
@@ -39,13 +39,13 @@ export interface Run {
   result(): Omit<ThreadResult, 'files' | 'skipped' | 'memoryPeakBytes' | 'spent'>
 }
 
-/** What is larger than the whole address space is refused before anybody is asked for it. */
+/** What is larger than the whole address space is refused before any memory is requested. */
 const outOfMemory = /^InternalError: out of memory/
 /** By descriptor. */
 const streams: readonly (Stream | undefined)[] = [undefined, 'stdout', 'stderr', 'channel']
 /** A program over tools has no channel of its own, so that nothing that it writes can pass for its value. */
 const programStreams: typeof streams = [undefined, 'stdout', 'stdout']
-/** How often a program that asks and is told is looked at; the interpreter looks besides, while it works. */
+/** How often the limits of a program over tools are checked between responses; the interpreter checks while it works. */
 const lookMs = 5
 /** As a shell says of a program that was killed. */
 export const killedCode = 137
@@ -60,7 +60,7 @@ export function notJson(fault: string): string {
   return `gantry: the value is left out because it is not JSON: ${fault}\n`
 }
 
-/** What whoever reads the value would find wrong with it. */
+/** Why the reader of the value would refuse it. */
 function faultOf(text: string, dropped?: { count: number }): string | undefined {
   try {
     parseJson(text, defaultJsonLimits, dropped)
@@ -137,7 +137,7 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock, l
     },
     complain,
     value(text) {
-      // Whoever reads the channel leaves `__proto__` out and says so.
+      // The reader of the channel leaves `__proto__` out and reports it.
       const fault = faultOf(text, { count: 0 })
       if (fault === undefined) outlet.write('channel', Buffer.from(`{"value":${text}}\n`))
       else complain(notJson(fault))

@@ -2,7 +2,7 @@ import { SourceMap, type SourceMapPayload, stripTypeScriptTypes } from 'node:mod
 
 /** Thrown for TypeScript that does not parse; the message is for the program's author. */
 export class TypeScriptError extends Error {
-  /** Where, from 1 on, as far as the parser told. */
+  /** Where, from 1 on, if the parser gave a place. */
   readonly place: Place | undefined
 
   constructor(message: string, place?: Place) {
@@ -71,7 +71,7 @@ export interface Stripped {
   readonly original?: (place: Place) => Place
 }
 
-/** Like `stripTypes`, and tells where things were. */
+/** Like `stripTypes`, with a map back to the original places. */
 export function stripTypesMapped(code: string): Stripped {
   try {
     return { text: stripTypeScriptTypes(code) }
@@ -100,7 +100,7 @@ function mapped(text: string): Stripped {
   }
 }
 
-/** Where a text does not parse, for those whose own parser tells only the line. Throws ParserFellError. */
+/** Where a text does not parse, for a parser that gives only the line. Throws ParserFellError. */
 export function syntaxFault(code: string): { readonly message: string; readonly place: Place } | undefined {
   try {
     stripTypeScriptTypes(code)

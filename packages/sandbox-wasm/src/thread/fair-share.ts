@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 
 /**
- * Who may have a thread: at most so many at a time, and tenants take turns. The next is of the tenant that has fewest
+ * The fair share of threads between tenants, within a concurrency limit. The next slot goes to the tenant with the fewest
  * threads, and of equal ones that which was served longest ago; within a tenant the order is that of arrival. A tenant has
  * all threads only as long as no other has lately asked for one; else three quarters of them, so that one is free for those
  * that have none, however long its programs run. Work without a tenant takes turns too, and has no such limit.

@@ -33,7 +33,7 @@ export function createThreadSharing(): ThreadSharing {
     left.most -= most
     left.members -= 1
     if (left.members > 0) return
-    // Whoever joins from here on has threads of its own.
+    // A runtime that joins from here on gets a new pool.
     if (pool === left) pool = undefined
     await left.threads.close()
   }

@@ -10,7 +10,7 @@ export interface ThreadPool {
   take(signal: AbortSignal, tenant?: string): Promise<Thread>
   /** Gives a thread back; one that is not alive is replaced when it is needed. */
   give(thread: Thread): void
-  /** A thread that nobody shares; whoever has it kills it. */
+  /** A thread for one caller alone, which kills it. */
   own(signal: AbortSignal): Promise<Thread>
   /** Starts a thread if there is none, so that the first run finds one. */
   warm(): void
@@ -25,7 +25,7 @@ const idleMs = 60_000
  * long, behind long ones, get others besides, one at a time.
  */
 const patienceMs = 100
-/** One that was given back less than this ago still prepares itself; whoever comes so soon is served better by two in turn. */
+/** One that was given back less than this ago still prepares itself; a caller that comes so soon is served better by two threads in turn. */
 const preparingMs = 2
 const processors = availableParallelism()
 
@@ -73,7 +73,7 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
     if (prepared === undefined) startAhead()
     return thread
   }
-  /** One more for the next, as long as there are processors; nobody is to wait for its start. */
+  /** One more for the next, as long as there are processors, so that no call waits for its start. */
   const startAhead = (): void => {
     if (closed || shared >= Math.min(most(), processors)) return
     shared += 1
@@ -139,7 +139,7 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
   }
 }
 
-/** Waits for a thread that somebody gives back; undefined means that there is room for a new one, if need be later. */
+/** Waits for a thread that is given back; undefined means that a new one may be started. */
 async function turn(
   waiting: Set<(thread: Thread | undefined) => void>,
   signal: AbortSignal,

@@ -20,8 +20,8 @@ const job: CodeJob = {
 }
 
 /**
- * Runs a small program of our own over and over, each time in a context as it was made, so that the first of somebody's
- * does not wait for the compiler; stops when somebody waits. What it printed goes nowhere.
+ * Runs a small program repeatedly, each time in a fresh context, so that the first program of a caller does not wait for
+ * the compiler. Stops when a job waits. Its output is discarded.
  */
 export async function warmUp(scripts: Scripts, now: () => number, isAsked: () => boolean): Promise<void> {
   for (let round = 0; round < rounds; round += 1) {

@@ -6,10 +6,10 @@ import { lazily } from '../guest/lazily.ts'
 import type { ThreadStart } from './thread.ts'
 import { warmUp } from './warm-up.ts'
 
-/** The thread that runs scripts and WASI modules, one at a time; whoever started it ends it when a program does not. */
+/** The thread that runs scripts and WASI modules, one at a time; the owner kills it when a program does not end. */
 const now = performance.now.bind(performance)
 const post = (message: ThreadMessage): void => parentPort?.postMessage(message)
-/** Any text says that there are questions, or place for answers. */
+/** Any text announces requests, or space for responses. */
 const wake = (): void => parentPort?.postMessage('')
 const { quickjs } = workerData as ThreadStart
 const scripts = lazily(async () => (await import('../quickjs/scripts.ts')).loadScripts(quickjs))

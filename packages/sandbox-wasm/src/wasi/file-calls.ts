@@ -158,7 +158,7 @@ function preopenOf(found: Descriptor): string {
   return found.preopen
 }
 
-/** What a module is told of an entry. */
+/** What a module sees of an entry. */
 interface Stats {
   readonly id: number
   readonly type: number

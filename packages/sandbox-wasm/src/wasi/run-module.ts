@@ -30,7 +30,7 @@ interface State {
   end?: ModuleEnd
 }
 
-/** Runs a WASI module from its start to its end. Whoever called the thread ends it when the module does not. */
+/** Runs a WASI module from its start to its end. The owner of the thread kills it when the module does not end. */
 export function runModule(job: ModuleJob, outlet: Outlet): ThreadResult {
   const startedCpu = process.threadCpuUsage()
   const workspace = createWorkspace(job.limits.diskBytes, () => job.deterministic?.nowMs ?? Date.now())

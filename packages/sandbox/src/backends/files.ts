@@ -9,7 +9,7 @@ import { defaultFileLimits, type HandedFile } from '../languages/file-path.ts'
 /** A file of more bytes is kept outside the result. */
 const mostInline = 16_384
 
-/** Pictures, sounds, documents and tables are for whoever shows or opens them, however small they are. */
+/** Media types that become artifacts at any size, because a client shows or opens them. */
 const apart = /^(?:image|audio|video)\/|^application\/(?:pdf|vnd\.)|^text\/(?:csv|tab-separated-values)$/
 
 /**

@@ -112,7 +112,7 @@ type Dial = NonNullable<SandboxRequest['dial']>
 type Credentials = NonNullable<SandboxedPlan['credentials']>
 
 /**
- * The way out of one call's sandbox: what it reaches, within what its tool may, and the secrets behind its placeholders,
+ * The egress of one call's sandbox: what it reaches, within what its tool may, and the secrets behind its placeholders,
  * fetched for this caller and from here on kept out of everything that leaves the call.
  * - Errors: EGRESS_DENIED for origins that the tool does not name, INPUT_INVALID for credentials that it is not granted
  *   or that nothing in reach is for, SECRET_UNAVAILABLE.

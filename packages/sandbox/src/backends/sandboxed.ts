@@ -15,7 +15,7 @@ import { requestOf } from './request.ts'
  * - Cancellation: the signal of the call kills everything in its sandbox.
  * - Errors: INPUT_INVALID for arguments that no program can be made of, RUNTIME_UNAVAILABLE and SANDBOX_INIT_FAILED
  *   when nothing ran, LIMIT_EXCEEDED and TIMEOUT with the output so far.
- * - Ownership: whoever made the runtimes closes them.
+ * - Ownership: the creator of the runtimes closes them.
  */
 export function sandboxedBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backend {
   const plans = new WeakMap<object, SandboxedPlan>()

@@ -42,7 +42,7 @@ interface LauncherRuntimeOptions {
   readonly found: LanguagesFound
   /** Whether the probe attacks the sandbox from the inside; there is nothing to attack where nothing guards. */
   readonly guarded: boolean
-  /** Prepares the machine, once; tried again after it rejected, because somebody may have mended what was wrong. */
+  /** Prepares the machine, once; tried again after it rejected, because an operator may have repaired the cause. */
   prepare(signal: AbortSignal): Promise<PreparedHost>
 }
 
@@ -128,7 +128,7 @@ function refusalOf(spec: SandboxSpec, found: LanguagesFound): Refusal | undefine
     return { reason: `${language} has no interpreter that keeps its state over several runs.`, remedy }
   }
   if (network === 'none' || dial !== undefined) return undefined
-  return { reason: 'There is no guarded way out for this sandbox.', remedy: 'Give the executor `egress`.' }
+  return { reason: 'No egress is configured for this sandbox.', remedy: 'Give the executor `egress`.' }
 }
 
 function withSpares(ground: PreparedHost): Machine {
@@ -223,7 +223,7 @@ const limits: SandboxLimits = {
   stderrBytes: 65_536,
 }
 
-/** Starts sandboxes for real: one attacks itself from the inside, and the fastest of three tells the time of a start. */
+/** Starts sandboxes for real: one attacks itself from the inside, and the fastest of three gives the start time. */
 async function probeByTrial(trial: Trial): Promise<Probe> {
   try {
     const { version, enforced } = await trial.ground()
@@ -278,7 +278,7 @@ function reasonOf(error: unknown): { readonly reason: string; readonly remedy: s
   const message = error instanceof Error ? error.message : String(error)
   return {
     reason: typeof reason === 'string' ? reason : message,
-    remedy: typeof remedy === 'string' ? remedy : 'Mend that, then run `gantry doctor` again.',
+    remedy: typeof remedy === 'string' ? remedy : 'Repair that, then run `gantry doctor` again.',
   }
 }
 

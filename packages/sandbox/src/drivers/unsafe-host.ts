@@ -21,7 +21,7 @@ export interface UnsafeHostOptions {
 
 /**
  * Programs of this machine, with the rights of this process: no sandbox at all. What they use is limited where the
- * kernel's control groups can be had, and they end with their run; nothing keeps them from anything else.
+ * kernel's control groups are available, and they end with their run; nothing else restricts them.
  */
 export function createUnsafeHostRuntime(options: UnsafeHostOptions = {}): Runtime {
   const { languages = createLanguages() } = options

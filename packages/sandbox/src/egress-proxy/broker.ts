@@ -15,9 +15,9 @@ import { forward } from './forward.ts'
 import type { Authority } from './origins.ts'
 import { upgrade } from './websocket.ts'
 
-/** Ends the encryption of tunnels to hosts that may be told a secret, and reads the requests inside. */
+/** Terminates TLS of tunnels to hosts that may receive a secret, and reads the requests inside. */
 export interface Broker {
-  /** Takes over the connection of a line behind its CONNECT; resolves when it is over. */
+  /** Takes over a proxy connection after its CONNECT; resolves when it ends. */
   serve(line: ProxyConnection, authority: Authority): Promise<void>
 }
 
@@ -107,7 +107,7 @@ function isFor({ host }: Authority, name: string): boolean {
   return name.toLowerCase().replace(/\.$/, '') === host
 }
 
-/** Never rejects: a failure is told where there is room for it, and cuts the connection where there is none. */
+/** Never rejects: a failure is sent as a response while that is possible, and cuts the connection afterwards. */
 async function answer(
   ports: ProxyPorts,
   inner: Inner,

@@ -79,7 +79,7 @@ const mostContexts = 64
 /** Makes keys and a certificate of its own; a millisecond. */
 export function createCertificateAuthority(): CertificateAuthority {
   const own = keyPair()
-  // One key serves all hosts: whoever had it could as well ask us.
+  // One key serves all hosts: a holder of it could as well request a certificate here.
   const shown = keyPair()
   const issuer = nameOf(`Gantry sandbox ${randomBytes(6).toString('hex')}`)
   const certificate = signed(own, { issuer, subject: issuer, key: own, extensions: authorityExtensions(own) })

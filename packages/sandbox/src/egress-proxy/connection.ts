@@ -91,7 +91,7 @@ export interface ProxyPorts {
   readonly limits: EgressProxyLimits
   /** What placeholders stand for. */
   readonly secrets: readonly BrokeredSecret[]
-  /** Shows certificates to the sandbox for hosts that may be told a secret; there when something stands for one. */
+  /** Issues certificates for hosts that may receive a secret; present with credentials only. */
   readonly authority?: CertificateAuthority
 }
 
@@ -100,9 +100,9 @@ export function scopeOf({ owner, tenant, only }: ProxyPorts): EgressScope {
   return tenant === undefined ? { owner, only } : { owner, tenant, only }
 }
 
-/** What one request goes through on its way out. */
+/** One request on its way from the sandbox to egress. */
 export interface ProxiedRequest {
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborted when the client no longer waits for the response. */
   readonly signal: AbortSignal
   readonly meter: Meter
   /** Where the tunnel leads whose inside the request came from. */
@@ -116,11 +116,19 @@ export interface ProxiedRequest {
 }
 
 /**
- * One connection of a sandbox, which carries one request: whatever comes behind that, nobody can take for a second.
+ * ## Proxy connection
  *
- * It *waits* for a head, and not for long; is *busy* with what the head asked for, until it is *answered*; and is
- * *over* when all of that is through, when it failed, or when the sandbox went away. It fails with a reason as long as
- * it is not answered, after that only by being cut. A tunnel to an `http` origin waits once more, for the head inside.
+ * One connection of a sandbox. It carries one request, so that trailing bytes cannot pass for a second one.
+ *
+ * | from               | to         | cause                                                     |
+ * | ------------------ | ---------- | --------------------------------------------------------- |
+ * | –                  | `waits`    | accepted; the clock of the request head starts            |
+ * | `waits`            | `busy`     | `begin`: the head is complete                             |
+ * | `busy`             | `waits`    | `beginInside`: a tunnel to an `http` origin was opened    |
+ * | `busy`             | `answered` | `answered`: the response begins                           |
+ * | any                | `over`     | complete, failed, or the sandbox closed the connection    |
+ *
+ * Before `answered` a failure is sent as an HTTP response; after it the connection is cut.
  */
 export class ProxyConnection implements ProxiedRequest {
   readonly socket: Socket
@@ -144,7 +152,7 @@ export class ProxyConnection implements ProxiedRequest {
     socket.once('close', () => this.#end(new ToolError('CANCELLED', 'The sandbox closed the connection.')))
   }
 
-  /** Aborted when the connection is over. */
+  /** Aborted when the connection ends. */
   get signal(): AbortSignal {
     return this.#gone.signal
   }
@@ -194,7 +202,7 @@ export class ProxyConnection implements ProxiedRequest {
   }
 }
 
-/** Says why not and hangs up. */
+/** Sends the refusal and closes the connection. */
 export function refuse(socket: Socket, error: unknown): void {
   socket.end(refusal(error), () => socket.destroy())
 }
@@ -209,15 +217,15 @@ export function otherHost(): ToolError {
   return badRequest('The Host header names another host than the request.')
 }
 
-/** Why not, as it is told: a status and one line. */
+/** A refusal as the client receives it: a status and one line. */
 interface Refused {
   readonly status: number
   readonly body: string
 }
 
 /**
- * What is told of an error. Messages of egress name what was asked for, never the address that it leads to; of any other
- * error nothing is told.
+ * The message of an error that the client may see. Messages of egress name what was requested, never the address behind
+ * it; any other error is not shown.
  */
 export function refused(error: unknown): Refused {
   const { code, message } = ToolError.is(error) ? error : new ToolError('INTERNAL', 'The proxy failed.')

@@ -27,15 +27,15 @@ export type { EgressProxyLimits } from './connection.ts'
 
 export interface EgressProxyOptions {
   readonly egress: Egress
-  /** Who connects, for the events of egress. */
+  /** The owner named in the events of egress. */
   readonly owner: string
   /** For which tenant the sandbox runs. */
   readonly tenant?: string
   /** Origins as egress rules name them; they narrow what the rules allow and never widen it. */
   readonly allow: readonly string[]
-  /** Where `proxy.sock` is made: a folder of the caller's that nobody but the sandbox can enter. */
+  /** Where `proxy.sock` is made: a folder of the caller that only the sandbox can enter. */
   readonly socketFolder: string
-  /** Whom the socket is for, when we are root. */
+  /** The uid that owns the socket, when this process is root. */
   readonly uid?: number
   /** Closes the proxy. */
   readonly signal?: AbortSignal
@@ -45,25 +45,25 @@ export interface EgressProxyOptions {
 }
 
 /**
- * The only way out of one sandbox: an HTTP proxy on a unix socket, on our side, which checks what it is asked for and
- * lets egress decide and dial. It takes `CONNECT host:port` and requests with a whole URL, one to a connection; inside a
- * tunnel to a host that may be told a secret, whose TLS ends here, any number of them.
+ * The egress of one sandbox: an HTTP proxy on a Unix socket of the host, which checks each request and lets egress decide
+ * and dial. It accepts `CONNECT host:port` and requests with a whole URL, one per connection; inside a tunnel to a host
+ * that may receive a secret, whose TLS is terminated here, any number of them.
  * - Concurrency: as many connections as its limits say; one more is answered with 503.
- * - Errors: whoever connects reads them as an HTTP response; none of them is thrown.
- * - Ownership: whoever created it closes it, and removes the folder.
+ * - Errors: the client receives them as HTTP responses; none of them is thrown.
+ * - Ownership: the creator closes it and removes the folder.
  */
 export interface EgressProxy {
   /** Of the socket. */
   readonly path: string
   /** The placeholders, by the variables that hold them. */
   readonly placeholders: { readonly [variable: string]: string }
-  /** The authority, as PEM, that programs must trust to reach hosts that are told a secret; absent without credentials. */
+  /** The authority, as PEM, that programs must trust to reach hosts that receive a secret; absent without credentials. */
   readonly certificate?: string
   /** Cuts every connection; resolves when the socket is gone. Harmless when repeated. */
   close(): Promise<void>
 }
 
-/** Opens the way out; throws INPUT_INVALID for a wrong `allow`, SANDBOX_INIT_FAILED when there can be no socket. */
+/** Opens the proxy. Throws INPUT_INVALID for a wrong `allow`, SANDBOX_INIT_FAILED when its socket cannot be made. */
 export async function createEgressProxy(options: EgressProxyOptions): Promise<EgressProxy> {
   const { egress, owner, tenant, socketFolder, uid, signal } = options
   const origins = parseAllow(options.allow)
@@ -158,7 +158,7 @@ function serve(ports: ProxyPorts): ProxyServer {
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     lines.get(socket)?.fail(error.code === 'HPE_HEADER_OVERFLOW' ? tooLong : badRequest('This is not HTTP/1.1.'))
   })
-  // A line hears of it too, and Node destroys the socket unless somebody listens here.
+  // The connection handles it too, but Node destroys the socket without a listener here.
   server.on('timeout', () => {})
 
   return {
@@ -175,7 +175,7 @@ function serve(ports: ProxyPorts): ProxyServer {
 
 function listen(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
-  // Stays for good: later on there is nobody to tell.
+  // Stays for the life of the server: later errors have no receiver.
   server.on('error', reject)
   server.listen(path, () => resolve())
   return promise

@@ -30,12 +30,12 @@ import {
 /** Bodies of this many bytes are sent as one, because many servers do not take a body without its length. */
 const wholeBytes = 1_048_576
 
-/** Answers of this many bytes are cleared of secrets as one, so that their length can be told. */
+/** Answers of this many bytes are cleared of secrets as one, so that their length can be sent. */
 const clearedBytes = 65_536
 
 /**
  * Sends a request on through egress, and what comes back to the sandbox; redirects are the client's to follow. Secrets
- * go in, and come out again, where the origin may be told any; to every other one a placeholder goes as it is.
+ * go in, and come out again, where the origin may receive them; every other origin gets the placeholder as it is.
  */
 export async function forward(
   ports: ProxyPorts,
@@ -64,7 +64,7 @@ export async function forward(
     const sent = secrets.length === 0 ? asSent(answer) : await cleared(answer, request.method, secrets, proxied)
     response.writeHead(answer.status, sent.headers)
     proxied.answered()
-    // The first of a body that is cleared may wait, and whoever asked need not wait with it.
+    // Clearing may hold back the first bytes of the body; the client gets the head at once.
     if (secrets.length > 0 && sent.whole === undefined) response.flushHeaders()
     if (sent.whole === undefined) await pipeline(counted(sent.body, meter.down), response, { signal })
     else await endWith(response, sent.whole, meter)
@@ -126,7 +126,7 @@ export function targetOf(request: IncomingMessage, { inside, secure }: ProxiedRe
   const form = inside === undefined ? 'GET http://host/path' : 'GET /path'
   if (target === undefined) throw badRequest(`The target of the request is not as in "${form}".`)
   if (!isNamedBy(request.headersDistinct.host, target.authority, target.usualPort)) throw otherHost()
-  // Where nobody listens for it, Node hands it over as a request.
+  // Without a listener for it Node hands it over as a request.
   if (request.headers.upgrade !== undefined && !secure) {
     throw new ToolError('EGRESS_DENIED', 'A connection may not be turned into one of another protocol.')
   }

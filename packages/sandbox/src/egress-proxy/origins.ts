@@ -77,7 +77,7 @@ const form = /^((?:[a-z0-9_-]{1,63}\.){0,127}[a-z0-9_-]{1,63}\.?|\[[0-9a-f:.]{2,
 
 /**
  * Reads `host:port`, or says undefined. A host counts only in its usual form: what URL parsing would read as another
- * one, such as `0x7f.1` or `[0:0:0:0:0:0:0:1]`, was written to mislead somebody.
+ * one, such as `0x7f.1` or `[0:0:0:0:0:0:0:1]`, was written to mislead a reader.
  */
 export function parseAuthority(text: string, usualPort?: number): Authority | undefined {
   const [, written, digits] = form.exec(text) ?? []

@@ -11,11 +11,11 @@ export interface BrokeredSecret {
   readonly secret: string
   readonly places: ReadonlySet<CredentialLocation>
   readonly origins: readonly AllowedOrigin[]
-  /** Puts the placeholder back for the secret, in whatever form somebody sends that. */
+  /** Replaces the secret by its placeholder, in every encoding in which a server may send it. */
   readonly redactor: Redactor
 }
 
-/** Gives a credential a placeholder that nobody can guess and that no other sandbox has. */
+/** Gives a credential a placeholder that cannot be guessed and that no other sandbox has. */
 export function createBrokeredSecret({ variable, value, hosts, in: places = ['header'] }: Credential): BrokeredSecret {
   const placeholder = `gantry-placeholder-${randomBytes(16).toString('hex')}`
   const secret = Buffer.from(value()).toString('latin1')
@@ -27,7 +27,7 @@ export function createBrokeredSecret({ variable, value, hosts, in: places = ['he
   }
 }
 
-/** Those that may be told to an origin. */
+/** The secrets that an origin may receive. */
 export function secretsFor(
   all: readonly BrokeredSecret[],
   scheme: string,
@@ -45,7 +45,7 @@ export function insertIntoHeaders(headers: HeaderTexts, secrets: readonly Broker
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, inHeader(value, inHeaders)]))
 }
 
-/** A part of a file could hold a part of a secret, which nobody would know again; a server may answer with all of it. */
+/** A range could split a secret, which redaction would then miss; a server may ignore the header and send everything. */
 export function withoutRange({ range: _range, 'if-range': _unless, ...rest }: HeaderTexts): HeaderTexts {
   return rest
 }

@@ -11,7 +11,7 @@ const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
 
 /**
  * Answers CONNECT. Where the sandbox may reach an `https` origin, bytes go through unread behind their ClientHello, unless
- * the origin may be told a secret: then `broker` ends the encryption and reads what is asked for.
+ * the origin may receive a secret: then `broker` terminates TLS and reads the requests.
  * Where it may only reach an `http` one, `speakHttp` is called with a connection whose next request says what is
  * wanted, so that it is checked like any other: Node's own `fetch` asks for a tunnel in front of every `http` request.
  */
@@ -126,7 +126,7 @@ function carry(
   const closed = (): void => {
     if (!ended) reject(new Error('The connection closed before its end.'))
   }
-  // Whoever has said all that he wanted to say and goes need not hear the rest.
+  // A side that has sent everything and closes need not receive the rest.
   const gone = (): void => (to.readableEnded ? resolve() : reject(new Error('The other side closed.')))
   const abort = (): void => reject(signal.reason)
   from.on('data', take).once('end', end).once('close', closed)
@@ -140,7 +140,7 @@ function carry(
   })
 }
 
-/** What TLS says to whoever asks for a name that is not served: a fatal `unrecognized_name`. */
+/** The fatal TLS alert `unrecognized_name`, for a server name that is not served. */
 const unrecognizedName = Uint8Array.of(21, 3, 3, 0, 2, 2, 112)
 
 const recordHead = 5
@@ -152,7 +152,7 @@ type HelloGate = (piece: Uint8Array) => Uint8Array | undefined
 /**
  * Holds the first bytes of a tunnel back until they are a TLS ClientHello for the host that was asked for, then passes
  * everything on; throws EGRESS_DENIED for anything else. A rule for `https://a.example` thereby opens neither another
- * protocol nor, where one address serves many names, another name. What is said inside TLS nobody here can see.
+ * protocol nor, where one address serves many names, another name. What goes on inside TLS is not visible here.
  */
 export function helloGate(host: string): HelloGate {
   const held: Uint8Array[] = []

@@ -11,8 +11,8 @@ const mostHeadBytes = 16_384
 
 /**
  * Turns a connection into a WebSocket: secrets go into the request that asks for it, and behind its answer frames go
- * through. Nobody can take a secret out of frames without breaking them, so one that comes back cuts the connection;
- * compression, which would hide it, is not asked for. Throws what the client is to be told while it was not answered.
+ * through. A secret cannot be removed from frames without breaking them, so one that comes back cuts the connection;
+ * compression, which would hide it, is not negotiated. Throws the error for the client while no response has begun.
  */
 export async function upgrade(
   ports: ProxyPorts,
@@ -104,7 +104,7 @@ const mostBetween = 65_536
  * Passes the frames of a WebSocket on as long as no secret is in them, and throws EGRESS_DENIED before one goes on.
  *
  * The end of a message that goes on waits, as far back as a secret in it may be unfinished and whatever it says; with the
- * end of the message all of it goes on, so that nobody waits for the next one. What waits when the connection ends in the
+ * end of the message all of it goes on, so that the client never waits for the next message. What waits when the connection ends in the
  * middle of a message stays away.
  */
 export async function* withoutSecrets(

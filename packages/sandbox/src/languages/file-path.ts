@@ -26,7 +26,7 @@ const unprintable = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 /**
  * What is wrong with a path of a file in a workspace, in words to follow its name; undefined when nothing is. It holds for
  * files that go in and for names of files that come out: relative, below the workspace, the same on every system. A
- * backslash is refused, though Linux takes it for a letter, because elsewhere it separates folders.
+ * backslash is refused, though Linux allows it in names, because elsewhere it separates folders.
  */
 export function checkPath(path: string): string | undefined {
   if (path === '') return 'is empty'
@@ -47,7 +47,7 @@ export function checkPath(path: string): string | undefined {
 
 /**
  * The files of a job as bytes, by checked path.
- * - Errors: INPUT_INVALID with one issue at `/files/<path>` for each file that cannot be had, the first twenty of them.
+ * - Errors: INPUT_INVALID with one issue at `/files/<path>` for each invalid file, the first twenty of them.
  */
 export function checkFiles(
   files: { readonly [path: string]: HandedFile },

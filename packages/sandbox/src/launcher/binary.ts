@@ -7,7 +7,7 @@ import { ToolError } from '@gantry/contract'
 /** The native launcher for this machine, as it came with the package. */
 export interface LauncherBinary {
   readonly path: string
-  /** What was checked: write these where it has to be executed by somebody who may not reach the package. */
+  /** The checked bytes: write these where a uid that cannot read the package has to execute them. */
   readonly bytes: Buffer
   readonly sha256: string
 }
@@ -21,7 +21,7 @@ const searchedFolders = 5
 
 /**
  * Finds the launcher and compares it with its manifest: what runs as root must be what was built.
- * Rejects with RUNTIME_UNAVAILABLE when there is none for this machine or it is not the one that was shipped. Whoever asks
+ * Rejects with RUNTIME_UNAVAILABLE when there is none for this machine or it is not the one that was shipped. The caller
  * keeps the answer.
  */
 export async function launcherBinary(

@@ -8,10 +8,10 @@ import type {
   ProgramResponse,
 } from '@gantry/core/internal/runtimes/runtime'
 
-/** Questions that wait for an answer may have so many bytes, each counted with something for itself. */
+/** Most bytes of gateway requests without a response, each counted with an overhead. */
 const mostWaitingBytes = 16 * 2 ** 20
 const questionBytes = 256
-/** Answers that the program does not take may have so many bytes. */
+/** Most bytes of gateway responses that the program has not read. */
 const mostUnreadBytes = 64 * 2 ** 20
 const longestText = 8_192
 /** A program says its value or its failure; one that fails after its value says both. */
@@ -36,12 +36,21 @@ export interface GatewayChannel {
 }
 
 /**
- * Speaks with `native/drivers/python_gateway.py`, whose lines are as hostile as its program: it may have read the token.
- * So a question has the number that comes next or ends the run, and an answer goes to its number once.
+ * ## Gateway channel
  *
- * A question is collected until the program rests. It rests with the number of answers that it was told; when that is not
- * all that were given, more are on their way to it and it will rest again. Each true rest is told to the gateway, also that
- * of a program whose threads or children may still work.
+ * The host's end of `native/drivers/python_gateway.py`, whose lines are as hostile as its program: the program may have
+ * read the token. So a request must have the next number, or the run ends; a response goes to its number once.
+ *
+ * States: `collecting`, `quiescent`, `closed`.
+ *
+ * | from         | to           | cause                                                                      |
+ * | ------------ | ------------ | -------------------------------------------------------------------------- |
+ * | `collecting` | `collecting` | a request arrives; or the program rests before it has read every response  |
+ * | `collecting` | `quiescent`  | the program rests after reading every response: the gateway gets the batch |
+ * | `quiescent`  | `collecting` | the gateway responds                                                       |
+ * | any          | `closed`     | `close`, a forged line, or too many bytes without a response               |
+ *
+ * The gateway is called for each quiescence, also of a program whose threads or children may still work.
  */
 export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): GatewayChannel {
   const waiting = new Map<number, number>()
@@ -87,7 +96,7 @@ export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): G
   }
   const rest = (text: string, working: boolean): ToolError | undefined => {
     const told = Number(text)
-    if (!Number.isSafeInteger(told) || told < 0 || told > given) return forged('answers that nobody gave')
+    if (!Number.isSafeInteger(told) || told < 0 || told > given) return forged('responses that the host did not send')
     // The driver rests once at each place, and once more when nothing works beside it any longer.
     if (told === rested.told && count === rested.count && (working || !rested.working)) return forged('a rest twice')
     rested = { count, told, working }

@@ -17,7 +17,7 @@ const version = '1'
 /** Some output, an end and a fault; more is not said before a run. */
 const mostEarly = 8
 
-/** Our end of the channel to the init. Nothing here throws or rejects; what breaks is told by `fault`. */
+/** The host's end of the channel to the init. Nothing here throws or rejects; `fault` returns what broke. */
 export interface InitLink {
   readonly ready: Promise<void>
   isReady(): boolean
@@ -43,7 +43,7 @@ export function connectInit(socket: Socket, kill: () => void): InitLink {
   let isReady = false
   let broken: FrameError | undefined
   let current: { readonly intake: RunIntake; readonly onEnd: () => void } | undefined
-  /* An interpreter that ended while it waited says so, and why, before anybody listens. */
+  /* An interpreter that ended while it waited says so, and why, before a run listens. */
   const early: [type: number, payload: Buffer][] = []
 
   const take = (type: number, payload: Buffer): void => {

@@ -54,7 +54,7 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
       leave()
     }
   }
-  /* What stands on the descriptor without the token of the run is nobody's word here, its value least of all. */
+  /* Lines on the descriptor without the token of the run are not trusted, a value least of all. */
   const runAsking = async (job: SandboxJob, gateway: ProgramGateway, given: AbortSignal): Promise<Ran> => {
     const broken = new AbortController()
     const { signal, leave } = follow(given, broken.signal)
@@ -83,7 +83,7 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
         ? runAlone(job, signal)
         : runAsking(job, job.gateway, signal))
       if (end.unwritten !== undefined) throw unwritten(end.unwritten)
-      // An interpreter that ended takes its session along, which whoever holds it should know with the answer.
+      // An interpreter that ended ends its session, which the holder must learn with the result.
       if (spec.session === true && !end.alive) await ended
       return outcomeOf(end, said, enforced)
     },

@@ -30,7 +30,7 @@ export function launchedOf(launcher: LauncherProcess, failure: () => Promise<Too
       launcher.hold(true)
       try {
         const end = await runJob(launcher, job, pieces, options, kept, failure)
-        /* One that cannot run again is on its way out, which is soon over. */
+        /* A sandbox that cannot run again ends by itself soon. */
         if (end.alive) launcher.hold(false)
         return end
       } finally {
@@ -142,7 +142,7 @@ interface LauncherProcess {
 }
 
 /**
- * Sends the plan to the launcher that waits, or else to a new one; rejects when there is no process to be had, all else
+ * Sends the plan to the launcher that waits, or else to a new one; rejects when no process can be started, all else
  * shows in `ended`.
  */
 export async function spawnLauncher(
@@ -173,7 +173,7 @@ export function channelsOf(child: ChildProcess): [init: Socket, supervisor: Sock
   return [init, supervisor]
 }
 
-/** A launcher that waits for its plan; throws, or has no `pid` and says why as an event, when there is none to be had. */
+/** A launcher that waits for its plan; throws, or has no `pid` and says why as an event, when none can be started. */
 export function spawnChild(binary: string): ChildProcess {
   const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe']
   return spawn(binary, ['supervise'], { stdio, env: {}, cwd: '/' })

@@ -119,7 +119,7 @@ export interface LaunchFile {
 }
 
 export interface RunOptions {
-  /** Kept by the supervisor, from the moment it is told of the run. */
+  /** Enforced by the supervisor, from the moment it learns of the run. */
   readonly wallMs: number
   readonly signal: AbortSignal
   /** Called in order, up to the stream's limit; must not throw. */
@@ -151,7 +151,7 @@ export interface RunEnd {
   readonly keysDropped: number
   readonly files: ReadonlyMap<string, Uint8Array>
   readonly skipped: readonly { readonly path: string; readonly reason: string }[]
-  /** The limit that ended it, as far as the launcher can tell: not the disk. */
+  /** The limit that ended it, as far as the launcher knows: not the disk. */
   readonly hit?: SandboxLimit
   /** What is left in the workspace's file system at the end; absent when the run was cut short. */
   readonly free?: { readonly bytes: number; readonly files: number }
@@ -218,7 +218,7 @@ export interface LaunchPlan {
 export interface CgroupPlan {
   /** Made in this order, joined by way of their `cgroup.procs`, removed in reverse. */
   readonly folders: readonly string[]
-  /** Folders to try to remove last, when nobody else is left in them: those of an owner that died. */
+  /** Folders to remove last, if they are empty: those of an owner that died. */
   readonly parents?: readonly string[]
   /** Files to write before joining, `[path, text]`. */
   readonly settings: readonly (readonly [string, string])[]

@@ -11,7 +11,7 @@ const longestValueStart = 32
 const lineBytes = 16
 /** What an unreadable line costs more: refusing one takes as long as reading many. */
 const unreadableBytes = 240
-/** A program may write so many times what is kept of its lines before its run is ended. */
+/** A program may write this multiple of what is kept of its lines before its run is ended. */
 const floodFactor = 4
 /** Bytes of a program that end its run, however they are cut into lines. */
 export const mostLineBytes = defaultJsonLimits.bytes * (floodFactor + 2) + 1

@@ -243,7 +243,7 @@ export function jobPieces(job: LaunchJob): Uint8Array[] {
   return [...files, goFrame(job), ...line, ...stdin, frameHead(toInit.stdin, 0)]
 }
 
-/** What the init may send back: files that are as they went in do not count, and only Node can tell. */
+/** What the init may send back: files that are unchanged do not count, and only the host can compare them. */
 export function collectRoom({ files, collect }: LaunchJob): { readonly files: number; readonly bytes: number } {
   if (collect === undefined) return { files: 0, bytes: 0 }
   const sizes = [...(files?.values() ?? [])].map((file) => fileOf(file).bytes.length)
@@ -259,7 +259,7 @@ function goFrame(job: LaunchJob): Buffer {
   const room = collectRoom(job)
   const writer = new PayloadWriter()
   writer.list(job.steps ?? [], (step) => writeStep(writer, step))
-  /* One byte more than is kept tells that there was more, also when the program is killed before its bytes are counted. */
+  /* One byte more than is kept shows that there was more, also when the program is killed before its bytes are counted. */
   writer
     .u64(job.stdoutBytes + 1)
     .u64(job.stderrBytes + 1)

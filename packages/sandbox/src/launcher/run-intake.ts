@@ -16,7 +16,7 @@ const initHits: readonly (SandboxLimit | undefined)[] = [
   'pids',
   'cpuMs',
 ]
-/** Beyond so many times its limit a stream must have ended; an init that sends more is not ours any more. */
+/** A stream must have ended at this multiple of its limit; an init that sends more is treated as compromised. */
 const floodFactor = 9
 const floodBytes = 32 * 2 ** 20
 /** Of descriptor 3, beyond what the init itself ends. */
@@ -41,7 +41,7 @@ export interface RunIntake {
   received(): Pick<RunEnd, 'stdout' | 'stderr' | 'messages' | 'messagesDropped' | 'keysDropped' | 'files' | 'skipped'>
 }
 
-/** `onDone` is called with its code when an interpreter says that its turn, or with the job's token its program, is over. */
+/** `onDone` is called with the exit code when an interpreter reports the end of its turn, or, with the job's token, of its program. */
 export function createRunIntake(
   job: LaunchJob,
   options: RunOptions,

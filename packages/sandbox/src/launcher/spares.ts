@@ -41,7 +41,7 @@ export function createSpares(binary: string): Spares {
   return {
     take() {
       const now = performance.now()
-      // After whoever takes has sent what it has to send.
+      // After the caller has sent its plan.
       if (now - last < pairMs) setImmediate(start)
       last = now
       return remove()
@@ -53,7 +53,7 @@ export function createSpares(binary: string): Spares {
   }
 }
 
-/** Whoever needs one next tries again and hears why. */
+/** A failure is ignored here: the next start tries again and reports it. */
 function trySpawn(binary: string): ChildProcess | undefined {
   try {
     const child = spawnChild(binary)

@@ -20,7 +20,20 @@ const stuckMs = 30_000
 /** The plan's figures at one moment. */
 export type Figures = Pick<LaunchEnd, 'figures' | 'hits'>
 
-/** Our end of the channel to the supervisor. Nothing here throws or rejects; the sandbox's end is an answer to everything. */
+/**
+ * ## Launcher supervisor
+ *
+ * The host's end of the channel to the supervisor, the native process outside of the sandbox.
+ *
+ * | state     | entered when                                             | left by                                             |
+ * | --------- | -------------------------------------------------------- | --------------------------------------------------- |
+ * | started   | the plan was sent                                        | `begin`                                             |
+ * | running   | `begin` starts the wall clock of a run                   | `measure` (to started), a limit, `kill`, owner gone |
+ * | dead      | `end` resolves: no process of the sandbox lives          | removal of its folders and control groups           |
+ * | gone      | `ended` resolves: everything is removed, the process too | –                                                   |
+ *
+ * Nothing here throws or rejects; the end of the sandbox settles every promise.
+ */
 export interface SupervisorLink {
   /** Starts the clock of a run. */
   begin(wallMs: number): void

@@ -4,7 +4,7 @@ import { disposeOf } from './start.ts'
 import type { Timing } from './timing.ts'
 
 export interface PoolSettings {
-  /** Sandboxes of one sort that wait when nobody asks. */
+  /** Sandboxes of one sort that wait without demand. */
   readonly min: number
   /** The most of one sort that wait. */
   readonly max: number
@@ -12,9 +12,9 @@ export interface PoolSettings {
   readonly maxIdleMs: number
 }
 
-/** Room for sandboxes that wait, shared by all pools. */
+/** Capacity for sandboxes that wait, shared by all pools. */
 export interface Capacity {
-  /** Whether there was room; what was taken must be given back. */
+  /** False when the capacity is used up. What was taken must be given back. */
   take(bytes: number): boolean
   give(bytes: number): void
 }
@@ -24,24 +24,35 @@ interface PoolParts {
   readonly settings: PoolSettings
   readonly timing: Timing
   readonly capacity: Capacity
-  /** What one that waits takes of the room. */
+  /** The capacity that one waiting sandbox takes. */
   readonly bytes: number
   open(signal: AbortSignal): Promise<Sandbox>
   /** Asks for `tend` after a time. */
   wake(ms: number): void
-  /** Keeps a start or an end that goes on by itself, so that somebody can wait for it; it never rejects. */
+  /** Tracks a start or a disposal in the background, so that `close` can wait for it; it never rejects. */
   track(work: Promise<void>): void
-  /** Hears of a start ahead that failed, and of a sandbox that ended while it waited. */
+  /** Called for a failed start ahead, and for a sandbox that ended while it waited. */
   onFault(error: unknown): void
 }
 
 /**
- * Sandboxes of one sort, started ahead; each is given out once.
+ * ## Pool of warm sandboxes
  *
- * A place is *starting*, then *waiting*, then *taken* or *ending*, then gone. A start that fails goes from starting to
- * gone. One that dies, waits too long or is one too many goes from waiting to ending, and so does everything on `close`.
- * A place takes room from the moment it starts until it is taken or gone. After a failure nothing is started ahead for a
- * time that doubles, until a start succeeds, somebody else's included.
+ * Sandboxes of one runtime and spec, started ahead. Each is handed out once.
+ *
+ * States of a slot: `starting`, `waiting`, `taken`, `disposing`, `gone`.
+ *
+ * | from        | to          | cause                                                                       |
+ * | ----------- | ----------- | --------------------------------------------------------------------------- |
+ * | –           | `starting`  | `tend` finds fewer slots than the demand, and the shared capacity has space |
+ * | `starting`  | `waiting`   | the sandbox opened                                                          |
+ * | `starting`  | `gone`      | the start failed                                                            |
+ * | `waiting`   | `taken`     | `take`                                                                      |
+ * | `waiting`   | `disposing` | the sandbox died, idled for `maxIdleMs`, exceeds the demand, or `close`     |
+ * | `disposing` | `gone`      | its disposal ended                                                          |
+ *
+ * A slot holds capacity from `starting` until it is `taken` or `gone`. After a failed start the pool backs off for a time
+ * that doubles, until any start of this sort succeeds.
  */
 export interface Pool {
   /** How many wait. */
@@ -165,13 +176,13 @@ interface Demand {
   readonly last: number
 }
 
-/** Two takes within this time show that there will be more; after it without any, nobody comes again. */
+/** Two takes within this time predict more; after this time without a take the demand is zero. */
 export const pairMs = 60_000
 /** A take counts half as much after this time. */
 const halfLifeMs = 10_000
 
 /**
- * Sizes a pool by what was taken of late: a count of takes that fades. One take shows nothing, so that what is run once
+ * Sizes a pool by a decaying count of recent takes. One take shows nothing, so that what is run once
  * costs nothing more; from the second within a minute on, as many wait as the count says, between `min` and `max`.
  */
 function createDemand({ min, max }: { readonly min: number; readonly max: number }): Demand {

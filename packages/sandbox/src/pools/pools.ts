@@ -80,7 +80,7 @@ export function createPools(
     try {
       onFault({ runtime: kind, ...(language === undefined ? {} : { language }), error })
     } catch {
-      // Whoever listens has faults of their own; they must not end the host's process.
+      // A listener that throws must not end the host's process.
     }
   }
   const poolFor = (runtime: Runtime, spec: SandboxSpec): Pool => {

@@ -74,7 +74,7 @@ async function versionOf(path: string, signal: AbortSignal): Promise<string> {
   return version
 }
 
-/** Makes the namespaces once, because no setting of the kernel tells for sure whether they can be made. */
+/** Makes the namespaces once, because no kernel setting says for sure whether they can be made. */
 async function tryOut(path: string, { uid, signal }: BubblewrapOptions): Promise<void> {
   const args = ['--unshare-all', '--unshare-user', '--disable-userns', '--as-pid-1', '--ro-bind', '/', '/']
   const who = uid === undefined ? {} : { uid, gid: uid }
@@ -147,7 +147,7 @@ interface BubblewrapArguments {
   /** From `prepareRootFileSystem`. */
   readonly system: readonly string[]
   readonly diskBytes: number
-  /** A folder of the host with the socket of the guarded way out. */
+  /** A folder of the host with the socket of the egress proxy. */
   readonly egressFolder?: string
 }
 

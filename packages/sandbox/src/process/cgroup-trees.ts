@@ -229,7 +229,7 @@ function gone(error: unknown): boolean {
 
 /** What is done with the files of control groups; a test puts a tree with the kernel's rules in its place. */
 export interface CgroupFiles {
-  /** Whether there is such a file, which tells what the kernel can do. */
+  /** Whether the file exists, which shows what the kernel supports. */
   has(path: string): Promise<boolean>
   read(path: string): Promise<string>
   write(path: string, text: string): Promise<void>

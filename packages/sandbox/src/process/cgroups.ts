@@ -272,7 +272,7 @@ function unopened({ version, controllers, folder }: CgroupTree, error: unknown):
   return `${what}: no group can be made in ${folder} (${codeOf(error) ?? 'unknown error'}).`
 }
 
-/** What is not offered at all has no error that would tell of it. */
+/** A controller that is not offered causes no error, so its absence is reported here. */
 function unheld(held: readonly Held[], missing: readonly string[]): string[] {
   if (missing.length > 0) return []
   const absent = (['memory', 'pids'] as const).filter((name) => !held.some(({ controller }) => controller === name))

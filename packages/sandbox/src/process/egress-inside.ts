@@ -2,7 +2,7 @@ import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 
-/** Where the guarded way out is inside a sandbox: a socket, and the port of the loopback that leads to it. */
+/** Where the egress proxy is inside a sandbox: its socket, and the loopback port that is relayed to it. */
 export const egressInside = { socket: '/gantry/egress/proxy.sock', port: 3_128 } as const
 
 /** Certificates beside the socket: the sandbox's own authority, and that with all others. */
@@ -53,7 +53,7 @@ async function bundleOf(rootfs: string): Promise<string> {
 const loopback = /^https?:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::|\/|$)/i
 
 /**
- * What tells programs to go through the guarded way out. Twice, because half of them read small letters only. The
+ * Environment that makes programs use the egress proxy. In both cases, because half of them read lower case only. The
  * loopback is excepted, so that a program reaches what it serves itself, unless that of the host is what may be reached.
  */
 export function egressEnvironment(allow: readonly string[]): { readonly [name: string]: string } {

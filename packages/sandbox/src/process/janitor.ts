@@ -10,14 +10,14 @@ import { claimsFolder, ownerOfClaim } from './uids.ts'
 export interface Swept {
   /** Folders, control groups and claims that were removed. */
   readonly removed: readonly string[]
-  /** What is left of the dead because something in it does not die; somebody else's turn. */
+  /** What is left of the dead because something in it does not die; a later janitor tries again. */
   readonly stuck: readonly string[]
 }
 
 /** In a process's folder: the control groups it makes, one a line. Written before they are made. */
 const groupsFile = 'cgroups'
 
-/** Leaves word of the control groups of this process, for the janitor of whoever comes after it. */
+/** The file that lists the control groups of this process, for the janitor of a later process. */
 export function groupsFileOf({ run }: Pick<SandboxRoot, 'run'>): string {
   return join(run, groupsFile)
 }
@@ -82,7 +82,7 @@ function groupsOf(folder: string): (run: string) => Promise<string[]> {
   }
 }
 
-/** The file may have been written by anybody; only what the kernel itself made is taken for a group. */
+/** The file is not trusted; only what the kernel itself made is taken for a group. */
 async function isControlGroup(path: string): Promise<boolean> {
   const type = await statfs(path).then(
     (stats) => stats.type,

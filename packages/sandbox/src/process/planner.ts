@@ -27,7 +27,7 @@ export interface PlannerOptions extends RootFileSystemOptions {
 export interface Planned {
   readonly plan: LaunchPlan
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
-  /** Where the guarded way out listens for this sandbox, when it has one: a folder that only it reaches. */
+  /** Where the egress proxy of this sandbox listens, if it has one: a folder that only the sandbox reaches. */
   readonly egressFolder?: string
   /** Says that the sandbox is gone, after the launcher ended; harmless when repeated. */
   release(): void
@@ -158,7 +158,7 @@ function planFor(parts: Parts, id: string, spec: SandboxSpec): Planned {
   }
 }
 
-/** A uid that was released may be somebody else's by the time it is released again. */
+/** Runs once: a released uid may belong to another sandbox by the time it is released again. */
 function once(work: () => void): () => void {
   let done = false
   return () => {
@@ -229,7 +229,7 @@ function refusalOf({ strict, network }: SandboxSpec, cgroups: Cgroups): Refusal 
   return { reason: [reason, ...cgroups.missing.slice(0, 1)].join(' '), remedy: cgroupRemedy }
 }
 
-/** Node is there for code that it runs, and certificates where there is somebody to show one. */
+/** Node is there for code that it runs, and certificates where a server may present one. */
 function systemFor({ language, network }: SandboxSpec, system: SystemArguments): string[] {
   const node = language === undefined || withoutNode.includes(language) ? [] : system.node
   return [...system.base, ...node, ...(network === 'none' ? [] : system.network)]

@@ -27,7 +27,7 @@ const hostFolders = ['usr', 'bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']
 const ownFolders = ['proc', 'dev', 'sys', 'run', 'tmp', 'work', 'gantry']
 
 /**
- * What the kernel tells in /proc and no sandboxed program needs: boot options, which may hold passwords, addresses, keys,
+ * What the kernel shows in /proc and no sandboxed program needs: boot options, which may hold passwords, addresses, keys,
  * and what others are doing. All of /proc is read-only besides. Few on purpose: each mount delays every start.
  */
 const hidden = ['cmdline', 'kallsyms', 'kcore', 'keys', 'kmsg', 'modules', 'sched_debug', 'sysrq-trigger', 'timer_list']
@@ -175,7 +175,7 @@ const links: { readonly [name: string]: string } = {
 const run = promisify(execFile)
 
 /**
- * A /dev made by us, for one mount instead of seven. It belongs to root, so that nobody inside writes to it; made
+ * A /dev made by us, for one mount instead of seven. It belongs to root, so that no program inside writes to it; made
  * read-only by bubblewrap, it would lose its devices. Undefined where devices cannot be made or used: only root may make
  * them, and not on a file system that has none.
  */
@@ -215,7 +215,7 @@ const written: { readonly [name: string]: string } = {
   'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
 }
 
-/** What interpreters, the dynamic loader and TLS libraries read; none of it tells who or where the host is. */
+/** What interpreters, the dynamic loader and TLS libraries read; none of it identifies the host. */
 const copied = [
   'ld.so.cache',
   'localtime',

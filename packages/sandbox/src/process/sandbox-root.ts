@@ -10,7 +10,7 @@ import { makeFolder, unreachable } from './file-access.ts'
 /** The folder on the host that holds what sandboxes need, and in it the folder of this process. */
 export interface SandboxRoot {
   readonly folder: string
-  /** What this process made, and nobody else: removed at `close`, or by the janitor of whoever comes after it. */
+  /** What this process made: removed at `close`, or by the janitor of a later process. */
   readonly run: string
   /** Whose folder `run` is; see `ownName`. */
   readonly owner: string
@@ -23,12 +23,12 @@ const mayListNothing = 0o711
 const ownerOnly = 0o700
 const writableByOthers = 0o022
 const sticky = 0o1000
-/** Whom folders belong to, as a container sees it, that belong to somebody outside. */
+/** The uid that a container sees for folders of users outside of it. */
 const nobody = 65_534
 
 /**
  * Opens the folder, made when it is absent. Where a folder above keeps the uids of sandboxes out, the usual one under the
- * system's temporary folder is opened instead. Rejects with RUNTIME_UNAVAILABLE where somebody else could change what is
+ * system's temporary folder is opened instead. Rejects with RUNTIME_UNAVAILABLE where another user could change what is
  * in it: a sandbox executes programs from there.
  */
 export async function openSandboxRoot(options: { readonly folder?: string } = {}): Promise<SandboxRoot> {
@@ -62,7 +62,7 @@ async function check(folder: string, uid: number): Promise<void> {
   if ((stats.mode & writableByOthers) !== 0) throw unusable(folder, 'can be written by others')
 }
 
-/** Whoever can rename a folder above puts another in its place; a sticky one, like /tmp, keeps others from that. */
+/** A user who can rename a parent folder can replace this one; a sticky parent, like /tmp, prevents that. */
 async function checkAbove(folder: string, uid: number): Promise<void> {
   for (let at = dirname(await realpath(folder)); ; at = dirname(at)) {
     const stats = await lstat(at)
@@ -74,7 +74,7 @@ async function checkAbove(folder: string, uid: number): Promise<void> {
 }
 
 function unusable(folder: string, why: string, cause?: unknown): ToolError {
-  const remedy = 'Set SANDBOX_ROOT to a folder of your own that nobody else can write and everybody can pass through.'
+  const remedy = 'Set SANDBOX_ROOT to a folder that only you can write and every user can traverse.'
   const reason = `The folder for sandboxes, ${folder}, ${why}.`
   return new ToolError('RUNTIME_UNAVAILABLE', `${reason} ${remedy}`, {
     details: { reason, remedy },
@@ -97,7 +97,7 @@ export function ownName(): string {
   return `${process.pid}-${startOf('self')}-${boot()}-${pidNamespace()}-${randomBytes(2).toString('hex')}`
 }
 
-/** Tells the living from the dead; undefined for a text that is no name of a process. */
+/** Whether the process of an owner name lives; undefined for a text that is no owner name. */
 export function stateOf(name: string): OwnerState | undefined {
   const [, pid = '', start, thatBoot, namespace] = form.exec(name) ?? []
   if (pid === '') return undefined

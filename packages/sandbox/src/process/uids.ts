@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { SandboxRoot } from './sandbox-root.ts'
 
-/** Uids for sandboxes: each gets one that nobody on the machine uses. */
+/** Uids for sandboxes: each gets one that no process on the machine uses. */
 export interface Uids {
   next(): number
   /** Says that nothing runs under a uid any more. */
@@ -35,7 +35,7 @@ export function ownerOfClaim(entry: string): string | undefined {
 
 /**
  * Claims a block of uids for this process. Two who claim the same block at once both see the other's claim and both try
- * another; a claim has its owner in its name, so that nobody removes one that was made again meanwhile.
+ * another; a claim has its owner in its name, so that no process removes one that was made again meanwhile.
  */
 export async function claimUids(
   { folder, owner }: Pick<SandboxRoot, 'folder' | 'owner'>,
@@ -58,7 +58,7 @@ async function isOnlyClaim(claims: string, block: number): Promise<boolean> {
   return entries.filter((entry) => entry.startsWith(`${block}-`)).length === 1
 }
 
-/** Whether a process runs under a uid of the block: one that lost its owner, or of somebody with another root folder. */
+/** Whether a process runs under a uid of the block: one that lost its owner, or one of a process with another root folder. */
 async function isInUse(block: number): Promise<boolean> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
   const uids = await Promise.all(pids.map(uidsOf))

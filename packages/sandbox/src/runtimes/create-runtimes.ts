@@ -30,7 +30,7 @@ import type { Profile } from '../selection/profiles.ts'
 import { type Requirement, select } from '../selection/select.ts'
 import { type RuntimesOptions, type RuntimesSettings, settingsOf } from './options.ts'
 
-/** Makes the one door to these runtimes. Throws CONFIG_INVALID with the path of each wrong option. */
+/** Combines runtimes: selection, probes, pools and retries of a start. Throws CONFIG_INVALID with the path of each wrong option. */
 export function createRuntimes(options: RuntimesOptions): Runtimes {
   const settings = settingsOf(options)
   const { cheapestFirst, timing, random } = settings

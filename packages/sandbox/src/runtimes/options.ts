@@ -135,7 +135,7 @@ export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes'> {
   readonly languages?: readonly LanguageRow[]
 }
 
-/** All runtimes behind one door, and the languages that code for them may be in. */
+/** All runtimes as one, with the languages and sessions that they serve. */
 export interface SandboxRuntimes extends Runtimes {
   readonly languages: Languages
   /** Interpreters that keep their state; they end with the runtimes. */

@@ -3,7 +3,7 @@ import { unknownKeys } from '@gantry/core/internal/search/near'
 
 const mebibyte = 1_048_576
 
-/** What a run may use when nobody says otherwise. */
+/** Limits of a run when neither request, profile nor configuration sets them. */
 export const defaultLimits: SandboxLimits = {
   wallMs: 30_000,
   cpuMs: 30_000,
@@ -14,7 +14,7 @@ export const defaultLimits: SandboxLimits = {
   stderrBytes: mebibyte,
 }
 
-/** What a run may ask for when nobody says otherwise. */
+/** Maxima of a request when the configuration sets none. */
 export const defaultMaxima: SandboxLimits = {
   wallMs: 3_600_000,
   cpuMs: 3_600_000,
@@ -67,7 +67,7 @@ export function resolveLimits(
   return { ...rest, memoryBytes, diskBytes }
 }
 
-/** What is wrong with limits that somebody wrote down; none when they are absent. */
+/** Issues of configured limits; none when they are absent. */
 export function limitIssues(limits: unknown, path: string, maxima: SandboxLimits): Issue[] {
   if (limits === undefined) return []
   if (typeof limits !== 'object' || limits === null || Array.isArray(limits)) {

@@ -2,7 +2,7 @@ import { follow, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Probe, Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { Timing } from '../pools/timing.ts'
 
-/** How long it is believed that a runtime does not work; somebody may be mending it. */
+/** How long a failed probe is cached; an operator may repair the runtime. */
 const failureMs = 30_000
 /** A probe that takes longer does not work. */
 const longestMs = 60_000

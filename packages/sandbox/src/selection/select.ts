@@ -24,7 +24,7 @@ export interface Requirement {
 /** Why one runtime does not serve a request. */
 export interface RuntimeRefusal extends Refusal {
   readonly kind: string
-  /** It would be strong enough and is allowed, and cannot be had: what a reader wants to hear of first. */
+  /** Strong enough and allowed, but unavailable: the most useful refusal, shown first. */
   readonly suits: boolean
 }
 

@@ -7,7 +7,7 @@ import type { OpenedSandbox, RunAnswer } from '@gantry/core/internal/runtimes/ru
 import { disposeOf } from '../pools/start.ts'
 import type { Timing } from '../pools/timing.ts'
 
-/** Who a session belongs to; permissions are for those who stand before it. */
+/** Who a session belongs to. Permissions are checked before a call gets here. */
 export type Owner = Pick<Identity, 'principal' | 'tenant'>
 
 /** What one run in a session is given beside its code. */
@@ -46,9 +46,19 @@ interface SessionParts {
 }
 
 /**
- * One interpreter and its owner. It is *idle* until a run comes, *running* until that ends, and idle again; it *ends*, for
- * good, when it is closed, idle for too long or over its lifetime, and with a run that is cancelled, reaches a limit or
- * loses its sandbox. The lifetime is looked at when a run ends, because each run has a limit of its own.
+ * ## Session
+ *
+ * One interpreter and its owner. States: `idle`, `running`, `ended`.
+ *
+ * | from      | to        | cause                                                                       |
+ * | --------- | --------- | --------------------------------------------------------------------------- |
+ * | –         | `idle`    | created with an open sandbox                                                |
+ * | `idle`    | `running` | `run`; further runs queue                                                   |
+ * | `running` | `idle`    | the run ended                                                               |
+ * | `idle`    | `ended`   | `close`, `idleMs` without a run, `lifetimeMs` reached, the interpreter died |
+ * | `running` | `ended`   | `close`, the run was cancelled, reached a limit or lost its sandbox         |
+ *
+ * The lifetime is checked when a run ends, because each run has a limit of its own.
  */
 export interface Session {
   readonly id: string
@@ -150,20 +160,20 @@ export function createSession(parts: SessionParts): Session {
   return session
 }
 
-/** The argument names a session that is no more. */
+/** The error for an argument that names an ended session. */
 export function endedError(reason: string): ToolError {
   return unusable(`The session ended, because ${reason}; open a new one.`)
 }
 
-/** The argument names a session that no run can go to. */
+/** The error for an argument that names a session which cannot be used. */
 export function unusable(message: string): ToolError {
   const issues: Issue[] = [{ path: '/session', message }]
   return new ToolError('INPUT_INVALID', message, { details: { issues } })
 }
 
-/** Knows which files of a workspace are as they were when somebody last saw them. */
+/** Digests of workspace files as the owner last put or received them. */
 interface SeenFiles {
-  /** These were put in by their owner, who knows them. */
+  /** Notes files that the owner put into the workspace. */
   put(files: ReadonlyMap<string, Uint8Array>): void
   /** Those of these that are new or different; from here on they are known too. */
   changed(files: ReadonlyMap<string, Uint8Array>): ReadonlyMap<string, Uint8Array>

@@ -30,7 +30,7 @@ export interface SessionsOptions {
   readonly maxPerTenant?: number
   /** Sessions at a time in all; 64. */
   readonly maxTotal?: number
-  /** What every id begins with, so that others can tell where a session lives. */
+  /** Prefix of every id, which says in which process a session lives. */
   readonly tag?: string
   readonly timing?: Timing
 }
@@ -39,8 +39,8 @@ export interface SessionsOptions {
  * Interpreters that keep their state between runs, each for one principal of one tenant.
  * - Concurrency: any number of sessions; in one of them runs go one after the other, and a few may wait.
  * - Cancellation: the signal of a run kills the interpreter, so the session ends with it.
- * - Errors: INPUT_INVALID at `/session` for a session that ended, with the reason, and for one that there is not; one of
- *   somebody else is one that there is not. That code and not DENIED, because DENIED would tell that it exists, and
+ * - Errors: INPUT_INVALID at `/session` for a session that ended, with the reason, and for one that does not exist or
+ *   belongs to another owner. That code and not DENIED, because DENIED would reveal that the session exists, and
  *   because the argument is what must change. RATE_LIMITED for too many sessions or runs that wait.
  * - Fairness: when all places are taken, the tenant that has most sessions loses the idle one that was not used for
  *   longest to a tenant that has fewer; the same among the principals of a tenant that has all that it may.
@@ -72,7 +72,7 @@ const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing' |
   maxPerTenant: countShape,
   maxTotal: countShape,
 }
-/** What a caller is told to wait for when there is no place; nobody knows when there will be one. */
+/** `retryAfterMs` of RATE_LIMITED; a guess, because a slot becomes free at any time. */
 const hintMs = 1_000
 
 /** Throws CONFIG_INVALID for wrong options. */
@@ -87,7 +87,7 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   const { idleMs = 600_000, lifetimeMs = 14_400_000, maxPerPrincipal = 8, maxTotal = 64 } = given
   const { maxPerTenant = Math.max(maxPerPrincipal, Math.ceil(maxTotal * 0.75)) } = given
   const limits = { total: maxTotal, perTenant: maxPerTenant, perPrincipal: maxPerPrincipal }
-  /** Those that ended stay for a while, so that their owner hears why. */
+  /** Ended sessions stay for a while, so that their owner learns why they ended. */
   const sessions = new Map<string, Session>()
   const opening = new Map<Promise<unknown>, Owner>()
   let life = new AbortController()
@@ -124,7 +124,7 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   ): Promise<SessionInfo> => {
     const opened = await runtimes.open(language, confinement, signal)
     if (signal.aborted) {
-      // It opened at the very moment in which the signal came, and nobody would know of it.
+      // The sandbox opened as the signal aborted; no caller would ever dispose it.
       await disposeOf(opened.sandbox)
       throw signal.reason
     }
@@ -185,7 +185,7 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   }
 }
 
-/** Whether the id says that it is of a session in another process; whether there is such a one, nobody here knows. */
+/** Whether the id has the tag of another process; this process cannot know whether that session exists. */
 function isElsewhere(id: string, tag: string): boolean {
   return id.includes('.') && !id.startsWith(`${tag}.`)
 }

@@ -29,7 +29,7 @@ const farthest = 255
 const instructionBytes = 8
 
 /**
- * A whole filter: whoever calls by another processor's convention (`int 0x80`) is killed, because its numbers mean other
+ * A whole filter: a program that calls by another processor's convention (`int 0x80`) is killed, because its numbers mean other
  * things; then the number is looked up by halving, then its arguments are checked.
  */
 export function assemble(architecture: number, rules: readonly Rule[]): Instruction[] {

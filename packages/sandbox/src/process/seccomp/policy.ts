@@ -177,7 +177,7 @@ export const checked: readonly Checked[] = [
     why: 'F_NOTIFY tells which files others use, F_SETLEASE makes others wait, F_SETPIPE_SZ takes pages that are counted by uid',
     calls: 'fcntl',
     checks: [{ argument: 1, never: [1024, 1026, 1031], errno: EPERM }],
-    // Locks of ranges are memory of the kernel that nobody counts; without them there is still flock.
+    // Locks of ranges are kernel memory that no limit counts; without them there is still flock.
     strict: [{ argument: 1, never: [6, 7, 37, 38, 1024, 1026, 1031], errno: EPERM }],
   },
   {
