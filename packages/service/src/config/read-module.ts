@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { registerHooks } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
+import { type ImportedModule, importModule } from './import-module.ts'
 import { configError, isToolError } from './problem.ts'
 
 const mostMs = 30_000
@@ -74,17 +75,6 @@ function lineIn(trace: string, file: string, url: string): string | undefined {
 /** Node keeps the place of a syntax error to itself until it prints it, so it is made to print it; nothing is run. */
 function syntaxTrace(file: string): string {
   return spawnSync(process.execPath, ['--check', file], { encoding: 'utf8', timeout: 10_000 }).stderr
-}
-
-/** What a module exports; one in CommonJS is there twice. */
-export interface ImportedModule {
-  readonly default?: unknown
-  readonly 'module.exports'?: unknown
-}
-
-/** Imports a module by its address; a file of its own, because inside the bundle the program's starter has to do it. */
-export function importModule(url: string): Promise<ImportedModule> {
-  return import(url)
 }
 
 const ours = /^(?:gantry|@gantry\/[a-z-]+)(?:\/|$)/

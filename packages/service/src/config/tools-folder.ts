@@ -3,7 +3,8 @@ import type { Json, JsonObject } from '@gantry/contract'
 import type { Backend, DefinedTool } from '@gantry/core'
 import { copyJson } from '@gantry/core/internal/json/copy'
 import { loadToolsFolder, type RefusedTool, type ToolsFolder, type ToolsFolderMemory } from '@gantry/tools'
-import { importModule, resolveOurPackages } from './read-module.ts'
+import { importModule } from './import-module.ts'
+import { resolveOurPackages } from './read-module.ts'
 
 /** What `toolsFolder` may say, once it was checked. */
 type Said = string | (JsonObject & { readonly path: string; readonly allow?: string[]; readonly deny?: string[] })
