@@ -206,3 +206,26 @@ test('a call that ended before its admission is told of is not watched', async (
   await until(() => asked.includes('control'))
   assert.deepEqual(asked, ['control'])
 })
+
+test('the record of a task stays when its call ends here while the interim answer is on its way', async () => {
+  const published = Promise.withResolvers<void>()
+  let asked = 0
+  const { notices, sent, tasks } = open({
+    async answer({ to }) {
+      if (to === 'replies') await published.promise
+      return { kind: 'sent' }
+    },
+    async unfinished() {
+      asked += 1
+      return []
+    },
+  })
+  const attempt = notices.open(claimOf('c1'))
+  await until(() => tasks.length === 1)
+  attempt?.close()
+  const { settled } = notices.ended('c1')
+  published.resolve()
+  await settled
+  assert.deepEqual(sent, ['start c1', 'interim c1'])
+  assert.deepEqual([tasks.map(({ fields }) => fields.status), asked], [['running'], 0])
+})

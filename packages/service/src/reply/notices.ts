@@ -93,6 +93,8 @@ interface Watched {
   /** This process has watched it from its admission on. */
   admitted: boolean
   attempts: number
+  /** An attempt began in this process, which then completes the record of its task. */
+  attempted: boolean
   background: boolean
 }
 
@@ -148,7 +150,8 @@ export function createNotices(options: NoticesOptions): Notices {
     const known = watched.get(callId)
     if (known !== undefined || watched.size >= mostWatched) return known
     const [waiting, underWay] = [new Set<Waiting>(), new Set<Promise<unknown>>()]
-    const one = { callId, since: now(), waiting, underWay, admitted: false, attempts: 0, background: false }
+    const flags = { admitted: false, attempts: 0, attempted: false, background: false }
+    const one = { callId, since: now(), waiting, underWay, ...flags }
     watched.set(callId, one)
     return one
   }
@@ -175,7 +178,7 @@ export function createNotices(options: NoticesOptions): Notices {
       if (kind === 'again') return again()
       one.waiting.delete(waiting)
       // Elsewhere it may have ended meanwhile, and its record been looked for before it was there.
-      if (opened === true && one.attempts === 0 && !(await asking.add(callId))) await tasks?.drop(task.key)
+      if (opened === true && !one.attempted && !(await asking.add(callId))) await tasks?.drop(task.key)
     } catch (error) {
       if (ToolError.is(error) && !error.retryable) one.waiting.delete(waiting)
       else again()
@@ -203,6 +206,7 @@ export function createNotices(options: NoticesOptions): Notices {
       const one = watch(callId)
       if (one === undefined) return undefined
       one.attempts += 1
+      one.attempted = true
       if (answers && !one.admitted && one.waiting.size === 0) wait(one, address)
       const first = started?.(address, { callId }, now())
       const send = async (message: Outgoing): Promise<void> => {
