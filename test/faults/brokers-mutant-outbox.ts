@@ -4,6 +4,6 @@ import { letterPrefix, type Outbox, outboxRecords as sound } from '../../package
 export { letterPrefix }
 
 /** Nothing is ever taken from it, as if there were none. */
-export function outboxRecords(database: Queries): Outbox {
-  return { ...sound(database), claim: async () => [] }
+export function outboxRecords(database: Queries, notAfter?: () => number): Outbox {
+  return { ...sound(database, notAfter), claim: async () => [] }
 }
