@@ -45,8 +45,10 @@ export function spooledArtifacts(store: ArtifactStore, folder: string, limits: S
 
   const keepHere = async (content: Uint8Array, options: PutOptions, fault: unknown): Promise<StoredFile> => {
     keeping += 1
+    // Read before the files are counted: a put that ends meanwhile is then in one of the two numbers at least.
+    const underWay = keeping
     try {
-      if ((await countWaiting(local)) + keeping > limits.files) throw fault
+      if ((await countWaiting(local)) + underWay > limits.files) throw fault
       return await local.put(content, options)
     } finally {
       keeping -= 1
