@@ -20,3 +20,11 @@ test('every test that the table of corrections names exists', () => {
     assert.ok(text !== undefined || row.startsWith('| D7'), row)
   }
 })
+
+test('every path that SECURITY.md names exists', () => {
+  const named = [
+    ...readFileSync(join(root, 'SECURITY.md'), 'utf8').matchAll(/`((?:packages|test|docs|scripts)\/[^`*]+)`/g),
+  ]
+  assert.ok(named.length > 30)
+  for (const [, path = ''] of named) assert.ok(existsSync(join(root, path)), path)
+})
